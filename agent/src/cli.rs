@@ -17,7 +17,7 @@ use crate::dir::{DataDir, default_dir};
 const WIDTH: usize = 80;
 
 const ABOUT: &str = r"Examples:
-  fallow-agent run --coordinator http://127.0.0.1:4000 --token-file token
+  fallow-agent run --token-file token
   fallow-agent status
   fallow-agent suspend
 
@@ -34,7 +34,7 @@ fallow-agent COMMAND --help shows examples of a command; fallow-agent man shows
 all of them.";
 
 const RUN: &str = r"Examples:
-  fallow-agent run --coordinator http://127.0.0.1:4000 --token-file token
+  fallow-agent run --token-file token  # what `fallow tokens create` printed
   fallow-agent run --dir lab/agent-1   # later: it is all in the directory
   FALLOW_LOG=debug fallow-agent run 2>>agent.log &
 
@@ -218,12 +218,12 @@ pub struct Run {
     /// Where the data is.
     #[command(flatten)]
     pub dir: DirArg,
-    /// The coordinator of the fleet to join; kept, so needed once. Only addresses of this machine are taken,
-    /// such as http://127.0.0.1:4000
-    #[arg(long, value_name = "URL", env = "FALLOW_COORDINATOR")]
+    /// Where the coordinator is, such as lab.example.org:24001, if not where the token says or where it was. It is
+    /// kept once it has answered there
+    #[arg(long, value_name = "HOST:PORT", env = "FALLOW_COORDINATOR")]
     pub coordinator: Option<String>,
-    /// File with the enrolment token, which works once; not needed after that
-    #[arg(long, value_name = "FILE", requires = "coordinator")]
+    /// File with the enrolment token, one line, by which the agent joins a fleet; not needed after that
+    #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// The enrolment token itself (seen by everybody on this host: rather use --token-file or the
     /// environment)

@@ -9,6 +9,7 @@ use fallow_daemon::clock;
 use fallow_domain::{Bytes, Device, MasterUrl, Share};
 use fallow_store::StoreError;
 use fallow_telemetry::Service;
+use fallow_tls::{AccessString, Address, Purpose};
 
 use crate::cli::{Attach, AttachedArg, Cli, Command, DirArg, Exclude, Run, Status};
 use crate::control::client::ask;
@@ -16,6 +17,7 @@ use crate::control::protocol::Request;
 use crate::dir::DataDir;
 use crate::engine::{self, Enrolment, Settings};
 use crate::error::AgentError;
+use crate::fleet::identity::Identity;
 use crate::{account, guard, host, manual};
 
 /// Longest file that holds a key, a token or a password.
@@ -73,13 +75,15 @@ fn benchmark(phase: Duration, while_stdin_is_open: bool) -> Result<(), AgentErro
 
 fn run(arguments: &Run) -> Result<(), AgentError> {
     let dir = arguments.dir.dir();
-    let enrolment = arguments.coordinator.as_ref().map(|coordinator| {
-        let token = token(arguments, &dir)?;
-        Ok::<_, AgentError>(Enrolment { coordinator: coordinator.clone(), token })
-    });
+    let coordinator = arguments.coordinator.as_deref().filter(|address| !address.trim().is_empty());
+    let coordinator = coordinator.map(str::parse::<Address>).transpose();
+    let enrolment = Enrolment {
+        coordinator: coordinator.map_err(|error| AgentError::bad_input(error.to_string()))?,
+        token: token(arguments, &dir)?,
+    };
     let settings = Settings {
         dir,
-        enrolment: enrolment.transpose()?,
+        enrolment,
         guard: own_program(),
         policy: arguments.policy,
         guard_grace: Duration::from_millis(arguments.guard_grace_ms),
@@ -122,16 +126,26 @@ fn with_space_needed(error: AgentError, dir: &DataDir) -> AgentError {
     ))
 }
 
-fn token(arguments: &Run, dir: &DataDir) -> Result<Option<String>, AgentError> {
-    match &arguments.token_file {
+fn token(arguments: &Run, dir: &DataDir) -> Result<Option<AccessString>, AgentError> {
+    let (text, place) = match &arguments.token_file {
         // The file may be gone once it has served.
         Some(file) => match secret(file, "token") {
-            Err(_) if dir.identity().exists() => Ok(None),
-            other => other.map(Some),
+            Err(_) if dir.identity().exists() => return Ok(None),
+            other => (other?, format!("the token in {}", file.display())),
         },
         None => {
-            Ok(arguments.token.clone().map(|token| token.trim().to_owned()).filter(|token| !token.is_empty()))
+            let given = arguments.token.clone().unwrap_or_default();
+            (given, "the token that was given".to_owned())
         }
+    };
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    match AccessString::parse(&text, Purpose::Enrolment) {
+        Ok(access) => Ok(Some(access)),
+        // One of an earlier release has served, and is not needed any more.
+        Err(_) if dir.identity().exists() && Identity::read(&dir.identity()).is_ok() => Ok(None),
+        Err(error) => Err(AgentError::bad_input(format!("{place}: {error}"))),
     }
 }
 

@@ -5,6 +5,7 @@
 //! daemon.json    process id, its start, control socket; absent after a clean end
 //! control.sock   local control
 //! identity.json  who the agent is in its fleet (0600)
+//! identity.key   its private key there (0600)
 //! store/         the client's records
 //! projects/STEM/ a project's files (BOINC's layout; a second project of the same STEM has STEM.2/);
 //!                parts of downloads in .partial/
@@ -199,6 +200,10 @@ impl DataDir {
     pub fn identity(&self) -> PathBuf {
         self.0.join("identity.json")
     }
+    /// The agent's private key.
+    pub fn identity_key(&self) -> PathBuf {
+        self.0.join("identity.key")
+    }
     /// The files of all projects.
     pub fn projects(&self) -> PathBuf {
         self.0.join("projects")
@@ -266,7 +271,8 @@ impl DataDir {
 
 /// What an agent makes in its directory before it has a store, what a volume of its own begins with, and what
 /// whoever starts it puts there for it (`fallow up`: `log`); beside that, what ends in `.log`.
-const OWN_NAMES: [&str; 12] = [
+const OWN_NAMES: [&str; 13] = [
+    "identity.key",
     "lock",
     "store",
     "projects",

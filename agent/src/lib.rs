@@ -15,7 +15,6 @@
 //! computing after a `kill -9`. Left out: Windows and macOS, sandboxing of applications by user, GPUs.
 
 pub mod account;
-pub mod address;
 pub mod cli;
 pub mod commands;
 pub mod control;

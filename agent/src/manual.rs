@@ -39,7 +39,7 @@ mod tests {
                 command.get_name()
             );
         }
-        assert!(page.contains("\\-\\-coordinator http://127.0.0.1:4000 \\-\\-token\\-file token\n"));
+        assert!(page.contains("run \\-\\-token\\-file token\n"));
         assert!(page.contains("130 for Ctrl\\-C"));
         assert!(!page.contains("(1)") && !page.contains("guard"), "{page}");
     }

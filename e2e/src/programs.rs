@@ -80,10 +80,13 @@ fn cargo(test: &Path, target: &str) -> Command {
     let mut dir = profile.parent().unwrap();
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // What Cargo tells a test about its own package would have crates built again that look at such
-    // variables.
+    // variables, and once more by the next Cargo that is not called by a test.
     for (variable, _) in std::env::vars_os() {
         let name = variable.to_string_lossy();
-        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_EXE_"].iter().any(|start| name.starts_with(start)) {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_EXE_", "OUT_DIR"]
+            .iter()
+            .any(|start| name.starts_with(start))
+        {
             cargo.env_remove(&variable);
         }
     }
@@ -128,6 +131,16 @@ mod tests {
             said("/t/x86_64-unknown-linux-gnu/release/deps/up-1"),
             ["--target", "x86_64-unknown-linux-gnu", "--target-dir", "/t", "--profile", "release"]
         );
+    }
+
+    #[test]
+    fn what_cargo_tells_a_test_of_its_package_is_not_told_to_the_cargo_that_builds() {
+        let cargo = cargo(Path::new("/t/debug/deps/up-1"), "");
+        let removed: Vec<_> =
+            cargo.get_envs().filter(|(_, value)| value.is_none()).map(|(name, _)| name).collect();
+        for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "OUT_DIR"] {
+            assert!(std::env::var_os(name).is_none() || removed.contains(&OsStr::new(name)), "{name}");
+        }
     }
 
     #[test]

@@ -144,8 +144,6 @@ struct Fleet {
     policy: &'static str,
     dir: TempDir,
     coordinator: Child,
-    /// Of its fleet link.
-    address: String,
     /// Those that are on, and since when.
     agents: Vec<Option<(Child, Instant)>>,
     /// When each was on.
@@ -157,15 +155,12 @@ impl Fleet {
         let dir = tempfile::Builder::new().prefix("fallow-e2e-").tempdir().unwrap();
         let coordinator = spawn(dir.path(), "coordinator", command("fallow").args(["coordinator", "run"]));
         let agents = (0..AGENTS).map(|_| None).collect();
-        let mut fleet = Self { policy, dir, coordinator, address: String::new(), agents, on: Vec::new() };
+        let mut fleet = Self { policy, dir, coordinator, agents, on: Vec::new() };
         wait_for("the coordinator to answer", PATIENCE, || {
             let mut ask = command("fallow");
             ask.args(["projects", "--json", "--dir"]).arg(fleet.dir.path()).stderr(Stdio::null());
             ask.output().unwrap().status.success().then_some(())
         });
-        let daemon: Value =
-            serde_json::from_slice(&fs::read(fleet.path("coordinator/daemon.json")).unwrap()).unwrap();
-        fleet.address = daemon["fleet"].as_str().unwrap().to_owned();
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let fraction = format!("{}%", 100.0 / cpus as f64);
         let buffer = ["--buffer-min", BUFFER_MIN, "--buffer-additional", BUFFER_ADDITIONAL];
@@ -219,7 +214,7 @@ impl Fleet {
     fn switch(&mut self, host: usize) {
         let Some((mut agent, since)) = self.agents[host].take() else {
             let mut run = command("fallow-agent");
-            run.args(["run", "--policy", self.policy, "--coordinator", &self.address, "--token-file"]);
+            run.args(["run", "--policy", self.policy, "--token-file"]);
             // The CPUs are not measured meanwhile: that suspends all tasks.
             run.arg(self.path(&format!("token-{host}"))).args(["--benchmark-after-ms", "3600000"]);
             let agent = spawn(self.dir.path(), &format!("agent-{host}"), &mut run);

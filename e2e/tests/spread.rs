@@ -85,10 +85,7 @@ impl Fleet {
         fs::write(&program, format!("#!/bin/sh\nsleep {SECONDS}\necho 0 >boinc_finish_called\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         fleet.json(&["app", "add", "batch", "nap", program.to_str().unwrap(), "--version", "1.0"]);
-        let daemon: Value =
-            serde_json::from_slice(&fs::read(fleet.path("coordinator/daemon.json")).unwrap()).unwrap();
-        let coordinator = daemon["fleet"].as_str().unwrap().to_owned();
-        (0..AGENTS).for_each(|number| fleet.enrol(number, &coordinator));
+        (0..AGENTS).for_each(|number| fleet.enrol(number));
         wait_for("every agent to ask in vain", PATIENCE, || {
             let has_asked = |number| {
                 let log = fs::read_to_string(fleet.path(&format!("agent-{number}.log")));
@@ -99,13 +96,13 @@ impl Fleet {
         fleet
     }
 
-    fn enrol(&mut self, number: usize, coordinator: &str) {
+    fn enrol(&mut self, number: usize) {
         let made =
             command("fallow").args(["tokens", "create", "--dir"]).arg(self.dir.path()).output().unwrap();
         let token = self.path(&format!("token-{number}"));
         fs::write(&token, made.stdout).unwrap();
         // The CPUs are not measured meanwhile: that suspends all tasks.
-        let run = ["run", "--benchmark-after-ms", "3600000", "--coordinator", coordinator, "--token-file"];
+        let run = ["run", "--benchmark-after-ms", "3600000", "--token-file"];
         self.run(&format!("agent-{number}"), command("fallow-agent").args(run).arg(token));
     }
 

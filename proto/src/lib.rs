@@ -9,4 +9,4 @@ pub mod fleet;
 pub mod operator;
 
 /// The version of the fleet protocol that both sides name in their first message.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;

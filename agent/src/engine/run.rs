@@ -11,6 +11,7 @@ use fallow_daemon::clock;
 use fallow_daemon::file_lock::FileLock;
 use fallow_domain::{Bytes, HostFacts, HostSpeed};
 use fallow_policy::composition::Composition;
+use fallow_tls::{AccessString, Address};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
@@ -26,6 +27,7 @@ use crate::dir::{DataDir, PARTIAL};
 use crate::error::AgentError;
 use crate::fleet::identity::Identity;
 use crate::fleet::link::Link;
+use crate::fleet::membership::{self, Membership};
 use crate::guard::GuardHandle;
 use crate::records::{HostIdentity, Records};
 use crate::supervise::{Context, Supervisor, leftovers, life_mark};
@@ -45,8 +47,8 @@ const LAST_ANSWERS: StdDuration = StdDuration::from_secs(2);
 pub struct Settings {
     /// Its data directory.
     pub dir: DataDir,
-    /// Its coordinator, if one was named.
-    pub enrolment: Option<Enrolment>,
+    /// Its fleet.
+    pub enrolment: Enrolment,
     /// The policies to follow.
     pub policy: Composition,
     /// The program that is run as the guard: `fallow-agent` itself.
@@ -61,19 +63,13 @@ pub struct Settings {
     pub benchmark_phase: StdDuration,
 }
 
-/// What is needed to join a fleet.
-#[derive(Clone)]
+/// What is said of the fleet to join, or to go on in.
+#[derive(Clone, Debug, Default)]
 pub struct Enrolment {
-    /// Where the coordinator is.
-    pub coordinator: String,
-    /// A token that works once; none where the agent is enrolled already.
-    pub token: Option<String>,
-}
-
-impl std::fmt::Debug for Enrolment {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Enrolment").field("coordinator", &self.coordinator).finish_non_exhaustive()
-    }
+    /// Where the coordinator is, if not where the token says or where it was.
+    pub coordinator: Option<Address>,
+    /// An enrolment token; none where the agent is enrolled already, or in no fleet.
+    pub token: Option<AccessString>,
 }
 
 /// A data directory that is this process's own, and what is stored in it.
@@ -90,18 +86,15 @@ impl Opened {
     pub fn instance_id(&self) -> String {
         self.identity
             .as_ref()
-            .map_or_else(|| self.host_identity.epoch.clone(), |identity| identity.agent_id.clone())
+            .map_or_else(|| self.host_identity.epoch.clone(), |identity| identity.agent_id().0.clone())
     }
 }
 
 /// Takes the data directory and opens the store.
 ///
 /// # Errors
-/// [`AgentError`]: in use, not writable, corrupted, newer; or a coordinator's address that is refused.
+/// [`AgentError`]: in use, not writable, corrupted, newer.
 pub fn open(settings: Settings) -> Result<Opened, AgentError> {
-    if let Some(enrolment) = &settings.enrolment {
-        crate::address::coordinator(&enrolment.coordinator)?;
-    }
     let lock = settings.dir.lock()?;
     let records = Records::open(&settings.dir)?;
     let host_identity = records.host_identity()?;
@@ -121,11 +114,13 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let client = restore(&dir, &records, &host_identity, settings.policy)?;
     tracing::info!(policy = %settings.policy, "the policies that are followed");
     require_identity(&settings, identity.as_ref(), &client)?;
+    // Before a use of a token is spent: what keeps the agent from running shows first.
+    let listener = server::bind(&dir.control_socket())?;
     let prepared = async {
-        let identity = enrolled(&settings, identity, &hostname).await?;
-        Ok::<_, AgentError>((identity, measured(&dir, &records, &host_identity).await?))
+        let member = enrolled(&settings, identity, &hostname).await?;
+        Ok::<_, AgentError>((member, measured(&dir, &records, &host_identity).await?))
     };
-    let (identity, facts) = tokio::select! {
+    let (member, facts) = tokio::select! {
         prepared = prepared => prepared?,
         () = another(&mut signals) => {
             tracing::info!("asked to end before it had begun");
@@ -152,10 +147,10 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let web = Web::new().map_err(|why| AgentError::system(why, std::io::Error::other("TLS")))?;
     let transfers = Transfers::new(web, dir.clone(), VERSION, inputs.clone());
     let (stop_link, stop) = watch::channel(false);
-    let (link, link_task) = match identity {
-        Some(identity) => {
+    let (link, link_task) = match member {
+        Some(member) => {
             let (link, task) = Link::start(
-                identity,
+                member,
                 host_identity.epoch.clone(),
                 host_identity.seed,
                 ToEngine(inputs.clone()),
@@ -165,7 +160,6 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         }
         None => (None, None),
     };
-    let listener = server::bind(&dir.control_socket())?;
     let peers = server::Peers::default();
     let control = tokio::spawn(server::serve(listener, peers.clone(), move |request, reply| {
         if matches!(request, Request::Stop {}) {
@@ -241,13 +235,12 @@ fn require_identity(
     client: &Client,
 ) -> Result<(), AgentError> {
     let document = client.host_view().document_version.0;
-    let can_enrol = settings.enrolment.as_ref().is_some_and(|enrolment| enrolment.token.is_some());
-    if identity.is_some() || can_enrol || document == 0 {
+    if identity.is_some() || settings.enrolment.token.is_some() || document == 0 {
         return Ok(());
     }
     Err(AgentError::damaged(format!(
         "this agent belongs to a fleet (its store holds document {document} of a coordinator), but its identity {} is missing: \
-         restore it from a copy; or enrol anew with `fallow-agent run --dir {} --coordinator URL --token-file FILE`: to the \
+         restore it from a copy; or enrol anew with `fallow-agent run --dir {} --token-file FILE`: to the \
          coordinator it is another agent then, and its projects and jobs go on",
         settings.dir.identity().display(),
         settings.dir.path().display()
@@ -258,33 +251,44 @@ async fn enrolled(
     settings: &Settings,
     identity: Option<Identity>,
     hostname: &str,
-) -> Result<Option<Identity>, AgentError> {
-    let path = settings.dir.identity();
-    let Some(enrolment) = &settings.enrolment else { return Ok(identity) };
-    let coordinator = crate::address::coordinator(&enrolment.coordinator)?;
-    match (identity, &enrolment.token) {
-        (Some(identity), _) if identity.coordinator == coordinator => Ok(Some(identity)),
-        (Some(mut identity), None) => {
-            let from = std::mem::replace(&mut identity.coordinator, coordinator);
-            let to = &identity.coordinator;
-            if Identity::probe(to).await? {
-                tracing::info!(from, to, "the coordinator has moved");
-                identity.write(&path)?;
+) -> Result<Option<Membership>, AgentError> {
+    let Enrolment { coordinator, token } = &settings.enrolment;
+    // A token of another fleet takes the agent there; of its own fleet it needs none any more.
+    let is_other =
+        |identity: &Identity| token.as_ref().is_some_and(|token| token.authority != identity.authority);
+    match identity.filter(|identity| !is_other(identity)) {
+        Some(identity) => {
+            let from = identity.coordinator();
+            let is_there = |address: &Address| identity.addresses.contains(address);
+            let to = coordinator.clone().filter(|address| !is_there(address));
+            let mut member = Membership::new(identity, &settings.dir)?;
+            let Some(to) = to else { return Ok(Some(member)) };
+            if member.move_to(to.clone()).await? {
+                tracing::info!(from, %to, "the coordinator has moved");
             } else {
                 // Kept as it was until a coordinator has answered: the address may be mistyped.
-                tracing::warn!(from, to, "no coordinator answers where it is said to be now; going on alone");
+                tracing::warn!(from, %to, "no coordinator answers where it is said to be now; going on alone");
             }
-            Ok(Some(identity))
+            Ok(Some(member))
         }
-        (_, Some(token)) => {
-            let identity = Identity::enroll(&coordinator, token, hostname).await?;
-            identity.write(&path)?;
-            tracing::info!(agent = %identity.agent_id, %coordinator, "enrolled");
-            Ok(Some(identity))
+        None => {
+            let Some(token) = token else {
+                return match coordinator {
+                    None => Ok(None),
+                    Some(coordinator) => Err(AgentError::bad_input(format!(
+                        "this agent is not enrolled at {coordinator} yet: give a token with --token-file FILE or in FALLOW_TOKEN"
+                    ))),
+                };
+            };
+            let mut token = token.clone();
+            if let Some(coordinator) = coordinator {
+                token.addresses = vec![coordinator.clone()];
+            }
+            let member = membership::enroll(&token, &settings.dir, hostname).await?;
+            let coordinator = member.identity().coordinator();
+            tracing::info!(agent = %member.identity().agent_id(), coordinator, "enrolled");
+            Ok(Some(member))
         }
-        (None, None) => Err(AgentError::bad_input(format!(
-            "this agent is not enrolled at {coordinator} yet: give a token with --token-file FILE or in FALLOW_TOKEN"
-        ))),
     }
 }
 

@@ -1,55 +1,83 @@
-//! Who the agent is in its fleet, and how it became that: enrolment by a token that works once.
+//! Who the agent is in its fleet (R6.10): its key, its certificate, and what it knows its coordinator by.
+//!
+//! The key is made here and stays here, in `identity.key`; it is on the disk before anybody hears of it, so that a
+//! try to enrol that was cut short is repeated with the same key, and the coordinator knows it again. The rest
+//! is in `identity.json`.
 
-use std::error::Error;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use fallow_daemon::causes;
-use fallow_proto::fleet::v1::fleet_client::FleetClient;
-use fallow_proto::fleet::v1::{EnrollReply, EnrollRequest};
-use rand::SeedableRng;
+use fallow_domain::{AgentId, Duration, Instant, from_hex, hex};
+use fallow_tls::{Address, Fingerprint, HostCertificate, HostKey};
 use serde::{Deserialize, Serialize};
-use tonic::Code;
-use tonic::transport::Endpoint;
 
-use super::backoff::Backoff;
-use crate::dir::write_atomically;
+use crate::dir::{DataDir, write_atomically};
 use crate::error::AgentError;
 
-/// How long a new agent waits for a coordinator that is just starting.
-const PATIENCE: Duration = Duration::from_secs(15);
-
 /// `identity.json`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Where the coordinator is.
-    pub coordinator: String,
-    /// The agent's name in its fleet.
-    pub agent_id: String,
-    /// Proves that it is this agent. A secret.
-    agent_secret: String,
+    /// Where the coordinator is reached, to be tried in this order.
+    pub addresses: Vec<Address>,
+    /// The fleet's authority, which the coordinator is known by.
+    pub authority: Fingerprint,
+    /// The certificate, in DER.
+    pub certificate: Vec<u8>,
+    /// What it says.
+    pub says: HostCertificate,
 }
 
-impl std::fmt::Debug for Identity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Identity")
-            .field("coordinator", &self.coordinator)
-            .field("agent_id", &self.agent_id)
-            .finish_non_exhaustive()
-    }
+/// The file as it is written.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    coordinator: Vec<String>,
+    authority: String,
+    /// For whoever looks: it stands in the certificate.
+    agent_id: String,
+    /// In DER, as hexadecimal digits.
+    certificate: String,
 }
+
+/// What is told of a coordinator's clock: certificates are made as if some time before (`fallow_tls`).
+const BACKDATED: Duration = Duration::from_hours(1);
 
 impl Identity {
-    /// The secret itself, for the wire only.
-    pub(super) fn secret(&self) -> &str {
-        &self.agent_secret
+    /// From a certificate that just came.
+    ///
+    /// # Errors
+    /// In words, when it is none, or for another key.
+    pub fn new(
+        addresses: Vec<Address>,
+        authority: Fingerprint,
+        certificate: Vec<u8>,
+        key: &HostKey,
+    ) -> Result<Self, String> {
+        let says = HostCertificate::read(&certificate).map_err(|error| error.to_string())?;
+        if says.key != key.fingerprint() {
+            return Err("the certificate is for another key".to_owned());
+        }
+        Ok(Self { addresses, authority, certificate, says })
+    }
+
+    /// The agent's name in its fleet.
+    pub fn agent_id(&self) -> &AgentId {
+        &self.says.agent
+    }
+
+    /// Where the coordinator is, for people.
+    pub fn coordinator(&self) -> String {
+        self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// When the certificate is to be renewed: two thirds of its life after it was made.
+    pub fn renew_at(&self) -> Instant {
+        let made_at = self.says.not_before + BACKDATED;
+        made_at + (self.says.not_after - made_at).mul_f64(2.0 / 3.0)
     }
 
     /// Reads the file; none if there is none.
     ///
     /// # Errors
-    /// [`AgentError::Damaged`] for one that cannot be read, [`AgentError::BadInput`] for an address elsewhere
-    /// in it.
+    /// [`AgentError::Damaged`] for one that cannot be read, or is of an agent from before certificates.
     pub fn read(path: &Path) -> Result<Option<Self>, AgentError> {
         let bad = |why: String| {
             AgentError::damaged(format!(
@@ -58,16 +86,31 @@ impl Identity {
             ))
         };
         match std::fs::read(path) {
-            Ok(bytes) => {
-                let identity: Self =
-                    serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
-                // Somebody may have edited it.
-                crate::address::coordinator(&identity.coordinator)?;
-                Ok(Some(identity))
-            }
+            Ok(bytes) => Self::parse(&bytes).map(Some).map_err(bad),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(bad(error.to_string())),
         }
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let value: serde_json::Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if value.get("agent_secret").is_some() {
+            return Err("it is of an earlier version, from before hosts had certificates".to_owned());
+        }
+        let stored: Stored = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        let addresses =
+            stored.coordinator.iter().map(|text| text.parse::<Address>()).collect::<Result<Vec<_>, _>>();
+        let certificate = from_hex(&stored.certificate).ok_or("its certificate is not hexadecimal")?;
+        let says = HostCertificate::read(&certificate).map_err(|error| error.to_string())?;
+        Ok(Self {
+            addresses: addresses.map_err(|error| error.to_string())?,
+            authority: stored
+                .authority
+                .parse()
+                .map_err(|error: fallow_tls::NoFingerprint| error.to_string())?,
+            certificate,
+            says,
+        })
     }
 
     /// Writes the file, readable by its owner only.
@@ -76,170 +119,112 @@ impl Identity {
     /// [`AgentError::System`].
     pub fn write(&self, path: &Path) -> Result<(), AgentError> {
         let fail = |error| AgentError::system(format!("cannot write {}", path.display()), error);
-        let text = serde_json::to_vec_pretty(self).map_err(|error| fail(error.into()))?;
-        // The token is spent, so this must outlive a power cut.
+        let stored = Stored {
+            coordinator: self.addresses.iter().map(ToString::to_string).collect(),
+            authority: self.authority.to_string(),
+            agent_id: self.says.agent.0.clone(),
+            certificate: hex(&self.certificate),
+        };
+        let text = serde_json::to_vec_pretty(&stored).map_err(|error| fail(error.into()))?;
+        // A use of the token is spent, so this must outlive a power cut.
         write_atomically(path, &text, 0o600).map_err(fail)
     }
-
-    /// Trades a token for an identity.
-    ///
-    /// # Errors
-    /// [`AgentError::Unreachable`] when no coordinator answers for fifteen seconds, or something else does;
-    /// [`AgentError::Refused`] when it does not take the token.
-    pub async fn enroll(coordinator: &str, token: &str, hostname: &str) -> Result<Self, AgentError> {
-        let endpoint = endpoint(coordinator)?;
-        let give_up = Instant::now() + PATIENCE;
-        let (mut backoff, mut rng) =
-            (Backoff::default(), rand::rngs::StdRng::seed_from_u64(u64::from(std::process::id())));
-        let (mut said, mut strange) = (None, false);
-        loop {
-            let status = match ask(&endpoint, token, hostname).await {
-                Ok(reply) => {
-                    return Ok(Self {
-                        coordinator: coordinator.to_owned(),
-                        agent_id: reply.agent_id,
-                        agent_secret: reply.agent_secret,
-                    });
-                }
-                Err(status) => status,
-            };
-            let waits = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded);
-            if is_no_coordinator(&status) {
-                // Twice, for a connection may also break because a coordinator ends.
-                if strange || Instant::now() >= give_up {
-                    return Err(AgentError::unreachable(no_coordinator(coordinator)));
-                }
-            } else if !waits {
-                return Err(AgentError::refused(format!(
-                    "the coordinator at {coordinator} did not enrol this agent: {}",
-                    status.message()
-                )));
-            } else if Instant::now() >= give_up {
-                return Err(AgentError::unreachable(format!(
-                    "the coordinator at {coordinator} does not answer ({}): check that it runs and that the address is right",
-                    status.message()
-                )));
-            }
-            strange = !waits;
-            if waits && said.as_deref() != Some(status.message()) {
-                tracing::info!(
-                    coordinator,
-                    why = status.message(),
-                    "the coordinator does not answer yet; trying for {} s",
-                    PATIENCE.as_secs()
-                );
-                said = Some(status.message().to_owned());
-            }
-            let left = give_up.saturating_duration_since(Instant::now());
-            tokio::time::sleep(backoff.next(&mut rng).min(left)).await;
-        }
-    }
-
-    /// Sees whether a coordinator answers at the address. False: nobody does, now.
-    ///
-    /// # Errors
-    /// [`AgentError::Unreachable`] when something else answers there.
-    pub async fn probe(coordinator: &str) -> Result<bool, AgentError> {
-        let endpoint = endpoint(coordinator)?;
-        // A coordinator refuses a token that is none.
-        let refusal = ask(&endpoint, "", "").await.err();
-        match refusal {
-            Some(status) if is_no_coordinator(&status) => {
-                Err(AgentError::unreachable(no_coordinator(coordinator)))
-            }
-            Some(status) => Ok(!matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded)),
-            None => Ok(true),
-        }
-    }
 }
 
-async fn ask(endpoint: &Endpoint, token: &str, hostname: &str) -> Result<EnrollReply, tonic::Status> {
-    let channel =
-        endpoint.connect().await.map_err(|error| tonic::Status::unavailable(causes::line(&error)))?;
-    let request = EnrollRequest {
-        token: token.to_owned(),
-        hostname: hostname.to_owned(),
-        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    answered(FleetClient::new(channel).enroll(request)).await.map(tonic::Response::into_inner)
-}
-
-/// Whether what answered the first call speaks something else than gRPC, or serves something else. Only a
-/// status that was made on this side has a cause, and one made of a plain HTTP answer says so.
-pub(super) fn is_no_coordinator(status: &tonic::Status) -> bool {
-    let by_http = || status.message().contains("grpc-status header missing");
-    match status.code() {
-        Code::Unavailable | Code::DeadlineExceeded => false,
-        Code::Unknown | Code::Unimplemented => true,
-        _ => status.source().is_some() || by_http(),
-    }
-}
-
-/// What to do about that.
-pub(super) fn no_coordinator(address: &str) -> String {
-    format!(
-        "{address}: something answers there, but it is not a coordinator's gRPC port: a coordinator has another port for its projects; \
-         daemon.json in its directory names both, the right one as \"fleet\""
-    )
-}
-
-/// Waits for an answer, but not for ever: somebody may wait for the agent to start.
-async fn answered<T>(call: impl Future<Output = Result<T, tonic::Status>>) -> Result<T, tonic::Status> {
-    let silent =
-        |_| Err(tonic::Status::deadline_exceeded(format!("no answer within {} s", PATIENCE.as_secs())));
-    tokio::time::timeout(PATIENCE, call).await.unwrap_or_else(silent)
-}
-
-/// A connection to be made to a coordinator on this machine.
+/// The agent's key; a new one if there is none.
 ///
 /// # Errors
-/// [`AgentError`] for an address that is not one.
-pub(super) fn endpoint(coordinator: &str) -> Result<Endpoint, AgentError> {
-    let address = crate::address::coordinator(coordinator)?;
-    let endpoint = Endpoint::from_shared(address).map_err(|error| {
-        AgentError::bad_input(format!("the coordinator's address {coordinator:?}: {error}"))
-    })?;
-    Ok(endpoint
-        .connect_timeout(Duration::from_secs(5))
-        .tcp_nodelay(true)
-        // A coordinator that is gone without a word, as when its machine lost power, is noticed after half a
-        // minute.
-        .http2_keep_alive_interval(Duration::from_secs(20))
-        .keep_alive_timeout(Duration::from_secs(10))
-        .keep_alive_while_idle(true))
+/// [`AgentError`]: it cannot be made, read or written.
+pub fn key(dir: &DataDir) -> Result<HostKey, AgentError> {
+    let path = dir.identity_key();
+    let bad = |why: String| {
+        AgentError::damaged(format!(
+            "the agent's key in {} cannot be read ({why}): restore it, or delete it together with identity.json and enrol again with a \
+             new token",
+            path.display()
+        ))
+    };
+    match std::fs::read_to_string(&path) {
+        Ok(pem) => HostKey::from_pem(&pem).map_err(|error| bad(fallow_daemon::causes::line(&error))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let fail = |error| AgentError::system(format!("cannot write {}", path.display()), error);
+            let key = HostKey::generate().map_err(|error| fail(std::io::Error::other(error)))?;
+            write_atomically(&path, key.to_pem().as_bytes(), 0o600).map_err(fail)?;
+            Ok(key)
+        }
+        Err(error) => Err(bad(error.to_string())),
+    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use fallow_tls::Authority;
 
-    #[test]
-    fn an_identity_comes_back_and_its_secret_does_not_show() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("identity.json");
-        assert_eq!(Identity::read(&path).unwrap(), None);
-        let identity = Identity {
-            coordinator: "http://127.0.0.1:4000".into(),
-            agent_id: "a".into(),
-            agent_secret: "hush".into(),
-        };
-        // The token is spent by then, whatever a job has put in the way.
-        std::fs::create_dir_all(dir.path().join("identity.json.new/deeper")).unwrap();
-        identity.write(&path).unwrap();
-        assert_eq!(Identity::read(&path).unwrap(), Some(identity.clone()));
-        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
-        assert_eq!(mode & 0o777, 0o600, "for its owner only");
-        assert!(!format!("{identity:?}").contains("hush"));
+    pub(crate) fn sample(key: &HostKey) -> Identity {
+        let now = Instant::EPOCH + Duration::from_hours(1_000);
+        let (authority, ..) = Authority::create(now).unwrap();
+        let request = key.certificate_request().unwrap();
+        let issued =
+            authority.issue_host(&request, &AgentId("01J".into()), now, Duration::from_hours(30)).unwrap();
+        let addresses = vec!["lab.example.org:4000".parse().unwrap(), "127.0.0.1:1".parse().unwrap()];
+        Identity::new(addresses, authority.fingerprint(), issued.der, key).unwrap()
     }
 
     #[test]
-    fn an_identity_that_points_elsewhere_is_refused() {
+    fn r6_10_an_identity_comes_back_and_is_for_its_owner_only() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("identity.json");
-        std::fs::write(&path, r#"{"coordinator":"http://10.0.0.1:4000","agent_id":"a","agent_secret":"s"}"#)
-            .unwrap();
-        assert!(matches!(Identity::read(&path), Err(AgentError::BadInput { .. })));
-        std::fs::write(&path, "{").unwrap();
-        assert!(matches!(Identity::read(&path), Err(AgentError::Damaged { .. })));
+        assert_eq!(Identity::read(&path).unwrap(), None);
+        let identity = sample(&HostKey::generate().unwrap());
+        // A use of the token is spent by then, whatever a job has put in the way.
+        std::fs::create_dir_all(dir.path().join("identity.json.new/deeper")).unwrap();
+        identity.write(&path).unwrap();
+        assert_eq!(Identity::read(&path).unwrap(), Some(identity));
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn r6_10_a_certificate_for_another_key_is_not_taken() {
+        let identity = sample(&HostKey::generate().unwrap());
+        let other = HostKey::generate().unwrap();
+        let taken = Identity::new(identity.addresses, identity.authority, identity.certificate, &other);
+        assert!(taken.unwrap_err().contains("another key"));
+    }
+
+    #[test]
+    fn r6_10_a_certificate_is_renewed_when_two_thirds_of_its_life_are_over() {
+        let identity = sample(&HostKey::generate().unwrap());
+        assert_eq!(identity.renew_at(), Instant::EPOCH + Duration::from_hours(1_020));
+    }
+
+    #[test]
+    fn an_identity_that_is_none_or_of_an_earlier_version_says_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("identity.json");
+        for (text, said) in [
+            ("{", "cannot be read"),
+            (r#"{"coordinator":[],"authority":"","agent_id":"","certificate":"zz"}"#, "cannot be read"),
+            (r#"{"coordinator":"http://127.0.0.1:1","agent_id":"a","agent_secret":"s"}"#, "earlier version"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = Identity::read(&path).unwrap_err();
+            assert!(matches!(error, AgentError::Damaged { .. }), "{text}");
+            let shown = error.to_string();
+            assert!(shown.contains(said) && shown.contains("enrol again with a new token"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn r6_10_a_key_is_made_once_and_is_for_its_owner_only() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = DataDir::at(place.path());
+        let made = key(&dir).unwrap().fingerprint();
+        assert_eq!(key(&dir).unwrap().fingerprint(), made);
+        let metadata = std::fs::metadata(dir.identity_key()).unwrap();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777, 0o600);
+        std::fs::write(dir.identity_key(), "garbage").unwrap();
+        assert!(matches!(key(&dir), Err(AgentError::Damaged { .. })));
     }
 }

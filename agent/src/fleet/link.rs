@@ -15,17 +15,20 @@ use fallow_proto::fleet::v1::{
     Delta, FromAgent, FromCoordinator, Heartbeat, Hello, Snapshot, Welcome, from_agent, from_coordinator,
 };
 use fallow_proto::fleet::{document, entry, entry_key, limits};
+use fallow_tls::ConnectError;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{self, Sender};
 use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
 use super::backoff::Backoff;
-use super::identity::{Identity, endpoint, is_no_coordinator, no_coordinator};
+use super::membership::Membership;
 use super::outbox::{Batch, Outbox};
 use super::{Arrived, Ask, Entries};
 
@@ -37,6 +40,8 @@ const HELLO: Duration = Duration::from_secs(10);
 const ACKNOWLEDGE: Duration = Duration::from_secs(30);
 /// A connection that held for this long was a good one.
 const GOOD: Duration = Duration::from_secs(5);
+/// How long after a certificate was not renewed it is tried again.
+const RENEW_AGAIN: Duration = Duration::from_secs(60);
 /// What the coordinator may ask for as heartbeat interval.
 const INTERVAL: std::ops::RangeInclusive<i64> = 100_000..=600_000_000;
 
@@ -80,15 +85,15 @@ impl Link {
     /// Begins linking, in a task of its own, until `stop` says true; the task then tells what is left to
     /// tell, if it can within a second, and ends.
     pub fn start(
-        identity: Identity,
+        member: Membership,
         epoch: String,
         seed: u64,
         engine: impl Engine,
         stop: watch::Receiver<bool>,
     ) -> (Self, tokio::task::JoinHandle<()>) {
         let status = LinkStatus {
-            coordinator: identity.coordinator.clone(),
-            agent_id: identity.agent_id.clone(),
+            coordinator: member.identity().coordinator(),
+            agent_id: member.identity().agent_id().0.clone(),
             ..LinkStatus::default()
         };
         let shared = Arc::new(Shared {
@@ -99,7 +104,8 @@ impl Link {
             status: Mutex::new(status),
         });
         let rng = StdRng::seed_from_u64(seed ^ u64::from(std::process::id()));
-        let session = Session { shared: Arc::clone(&shared), identity, epoch, engine, stop, rng };
+        let session =
+            Session { shared: Arc::clone(&shared), member, must_renew: false, epoch, engine, stop, rng };
         (Self { shared }, tokio::spawn(session.run()))
     }
 
@@ -127,16 +133,16 @@ enum End {
     Lost(String),
     /// The coordinator does not want this agent: asking again soon cannot help.
     Refused(String),
+    /// The coordinator wants a newer certificate first.
+    Expired(String),
 }
 
 impl From<Status> for End {
     fn from(status: Status) -> Self {
         let why = format!("{} ({:?})", status.message(), status.code());
         match status.code() {
-            Code::Unauthenticated
-            | Code::PermissionDenied
-            | Code::Unimplemented
-            | Code::FailedPrecondition => Self::Refused(why),
+            Code::Unauthenticated => Self::Expired(why),
+            Code::PermissionDenied | Code::Unimplemented | Code::FailedPrecondition => Self::Refused(why),
             _ => Self::Lost(why),
         }
     }
@@ -144,7 +150,9 @@ impl From<Status> for End {
 
 struct Session<E> {
     shared: Arc<Shared>,
-    identity: Identity,
+    member: Membership,
+    /// The coordinator says that the certificate is not good any more, whatever the clock here says.
+    must_renew: bool,
     epoch: String,
     engine: E,
     stop: watch::Receiver<bool>,
@@ -171,6 +179,10 @@ impl<E: Engine> Session<E> {
                     let wait = backoff.next(&mut self.rng);
                     (why, wait)
                 }
+                End::Expired(why) => {
+                    self.must_renew = true;
+                    (why, backoff.next(&mut self.rng))
+                }
                 End::Refused(why) => {
                     let wait = backoff.longest(&mut self.rng);
                     (why, wait)
@@ -186,7 +198,7 @@ impl<E: Engine> Session<E> {
     /// Once at warning when the link goes or its trouble changes, in detail below that.
     fn say_lost(&self, why: &str, wait: Duration, was_connected: bool) {
         let news = lock(&self.shared.status).last_error.replace(why.to_owned()).as_deref() != Some(why);
-        let (coordinator, wait) = (&self.identity.coordinator, wait.as_secs_f64());
+        let (coordinator, wait) = (self.member.identity().coordinator(), wait.as_secs_f64());
         if was_connected || news {
             tracing::warn!(%coordinator, why, "no link to the coordinator; going on alone, trying again in {wait:.1} s");
         } else {
@@ -205,34 +217,38 @@ impl<E: Engine> Session<E> {
     }
 
     async fn talk(&mut self) -> Result<(), End> {
-        let endpoint =
-            endpoint(&self.identity.coordinator).map_err(|error| End::Refused(error.to_string()))?;
-        let channel = endpoint.connect().await.map_err(|error| End::Lost(causes::line(&error)))?;
+        let channel = self.member.connect().await.map_err(|error| match &error {
+            ConnectError::OtherAuthority { .. } => End::Refused(error.to_string()),
+            _ => End::Lost(causes::line(&error)),
+        })?;
+        if self.must_renew || self.renews_in(clock::now()).is_zero() {
+            let had_to = std::mem::take(&mut self.must_renew);
+            match self.member.renew(channel.clone()).await {
+                Ok(()) => say_renewed(&self.member),
+                // As long as the older one is good, the link goes on with it.
+                Err(status) if had_to || is_final(&status) => return Err(status.into()),
+                Err(status) => say_not_renewed(&status),
+            }
+        }
         let (to, outgoing) = mpsc::channel(64);
         let hello = Hello {
             protocol: PROTOCOL,
-            agent_id: self.identity.agent_id.clone(),
-            agent_secret: self.identity.secret().to_owned(),
+            agent_id: self.member.identity().agent_id().0.clone(),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             epoch: self.epoch.clone(),
             document_version: self.ask(Ask::Version).await?,
         };
         send(&to, from_agent::Body::Hello(hello), None).await?;
         let late = |_| End::Lost(format!("no answer to the hello within {} s", HELLO.as_secs()));
-        let mut client = FleetClient::new(channel);
+        let mut client = FleetClient::new(channel.clone());
         let opened = timeout(HELLO, client.link(ReceiverStream::new(outgoing))).await.map_err(late)?;
-        let mut stream = opened
-            .map_err(|status| match is_no_coordinator(&status) {
-                true => End::Lost(no_coordinator(&self.identity.coordinator)),
-                false => status.into(),
-            })?
-            .into_inner();
+        let mut stream = opened?.into_inner();
         let first = timeout(HELLO, stream.message()).await.map_err(late)??;
         let Some(FromCoordinator { body: Some(from_coordinator::Body::Welcome(welcome)), .. }) = first else {
             return Err(End::Lost("the coordinator's first message is no welcome".into()));
         };
         self.resume(&welcome).await?;
-        self.exchange(&to, &mut stream, &welcome).await
+        self.exchange(&to, &mut stream, &welcome, channel).await
     }
 
     async fn resume(&mut self, welcome: &Welcome) -> Result<(), End> {
@@ -251,7 +267,7 @@ impl<E: Engine> Session<E> {
         let mut status = lock(&self.shared.status);
         (status.connected, status.last_error) = (true, None);
         tracing::info!(
-            coordinator = %self.identity.coordinator, agent = %self.identity.agent_id,
+            coordinator = self.member.identity().coordinator(), agent = %self.member.identity().agent_id(),
             applied = welcome.applied_sequence, snapshot, "linked to the coordinator"
         );
         Ok(())
@@ -262,12 +278,14 @@ impl<E: Engine> Session<E> {
         to: &Sender<FromAgent>,
         stream: &mut Streaming<FromCoordinator>,
         welcome: &Welcome,
+        channel: Channel,
     ) -> Result<(), End> {
         let micros = welcome.heartbeat_interval_micros.clamp(*INTERVAL.start(), *INTERVAL.end());
         let interval = Duration::from_micros(micros.unsigned_abs());
         let mut beat_at = Instant::now() + self.jittered(interval);
         let mut flush_at = Some(Instant::now());
         let mut waiting_since = None;
+        let mut renewal = Renewal::due(Instant::now() + self.renews_in(clock::now()));
         let shared = Arc::clone(&self.shared);
         let mut stop = self.stop.clone();
         loop {
@@ -296,6 +314,20 @@ impl<E: Engine> Session<E> {
                     beat_at = Instant::now() + self.jittered(interval);
                     send(to, from_agent::Body::Heartbeat(Heartbeat { sent_at_micros: clock::now().as_micros() }), None).await?;
                 }
+                renewed = renewal.next(&self.member, &channel) => {
+                    let again = match renewed {
+                        Ok(member) => {
+                            self.member = *member;
+                            say_renewed(&self.member);
+                            self.renews_in(clock::now())
+                        }
+                        Err(status) => {
+                            say_not_renewed(&status);
+                            RENEW_AGAIN
+                        }
+                    };
+                    renewal = Renewal::due(Instant::now() + again);
+                }
                 () = stopped(&mut stop) => return self.farewell(to, stream).await,
             }
             if !lock(&shared.outbox).is_waiting() {
@@ -304,6 +336,12 @@ impl<E: Engine> Session<E> {
                 return Err(End::Lost(format!("nothing was acknowledged for {} s", ACKNOWLEDGE.as_secs())));
             }
         }
+    }
+
+    /// How long until the certificate is to be renewed.
+    fn renews_in(&self, now: fallow_domain::Instant) -> Duration {
+        let left = self.member.identity().renew_at() - now;
+        Duration::from_micros(left.as_micros().max(0).unsigned_abs())
     }
 
     /// A random time up to the interval, so that a fleet's heartbeats do not fall together; never longer, for
@@ -382,6 +420,51 @@ impl<E: Engine> Session<E> {
         // The engine ends only with the agent.
         answer.await.map_err(|_| End::Stopped)
     }
+}
+
+/// A certificate that is not renewed while the link stands: asked for by the link's own connection, beside what is
+/// said on the link.
+enum Renewal {
+    /// It is asked for at this time.
+    At(Instant),
+    /// It is asked for.
+    Asked(JoinHandle<Result<Box<Membership>, Status>>),
+}
+
+impl Renewal {
+    const fn due(at: Instant) -> Self {
+        Self::At(at)
+    }
+
+    /// What came of it.
+    async fn next(&mut self, member: &Membership, channel: &Channel) -> Result<Box<Membership>, Status> {
+        if let Self::At(at) = self {
+            sleep_until(*at).await;
+            let (mut member, channel) = (member.clone(), channel.clone());
+            *self =
+                Self::Asked(tokio::spawn(
+                    async move { member.renew(channel).await.map(|()| Box::new(member)) },
+                ));
+        }
+        match self {
+            Self::Asked(asked) => asked.await.unwrap_or_else(|died| Err(Status::internal(died.to_string()))),
+            Self::At(_) => std::future::pending().await,
+        }
+    }
+}
+
+fn say_renewed(member: &Membership) {
+    let until = member.identity().says.not_after.as_secs_f64();
+    tracing::info!(serial = member.identity().says.serial, until, "the agent's certificate was renewed");
+}
+
+fn say_not_renewed(status: &Status) {
+    tracing::warn!(why = status.message(), "the agent's certificate was not renewed; it is tried again");
+}
+
+/// Whether asking for the link makes no sense after this answer.
+fn is_final(status: &Status) -> bool {
+    matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated)
 }
 
 /// Waits until it is said to stop, or nobody is left who could say so.

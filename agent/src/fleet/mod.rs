@@ -2,13 +2,14 @@
 //! other.
 //!
 //! The link asks the engine for what it sends ([`Ask`]) and hands it what came ([`Arrived`]); it holds no
-//! copy of the client's state. Only connections to this very machine are made until both sides can prove who
-//! they are.
+//! copy of the client's state. Both ends prove who they are by certificates of the fleet's authority
+//! ([`membership`]).
 
 pub mod backoff;
 pub mod entries;
 pub mod identity;
 pub mod link;
+pub mod membership;
 pub mod outbox;
 
 use fallow_client::Entity;

@@ -4,12 +4,16 @@
 use std::path::Path;
 
 use fallow_agent::dir::DataDir;
+use fallow_agent::fleet::identity::{self, Identity};
 use fallow_agent::records::Records;
 use fallow_boinc::scheduler::ClientVersion;
 use fallow_client::{Client, ClientConfig, Event};
+use fallow_daemon::clock;
 use fallow_domain::{
-    AccountKey, DocumentVersion, FleetDocument, Instant, MasterUrl, Preferences, ProjectAssignment, Share,
+    AccountKey, AgentId, DocumentVersion, Duration, FleetDocument, Instant, MasterUrl, Preferences,
+    ProjectAssignment, Share,
 };
+use fallow_tls::Authority;
 
 use crate::daemon::{Daemon, command, outcome};
 use crate::support::wait_for;
@@ -210,8 +214,15 @@ fn follow_document(dir: &Path, url: &str) {
     let step = client.handle(Instant::EPOCH, Event::DocumentOffered(document));
     records.apply(&step.changes, &[], true).unwrap();
     // Its coordinator is nowhere.
-    let identity = br#"{"coordinator":"http://127.0.0.1:9","agent_id":"a","agent_secret":"s"}"#;
-    std::fs::write(dir.join("identity.json"), identity).unwrap();
+    let (authority, ..) = Authority::create(clock::now()).unwrap();
+    let data = DataDir::at(dir);
+    let key = identity::key(&data).unwrap();
+    let life = Duration::from_hours(1);
+    let issued =
+        authority.issue_host(&key.certificate_request().unwrap(), &AgentId("a".into()), clock::now(), life);
+    let nowhere = vec!["127.0.0.1:9".parse().unwrap()];
+    let identity = Identity::new(nowhere, authority.fingerprint(), issued.unwrap().der, &key).unwrap();
+    identity.write(&data.identity()).unwrap();
 }
 
 #[test]

@@ -250,14 +250,19 @@ fn what_keeps_an_agent_from_starting_has_its_exit_code() {
     assert!(code == 8 && text.contains("file/agent"), "{code}: {text}");
 
     let fresh = dir.path().join("fresh");
-    let (code, text) = outcome(&fresh, &["run", "--coordinator", "http://192.0.2.1:4000", "--token", "t"]);
-    assert!(code == 3 && text.contains("mutual TLS"), "{code}: {text}");
-    let (code, text) = outcome(&fresh, &["run", "--coordinator", "127.0.0.1:4000", "--token", "t"]);
-    assert!(code == 3 && text.contains("http://127.0.0.1:PORT"), "{code}: {text}");
+    for (given, said) in [
+        ("t", "begins with fallow-enrol-1/"),
+        ("fallow-enrol-1/127.0.0.1:1/x", "was cut short"),
+        ("fallow-operator-1/h:1/a/b/c", "was cut short"),
+    ] {
+        let (code, text) = outcome(&fresh, &["run", "--token", given]);
+        assert!(code == 3 && text.contains(said), "{code}: {text}");
+    }
     let (code, text) = outcome(&fresh, &["run", "--coordinator", "http://127.0.0.1:4000"]);
+    assert!(code == 3 && text.contains("speaks TLS only"), "{code}: {text}");
+    let (code, text) = outcome(&fresh, &["run", "--coordinator", "127.0.0.1:4000"]);
     assert!(code == 3 && text.contains("--token-file"), "{code}: {text}");
-    let (code, text) =
-        outcome(&fresh, &["run", "--coordinator", "http://127.0.0.1:4000", "--token-file", "/nowhere/token"]);
+    let (code, text) = outcome(&fresh, &["run", "--token-file", "/nowhere/token"]);
     assert!(code == 3 && text.contains("/nowhere/token"), "{code}: {text}");
 
     let broken = dir.path().join("broken");

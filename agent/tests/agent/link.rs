@@ -1,17 +1,21 @@
 //! The fleet link through a real gRPC server that plays the coordinator.
 
 use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use fallow_daemon::clock;
+use fallow_domain::AgentId;
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1::fleet_server::{Fleet, FleetServer};
 use fallow_proto::fleet::v1::{
     Acknowledge, Document, EnrollReply, EnrollRequest, Entry, FromAgent, FromCoordinator, Hello, Preferences,
-    ProjectAssignment, Welcome, entry, from_agent, from_coordinator,
+    ProjectAssignment, RenewReply, RenewRequest, Welcome, entry, from_agent, from_coordinator,
 };
+use fallow_tls::{AccessString, Authority, CoordinatorCertificate, Peer, Purpose};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -30,13 +34,37 @@ struct Held {
     snapshots: u32,
     hellos: Vec<Hello>,
     heartbeats: u32,
+    /// How often the certificate was renewed, and the life of those that are made; 0 for an hour.
+    renewals: u32,
+    life: fallow_domain::Duration,
     traces: Vec<String>,
     out: Option<Out>,
     talk: Option<tokio::task::AbortHandle>,
 }
 
-#[derive(Clone, Default)]
-struct Coordinator(Arc<Mutex<Held>>);
+#[derive(Clone)]
+struct Coordinator(Arc<Mutex<Held>>, Arc<Authority>);
+
+impl Default for Coordinator {
+    fn default() -> Self {
+        let (authority, ..) = Authority::create(clock::now()).unwrap();
+        Self(Arc::default(), Arc::new(authority))
+    }
+}
+
+/// What tokens are for: of these texts, as secrets, the first is taken.
+const GOOD: &str = "1";
+const SPENT: &str = "2";
+
+fn token(coordinator: &Coordinator, address: SocketAddr, digit: &str) -> String {
+    let access = AccessString {
+        purpose: Purpose::Enrolment,
+        addresses: vec![address.to_string().parse().unwrap()],
+        authority: coordinator.1.fingerprint(),
+        secret: digit.repeat(64),
+    };
+    access.reveal()
+}
 
 impl Coordinator {
     async fn serve(&self, address: Option<SocketAddr>) -> (SocketAddr, tokio::task::JoinHandle<()>) {
@@ -52,9 +80,18 @@ impl Coordinator {
         };
         let address = listener.local_addr().unwrap();
         let service = FleetServer::new(self.clone());
-        let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+        let life = fallow_domain::Duration::from_hours(1);
+        let shown = CoordinatorCertificate::issue(&self.1, &[], clock::now(), life).unwrap();
+        let tls = fallow_tls::server_config(&self.1, Arc::new(shown)).unwrap();
+        let incoming = crate::incoming::incoming(listener, tls);
         let serving = tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming);
         (address, tokio::spawn(async move { serving.await.unwrap() }))
+    }
+
+    fn certificate(&self, request: &[u8]) -> Vec<u8> {
+        let life = self.0.lock().unwrap().life;
+        let life = if life.is_positive() { life } else { fallow_domain::Duration::from_hours(1) };
+        self.1.issue_host(request, &AgentId("agent-1".into()), clock::now(), life).unwrap().der
     }
 
     async fn send(&self, body: from_coordinator::Body, traceparent: &str) {
@@ -103,12 +140,20 @@ impl Coordinator {
 #[tonic::async_trait]
 impl Fleet for Coordinator {
     async fn enroll(&self, request: Request<EnrollRequest>) -> Result<Response<EnrollReply>, Status> {
-        match request.into_inner().token.as_str() {
-            "good" => {
-                Ok(Response::new(EnrollReply { agent_id: "agent-1".into(), agent_secret: "secret-1".into() }))
-            }
-            _ => Err(Status::permission_denied("this token is spent")),
+        let EnrollRequest { token, certificate_request, .. } = request.into_inner();
+        if token != GOOD.repeat(64) {
+            return Err(Status::permission_denied("this token is spent"));
         }
+        Ok(Response::new(EnrollReply {
+            agent_id: "agent-1".into(),
+            certificate: self.certificate(&certificate_request),
+        }))
+    }
+
+    async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
+        let certificate = self.certificate(&request.into_inner().certificate_request);
+        self.0.lock().unwrap().renewals += 1;
+        Ok(Response::new(RenewReply { certificate }))
     }
 
     type LinkStream = ReceiverStream<Result<FromCoordinator, Status>>;
@@ -117,12 +162,15 @@ impl Fleet for Coordinator {
         &self,
         request: Request<Streaming<FromAgent>>,
     ) -> Result<Response<Self::LinkStream>, Status> {
+        let peer = request.extensions().get::<Arc<Peer>>().cloned();
+        let Some(Peer::Host(shown)) = peer.as_deref() else { return Err(Status::unauthenticated("who?")) };
+        assert_eq!(shown.agent.0, "agent-1");
         let mut incoming = request.into_inner();
         let Some(FromAgent { body: Some(from_agent::Body::Hello(hello)), .. }) = incoming.message().await?
         else {
             return Err(Status::invalid_argument("no hello"));
         };
-        assert_eq!((hello.agent_id.as_str(), hello.agent_secret.as_str()), ("agent-1", "secret-1"));
+        assert_eq!(hello.agent_id, "agent-1");
         let (out, stream) = mpsc::channel(16);
         let welcome = {
             let mut held = self.0.lock().unwrap();
@@ -156,9 +204,9 @@ impl Fleet for Coordinator {
 struct Agent(Child);
 
 impl Agent {
-    fn start(dir: &std::path::Path, address: SocketAddr, token: &str) -> Self {
+    fn start(dir: &std::path::Path, token: &str) -> Self {
         let mut command = Command::new(agent());
-        command.arg("run").arg("--dir").arg(dir).arg("--coordinator").arg(format!("http://{address}"));
+        command.arg("run").arg("--dir").arg(dir);
         command.env("FALLOW_TOKEN", token).env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
@@ -209,7 +257,7 @@ fn host(held: &Held) -> Option<fallow_proto::fleet::v1::HostState> {
 async fn r6_3_an_agent_enrols_reports_applies_documents_and_resumes_after_a_loss() {
     let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
     let (address, serving) = coordinator.serve(None).await;
-    let process = Agent::start(dir.path(), address, "good");
+    let process = Agent::start(dir.path(), &token(&coordinator, address, GOOD));
     let cpus = coordinator.until("the snapshot", |held| host(held).map(|host| host.cpus)).await;
     assert!(cpus > 0);
     coordinator.until("heartbeats", |held| (held.heartbeats >= 2).then_some(())).await;
@@ -262,7 +310,7 @@ async fn r6_3_an_agent_enrols_reports_applies_documents_and_resumes_after_a_loss
     drop(process);
     let before = coordinator.0.lock().unwrap().applied;
     coordinator.0.lock().unwrap().entries.insert("task/stale".into(), Entry::default());
-    let _process = Agent::start(dir.path(), address, "");
+    let _process = Agent::start(dir.path(), "");
     coordinator.until("a second snapshot", |held| (held.snapshots == 2).then_some(())).await;
     {
         let held = coordinator.0.lock().unwrap();
@@ -277,7 +325,7 @@ async fn r6_3_an_agent_enrols_reports_applies_documents_and_resumes_after_a_loss
 async fn a_spent_token_is_refused_with_exit_code_5() {
     let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
     let (address, _serving) = coordinator.serve(None).await;
-    let mut process = Agent::start(dir.path(), address, "spent");
+    let mut process = Agent::start(dir.path(), &token(&coordinator, address, SPENT));
     let ended = timeout(PATIENCE, async {
         loop {
             if let Some(status) = process.0.try_wait().unwrap() {
@@ -293,23 +341,31 @@ async fn a_spent_token_is_refused_with_exit_code_5() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_that_is_no_coordinators_is_said_to_be_so_also_to_an_agent_that_is_enrolled() {
     let dir = tempfile::tempdir().unwrap();
-    let projects = crate::transfers::Server::start(|_| crate::transfers::http("404 Not Found", "", b"none"));
-    let url = projects.url("");
-    let url = url.trim_end_matches('/').trim_end_matches("/p").to_owned();
+    // As the port of the projects answers whoever speaks TLS there.
+    let projects = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at_projects = projects.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in projects.incoming().flatten() {
+            let _ = stream.read(&mut [0; 2_048]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
     let at = |arguments: &[&str]| {
-        let all: Vec<&str> = ["run", "--coordinator", &url].iter().chain(arguments).copied().collect();
+        let all: Vec<&str> =
+            ["run", "--coordinator", &at_projects].iter().chain(arguments).copied().collect();
         let (dir, all) = (dir.path().to_owned(), all.into_iter().map(str::to_owned).collect::<Vec<_>>());
         tokio::task::spawn_blocking(move || {
             crate::daemon::outcome(&dir, &all.iter().map(String::as_str).collect::<Vec<_>>())
         })
     };
-    let (code, text) = at(&["--token", "t"]).await.unwrap();
+    let coordinator = Coordinator::default();
+    let any = token(&coordinator, ([127, 0, 0, 1], 9).into(), GOOD);
+    let (code, text) = at(&["--token", &any]).await.unwrap();
     assert!(code == 4 && text.contains("not a coordinator's gRPC port"), "{code}: {text}");
     assert!(!dir.path().join("identity.json").exists());
 
-    let coordinator = Coordinator::default();
     let (address, _serving) = coordinator.serve(None).await;
-    let process = Agent::start(dir.path(), address, "good");
+    let process = Agent::start(dir.path(), &token(&coordinator, address, GOOD));
     coordinator.until("the snapshot", |held| host(held).map(drop)).await;
     drop(process);
     let before = std::fs::read(dir.path().join("identity.json")).unwrap();
@@ -321,8 +377,8 @@ async fn a_port_that_is_no_coordinators_is_said_to_be_so_also_to_an_agent_that_i
 #[test]
 fn nobody_at_the_coordinators_address_is_said_once_and_then_exit_code_4() {
     let dir = tempfile::tempdir().unwrap();
-    let url = "http://127.0.0.1:9";
-    let (code, text) = crate::daemon::outcome(dir.path(), &["run", "--coordinator", url, "--token", "t"]);
+    let any = token(&Coordinator::default(), ([127, 0, 0, 1], 9).into(), GOOD);
+    let (code, text) = crate::daemon::outcome(dir.path(), &["run", "--token", &any]);
     assert!(code == 4 && text.contains("check that it runs"), "{code}: {text}");
     assert_eq!(text.matches("does not answer yet").count(), 1, "{text}");
 }
@@ -331,7 +387,7 @@ fn nobody_at_the_coordinators_address_is_said_once_and_then_exit_code_4() {
 async fn an_agent_of_a_fleet_that_lost_its_identity_says_so_and_goes_on_with_a_new_token() {
     let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
     let (address, _serving) = coordinator.serve(None).await;
-    let process = Agent::start(dir.path(), address, "good");
+    let process = Agent::start(dir.path(), &token(&coordinator, address, GOOD));
     coordinator.until("the snapshot", |held| host(held).map(drop)).await;
     coordinator.send(document(1, 75.0), "").await;
     coordinator.until("version 1", |held| (host(held)?.document_version == 1).then_some(())).await;
@@ -345,7 +401,46 @@ async fn an_agent_of_a_fleet_that_lost_its_identity_says_so_and_goes_on_with_a_n
         assert!(text.contains("restore it") && text.contains("--token-file"), "{text}");
     }
     let hellos = coordinator.0.lock().unwrap().hellos.len();
-    let _process = Agent::start(dir.path(), address, "good");
+    let _process = Agent::start(dir.path(), &token(&coordinator, address, GOOD));
     coordinator.until("another link", |held| (held.hellos.len() > hellos).then_some(())).await;
     assert_eq!(coordinator.0.lock().unwrap().hellos[hellos].document_version, 1, "the rest is kept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r6_10_an_agent_renews_its_certificate_under_the_link_and_shows_the_newest_when_it_connects_again() {
+    let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
+    coordinator.0.lock().unwrap().life = fallow_domain::Duration::from_secs(6);
+    let (address, serving) = coordinator.serve(None).await;
+    let _process = Agent::start(dir.path(), &token(&coordinator, address, GOOD));
+    coordinator.until("the snapshot", |held| host(held).map(drop)).await;
+    coordinator.until("two renewals", |held| (held.renewals >= 2).then_some(())).await;
+    assert_eq!(coordinator.0.lock().unwrap().hellos.len(), 1, "no other connection was needed");
+    // The newest is on the disk, too.
+    let text = std::fs::read_to_string(dir.path().join("identity.json")).unwrap();
+    assert!(text.contains("\"certificate\""), "{text}");
+    serving.abort();
+    let _ = serving.await;
+    {
+        let mut held = coordinator.0.lock().unwrap();
+        held.out = None;
+        held.talk.take().unwrap().abort();
+    }
+    let (_, serving) = coordinator.serve(Some(address)).await;
+    coordinator.until("a new link", |held| held.out.as_ref().map(drop)).await;
+    serving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r6_10_an_agent_enrols_with_no_coordinator_but_that_of_its_token_and_tells_it_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (Coordinator::default(), Coordinator::default());
+    let (address, _serving) = theirs.serve(None).await;
+    let misled = token(&ours, address, GOOD);
+    let path = dir.path().to_owned();
+    let run =
+        tokio::task::spawn_blocking(move || crate::daemon::outcome(&path, &["run", "--token", &misled]));
+    let (code, text) = run.await.unwrap();
+    assert!(code == 5 && text.contains("is of another authority"), "{code}: {text}");
+    assert!(!dir.path().join("identity.json").exists());
+    assert!(theirs.0.lock().unwrap().hellos.is_empty());
 }

@@ -10,6 +10,8 @@ mod guest;
 mod host;
 mod hostile;
 mod hostile_jobs;
+#[path = "../../../shared/tls/tests/support/incoming.rs"]
+mod incoming;
 mod link;
 mod messages;
 mod spinning;

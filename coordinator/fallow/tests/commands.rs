@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use fallow_coordinator::daemon::DaemonFile;
+use fallow_coordinator::operator::TokenFile;
+use fallow_tls::AccessString;
 use support::{Running, fallow, run, text, wait_for};
 
 #[test]
@@ -245,7 +247,8 @@ fn what_cannot_be_read_gives_status_2_and_an_example() {
     for (arguments, said) in [
         (&["coordinator", "run", "--listen", "24999"][..], "such as 127.0.0.1:24001"),
         (&["shares", "set", "sieve=much"], "such as mersenne=75"),
-        (&["hosts", "--coordinator", "garbage"], "such as http://127.0.0.1:20001"),
+        (&["hosts", "--coordinator", "garbage"], "such as lab.example.org:24001"),
+        (&["hosts", "--coordinator", "http://127.0.0.1:1"], "TLS only"),
         (&["up", "--agents", "few"], "a whole number from 2 to 64"),
         (&["preferences", "set"], "such as `fallow preferences set --cpu-fraction 50%`"),
         (&["submit", "primes"], "fallow submit <PROJECT> --file <FILE>"),
@@ -321,7 +324,7 @@ fn a_coordinator_that_is_not_there_gives_status_4_and_a_wrong_token_5() {
     let mut running = Running::start(dir.path());
     let address = DaemonFile::read(&dir.path().join("coordinator")).unwrap().told.fleet;
     let wrong = dir.path().join("wrong.token");
-    std::fs::write(&wrong, "0".repeat(64)).unwrap();
+    std::fs::write(&wrong, with_secret(dir.path(), "0").reveal()).unwrap();
     let with_token = |address: &str| {
         fallow(
             dir.path(),
@@ -332,9 +335,69 @@ fn a_coordinator_that_is_not_there_gives_status_4_and_a_wrong_token_5() {
     assert_eq!(output.status.code(), Some(5), "{}", text(&output));
     assert_eq!(running.stop(), Some(0));
     assert_eq!(with_token(&address).status.code(), Some(4));
-    let output = with_token("http://192.0.2.1:1");
-    assert_eq!(output.status.code(), Some(3));
-    assert!(text(&output).contains("mutual TLS"), "{}", text(&output));
+}
+
+/// The token of the coordinator in DIR/coordinator with another secret.
+fn with_secret(dir: &Path, digit: &str) -> AccessString {
+    let own = TokenFile::read(&dir.join("coordinator/operator.token")).unwrap();
+    AccessString { secret: digit.repeat(64), ..own }
+}
+
+/// Shows R6.10.
+#[test]
+fn an_operators_token_says_where_its_coordinator_is_and_no_other_is_told_its_secret() {
+    let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut running = Running::start(dir.path());
+    let mut other = Running::start(elsewhere.path());
+    let nowhere = tempfile::tempdir().unwrap();
+    let file = dir.path().join("coordinator/operator.token");
+    let hosts = |more: &[&str]| {
+        let all = [&["hosts", "--operator-token-file", file.to_str().unwrap()], more].concat();
+        fallow(nowhere.path(), &all)
+    };
+    let right = hosts(&[]);
+    assert_eq!(right.status.code(), Some(0), "{}", text(&right));
+    let others = DaemonFile::read(&elsewhere.path().join("coordinator")).unwrap().told.fleet;
+    let wrong = hosts(&["--coordinator", &others]);
+    assert_eq!(wrong.status.code(), Some(5), "{}", text(&wrong));
+    assert!(text(&wrong).contains("is of another authority"), "{}", text(&wrong));
+    assert_eq!((running.stop(), other.stop()), (Some(0), Some(0)));
+}
+
+/// Shows R6.10.
+#[test]
+fn tokens_have_uses_an_end_and_labels_and_are_listed_and_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    let create = ["tokens", "create", "--uses", "400", "--expires", "7d", "--label", "room=12"];
+    let made = fallow(dir.path(), &create);
+    assert!(text(&made).starts_with("fallow-enrol-1/127.0.0.1:"), "{}", text(&made));
+    let listed = fallow(dir.path(), &["tokens", "list", "--json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let token = &listed["tokens"][0];
+    assert_eq!(
+        (&token["uses"], &token["labels"][0], &token["state"]),
+        (&400.into(), &"room=12".into(), &"open".into())
+    );
+    let id = token["id"].as_str().unwrap();
+    let ended = fallow(dir.path(), &["tokens", "revoke", id]);
+    assert_eq!(ended.status.code(), Some(0), "{}", text(&ended));
+    let table = fallow(dir.path(), &["tokens", "list"]);
+    assert!(text(&table).contains("revoked") && text(&table).contains("0 of 400"), "{}", text(&table));
+    for (arguments, said) in [
+        (&["tokens", "create", "--expires", "400d"][..], "from 1s to 366d"),
+        (&["tokens", "create", "--uses", "0"], "a whole number from 1"),
+        (&["tokens", "create", "--label", "room"], "such as room=12"),
+        (&["tokens", "create", "--label", "os=linux"], "a name that agents do not report"),
+        (&["tokens", "revoke", "nonsense"], "fallow tokens list"),
+        (&["hosts", "revoke", "nobody"], "there is no host \"nobody\""),
+        (&["hosts", "forget", "nobody"], "there is no host \"nobody\""),
+    ] {
+        let output = fallow(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", text(&output));
+        assert!(text(&output).contains(said), "{arguments:?}: {}", text(&output));
+    }
+    assert_eq!(running.stop(), Some(0));
 }
 
 #[test]
@@ -346,13 +409,13 @@ fn an_address_that_is_not_the_coordinators_is_told_apart_from_one_where_nobody_a
     // The directory's own token is used.
     let right = at(&daemon.told.fleet);
     assert_eq!(right.status.code(), Some(0), "{}", text(&right));
-    let projects = at(&daemon.told.http);
+    let projects = at(daemon.told.http.trim_start_matches("http://"));
     assert_eq!(projects.status.code(), Some(4), "{}", text(&projects));
     for said in ["not a coordinator's gRPC port", "port of the projects", &daemon.told.fleet] {
         assert!(text(&projects).contains(said), "{said}: {}", text(&projects));
     }
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
-    let other_at = format!("http://{}", other.local_addr().unwrap());
+    let other_at = other.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
         use std::io::Write as _;
         for mut stream in other.incoming().flatten() {
@@ -365,7 +428,7 @@ fn an_address_that_is_not_the_coordinators_is_told_apart_from_one_where_nobody_a
     assert!(text(&output).contains(&format!("projects' port is {}", daemon.told.http)), "{}", text(&output));
     let garbage = at("garbage");
     assert_eq!(garbage.status.code(), Some(2), "{}", text(&garbage));
-    assert!(text(&garbage).contains("such as http://127.0.0.1:20001"), "{}", text(&garbage));
+    assert!(text(&garbage).contains("such as lab.example.org:24001"), "{}", text(&garbage));
     assert_eq!(running.stop(), Some(0));
     let nobody = at(&daemon.told.fleet);
     assert_eq!(nobody.status.code(), Some(4));
@@ -392,7 +455,10 @@ fn a_token_file_that_will_not_do_is_named_with_where_the_right_one_is() {
     assert_eq!(garbage.status.code(), Some(3), "{}", text(&garbage));
     assert!(text(&garbage).contains("operator.token in the coordinator's directory"), "{}", text(&garbage));
     assert!(!text(&garbage).contains("delete"), "{}", text(&garbage));
+    // What an earlier version wrote.
     std::fs::write(file, "0".repeat(64)).unwrap();
+    assert_eq!(with_file().status.code(), Some(3));
+    std::fs::write(file, with_secret(dir.path(), "0").reveal()).unwrap();
     let wrong = with_file();
     assert_eq!(wrong.status.code(), Some(5), "{}", text(&wrong));
     assert!(text(&wrong).contains("operator.token in this coordinator's directory"), "{}", text(&wrong));
@@ -413,7 +479,7 @@ fn what_another_process_holds_gives_status_6() {
     assert!(text(&output).contains("in use by process"), "{}", text(&output));
     let address = DaemonFile::read(&coordinator).unwrap().told.fleet;
     assert_eq!(running.stop(), Some(0));
-    let address = address.strip_prefix("http://").unwrap().to_owned();
+    let address = address.strip_prefix("https://").unwrap().to_owned();
     // A port that was left may be that of somebody's connection for a moment.
     let _taken = wait_for("its port", || TcpListener::bind(&address).ok());
     let output = run(&coordinator, &[]);
@@ -422,9 +488,9 @@ fn what_another_process_holds_gives_status_6() {
 }
 
 #[test]
-fn addresses_beyond_loopback_are_refused_with_the_reason() {
+fn addresses_at_which_others_could_read_along_are_refused_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
-    for arguments in [["--listen", "0.0.0.0:0"], ["--http", "0.0.0.0:0"], ["--http", "[::1]:0"]] {
+    for arguments in [["--http", "0.0.0.0:0"], ["--http", "[::1]:0"]] {
         let output = run(&dir.path().join("coordinator"), &arguments);
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", text(&output));
         assert!(text(&output).contains("use 127.0.0.1"), "{}", text(&output));

@@ -8,9 +8,8 @@ mod support;
 
 use std::path::Path;
 
-use fallow_coordinator::daemon::DaemonFile;
 use fallow_proto::fleet::v1 as wire;
-use fallow_proto::fleet::v1::fleet_client::FleetClient;
+use fallow_tls::{AccessString, Purpose};
 use peers::{Agent, enroll, hello};
 use serde_json::Value;
 use support::{Running, fallow, text};
@@ -36,10 +35,10 @@ fn json(dir: &Path, arguments: &[&str]) -> Value {
 
 /// An agent that is enrolled and linked, and has told of its host.
 async fn agent(dir: &Path, name: &str) -> Agent {
-    let url = DaemonFile::read(&dir.join("coordinator")).unwrap().told.fleet;
-    let token = done(dir, &["tokens", "create"]);
-    let identity = enroll(&mut FleetClient::connect(url.clone()).await.unwrap(), token.trim()).await.unwrap();
-    let mut agent = Agent::open_at(&url, hello(&identity, "e", 0)).await;
+    let token = done(dir, &["tokens", "create", "--label", "campus=north"]);
+    let access = AccessString::parse(&token, Purpose::Enrolment).unwrap();
+    let identity = enroll(&access, &access.secret).await.unwrap();
+    let mut agent = Agent::open(&identity, hello(&identity, "e", 0)).await;
     agent.snapshot(1, vec![host(name)]).await;
     agent.acknowledged(1).await;
     agent

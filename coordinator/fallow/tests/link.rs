@@ -9,9 +9,8 @@ mod support;
 
 use std::time::Duration;
 
-use fallow_coordinator::daemon::DaemonFile;
+use fallow_coordinator::operator::TokenFile;
 use fallow_proto::fleet::v1 as wire;
-use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use peers::{Agent, PATIENCE, connect, enroll, hello, host, seen, tokens};
 use tokio::time::timeout;
 use wire::from_agent::Body as Said;
@@ -37,16 +36,13 @@ async fn is_known_after_a_kill(heartbeat: i64) -> bool {
         command.args(["coordinator", "run", "--heartbeat", &format!("{heartbeat}ms"), "--dir"]).arg(&place);
         support::Running::of(command, dir.path())
     };
-    let url = || DaemonFile::read(&place).unwrap().told.fleet;
-    let operator = async || {
-        let token = std::fs::read_to_string(place.join("operator.token")).unwrap();
-        connect(&url(), token.trim()).await.unwrap()
-    };
+    let access = || TokenFile::read(&place.join("operator.token")).unwrap();
+    let operator = async || connect(&access()).await.unwrap();
     let mut running = run();
     let mut tools = operator().await;
     let token = tokens(&mut tools, 1).await.remove(0);
-    let identity = enroll(&mut FleetClient::connect(url()).await.unwrap(), &token).await.unwrap();
-    let mut agent = Agent::open_at(&url(), hello(&identity, "e", 0)).await;
+    let identity = enroll(&access(), &token).await.unwrap();
+    let mut agent = Agent::open(&identity, hello(&identity, "e", 0)).await;
     agent.snapshot(1, vec![host()]).await;
     agent.acknowledged(1).await;
     let at_snapshot = seen(&mut tools).await;

@@ -1,4 +1,5 @@
-//! Deltas per second over the fleet link, against a bare tonic stream that carries the same messages.
+//! Deltas per second over the fleet link, against a bare tonic stream that carries the same messages over the
+//! same TLS, with a host's certificate on each connection.
 //!
 //! Both sides of both run in this process over real loopback sockets, with the agents on threads of their
 //! own. The coordinator is the real one: it checks, stores in its real store (group commit), keeps its
@@ -6,22 +7,25 @@
 //! messages under way, as the real one does. `cargo bench -p fallow-coordinator --bench link`; with any other
 //! argument than `--bench` (as in `cargo test --benches`) it makes a short run of it.
 
+#[path = "../../../shared/tls/tests/support/incoming.rs"]
+mod incoming;
 #[path = "../tests/peers/mod.rs"]
 mod peers;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fallow_coordinator::daemon::{Coordinator, Options};
-use fallow_coordinator::fleet::LinkSettings;
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::operator::v1::CreateTokensRequest;
-use peers::connect;
+use fallow_tls::{AccessString, Authority, CoordinatorCertificate, HostKey, Purpose};
+use peers::{Identity, connect, enroll};
 use prost::Message as _;
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
-use tokio_stream::{Stream, StreamExt as _};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use wire::fleet_client::FleetClient;
 use wire::fleet_server::{Fleet, FleetServer};
@@ -49,8 +53,7 @@ fn main() -> Result<(), Failure> {
 
 /// A server: where it is, and the identities of its agents.
 struct Server {
-    url: String,
-    identities: Vec<wire::EnrollReply>,
+    identities: Vec<Identity>,
     _running: Running,
 }
 
@@ -68,7 +71,7 @@ where
         let server = start(agents).await?;
         let mut running = Vec::new();
         for identity in &server.identities {
-            running.push(tokio::spawn(agent(server.url.clone(), identity.clone(), time)));
+            running.push(tokio::spawn(agent(identity.clone(), time)));
         }
         let mut rate = 0.0;
         for agent in running {
@@ -81,14 +84,13 @@ where
 }
 
 /// Sends deltas for so long, and gives how many were acknowledged per second.
-async fn agent(url: String, identity: wire::EnrollReply, time: Duration) -> Result<f64, Failure> {
-    let mut client = FleetClient::connect(url).await?;
+async fn agent(identity: Identity, time: Duration) -> Result<f64, Failure> {
+    let mut client = FleetClient::new(identity.channel().await);
     let (to, outgoing) = mpsc::channel(16);
     let say = |body| wire::FromAgent { traceparent: String::new(), body: Some(body) };
     to.send(say(Said::Hello(wire::Hello {
         protocol: PROTOCOL,
         agent_id: identity.agent_id,
-        agent_secret: identity.agent_secret,
         agent_version: "bench".into(),
         epoch: "e".into(),
         document_version: 0,
@@ -154,22 +156,17 @@ fn delta(sequence: u64) -> wire::FromAgent {
 /// The real coordinator, with its agents enrolled.
 async fn real(agents: usize) -> Result<Server, Failure> {
     let dir = tempfile::tempdir()?;
-    let any = "127.0.0.1:0".parse()?;
-    let options =
-        Options { dir: dir.path().to_path_buf(), listen: any, http: any, link: LinkSettings::default() };
-    let coordinator = Coordinator::start(options).await?;
-    let url = coordinator.fleet_url();
-    let mut operator = connect(&url, coordinator.token()).await.map_err(|failure| failure.to_string())?;
-    let request = CreateTokensRequest { count: u32::try_from(agents)? };
-    let tokens = operator.create_tokens(request).await?.into_inner().tokens;
-    let mut client = FleetClient::connect(url.clone()).await?;
+    let coordinator = Coordinator::start(Options::at(dir.path())).await?;
+    let access = coordinator.access().clone();
+    let mut operator = connect(&access).await?;
+    let request = CreateTokensRequest { uses: u32::try_from(agents)?, ..Default::default() };
+    let token = operator.create_tokens(request).await?.into_inner().tokens.remove(0);
     let mut identities = Vec::new();
-    for token in tokens {
-        let request = wire::EnrollRequest { token, hostname: "bench".into(), agent_version: "bench".into() };
-        identities.push(client.enroll(request).await?.into_inner());
+    for _ in 0..agents {
+        identities.push(enroll(&access, &token).await?);
     }
     let running = Running::Real { _coordinator: Box::new(coordinator), _dir: dir };
-    Ok(Server { url, identities, _running: running })
+    Ok(Server { identities, _running: running })
 }
 
 /// A server that does nothing but carry messages.
@@ -177,15 +174,34 @@ async fn bare(agents: usize) -> Result<Server, Failure> {
     let socket = tokio::net::TcpSocket::new_v4()?;
     socket.bind("127.0.0.1:0".parse()?)?;
     let listener = socket.listen(4_096)?;
-    let url = format!("http://{}", listener.local_addr()?);
-    let incoming = TcpListenerStream::new(listener).map(|connection| {
-        connection.and_then(|connection| connection.set_nodelay(true).map(|()| connection))
-    });
+    let life = fallow_domain::Duration::from_hours(1);
+    let now = fallow_daemon::clock::now();
+    let (authority, ..) = Authority::create(now)?;
+    let shown = CoordinatorCertificate::issue(&authority, &[], now, life)?;
+    let access = AccessString {
+        purpose: Purpose::Operator,
+        addresses: vec![listener.local_addr()?.to_string().parse()?],
+        authority: authority.fingerprint(),
+        secret: "0".repeat(64),
+    };
+    let tls = fallow_tls::server_config(&authority, Arc::new(shown))?;
     let service = FleetServer::new(Bare);
     let server = tonic::transport::Server::builder().add_service(service);
     // Ends with the runtime.
-    tokio::spawn(server.serve_with_incoming(incoming));
-    Ok(Server { url, identities: vec![wire::EnrollReply::default(); agents], _running: Running::Bare })
+    tokio::spawn(server.serve_with_incoming(incoming::incoming(listener, tls)));
+    let mut identities = Vec::new();
+    for number in 0..agents {
+        let key = Arc::new(HostKey::generate()?);
+        let agent_id = fallow_domain::AgentId(number.to_string());
+        let issued = authority.issue_host(&key.certificate_request()?, &agent_id, now, life)?;
+        identities.push(Identity {
+            agent_id: agent_id.0,
+            access: access.clone(),
+            key,
+            certificate: issued.der,
+        });
+    }
+    Ok(Server { identities, _running: Running::Bare })
 }
 
 struct Bare;
@@ -195,6 +211,10 @@ impl Fleet for Bare {
     type LinkStream = Pin<Box<dyn Stream<Item = Result<wire::FromCoordinator, Status>> + Send>>;
 
     async fn enroll(&self, _: Request<wire::EnrollRequest>) -> Result<Response<wire::EnrollReply>, Status> {
+        Err(Status::unimplemented("not measured"))
+    }
+
+    async fn renew(&self, _: Request<wire::RenewRequest>) -> Result<Response<wire::RenewReply>, Status> {
         Err(Status::unimplemented("not measured"))
     }
 

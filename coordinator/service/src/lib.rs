@@ -12,6 +12,3 @@ pub mod document;
 pub mod fleet;
 pub mod operator;
 pub mod secret;
-
-// What comes from hosts, jobs and peers is shown in many places here.
-use fallow_domain::printable;

@@ -3,9 +3,10 @@
 //! The agent here is a plain gRPC client that says exactly what a test wants said.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
+#[path = "../../../shared/tls/tests/support/incoming.rs"]
+mod incoming;
 mod peers;
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,10 +14,11 @@ use std::time::Duration;
 
 use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_coordinator::document::{Author, Documents};
-use fallow_coordinator::fleet::{Accounts, Fleet, FleetService, LinkSettings, token};
+use fallow_coordinator::fleet::token::{self, TokenTerms};
+use fallow_coordinator::fleet::{Accounts, Fleet, FleetService, Issuer, LinkSettings};
+use fallow_daemon::clock;
 use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl, ProjectAssignment, Share};
 use fallow_proto::fleet::v1 as wire;
-use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::fleet::v1::fleet_server::FleetServer;
 use fallow_proto::operator::v1::add_app_version_part::Part;
 use fallow_proto::operator::v1::{
@@ -24,9 +26,9 @@ use fallow_proto::operator::v1::{
     ListProjectsRequest, NewWorkunit, SetSharesRequest, ShareOfProject, SubmitRequest,
 };
 use fallow_store::{SledStore, Store};
-use peers::{Agent, Client, PATIENCE, connect, enroll, hello, host, seen, tokens};
+use fallow_tls::{AccessString, Authority, CoordinatorCertificate, Purpose};
+use peers::{Agent, Client, Identity, PATIENCE, channel, connect, enroll, hello, host, seen, tokens};
 use tokio::time::timeout;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_stream::{StreamExt as _, StreamMap};
 use tonic::Code;
 use tonic::codegen::Service;
@@ -41,10 +43,10 @@ async fn a_token_enrols_one_agent_and_a_spent_or_wrong_one_is_refused_with_the_r
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     let token = tokens(&mut operator, 1).await.remove(0);
-    let mut client = FleetClient::connect(coordinator.fleet_url()).await.unwrap();
-    enroll(&mut client, &token).await.unwrap();
+    let access = coordinator.access();
+    enroll(access, &token).await.unwrap();
     for (token, said) in [(token.as_str(), "used before"), ("made up", "not one of this coordinator's")] {
-        let status = enroll(&mut client, token).await.unwrap_err();
+        let status = enroll(access, token).await.unwrap_err();
         assert_eq!(status.code(), Code::PermissionDenied);
         assert!(
             status.message().contains(said) && status.message().contains("fallow tokens create"),
@@ -73,8 +75,7 @@ async fn r6_10_messages_that_strangers_announce_and_do_not_send_take_no_memory()
     let before = resident_bytes();
     let mut requests = tokio::task::JoinSet::new();
     for _ in 0..CONNECTIONS {
-        let endpoint = tonic::transport::Endpoint::from_shared(coordinator.fleet_url()).unwrap();
-        let channel = endpoint.connect().await.unwrap();
+        let channel = channel(coordinator.access(), None).await.unwrap();
         for _ in 0..REQUESTS {
             let (mut channel, head) = (channel.clone(), head.clone());
             requests.spawn(async move {
@@ -103,17 +104,14 @@ async fn r6_10_messages_that_strangers_announce_and_do_not_send_take_no_memory()
 }
 
 #[tokio::test]
-async fn an_agent_with_a_wrong_secret_or_protocol_is_refused() {
+async fn r6_10_an_agent_with_another_hosts_name_or_another_protocol_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     let identity = identity(&coordinator, &mut operator).await;
-    let wrong = wire::EnrollReply { agent_secret: "guess".into(), ..identity.clone() };
-    let unknown = wire::EnrollReply { agent_id: "nobody".into(), ..identity.clone() };
-    for bad in [wrong, unknown] {
-        let status = Agent::refused(&coordinator, hello(&bad, "e", 0)).await;
-        assert_eq!(status.code(), Code::PermissionDenied, "{status}");
-    }
-    let status = Agent::refused(&coordinator, wire::Hello { protocol: 99, ..hello(&identity, "e", 0) }).await;
+    let other = wire::Hello { agent_id: "nobody".into(), ..hello(&identity, "e", 0) };
+    let status = Agent::refused(&identity, other).await;
+    assert_eq!(status.code(), Code::PermissionDenied, "{status}");
+    let status = Agent::refused(&identity, wire::Hello { protocol: 99, ..hello(&identity, "e", 0) }).await;
     assert!(status.message().contains("update the older"), "{status}");
     coordinator.stop().await.unwrap();
 }
@@ -125,7 +123,7 @@ async fn r6_3_snapshot_and_deltas_are_applied_in_order_and_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     let identity = identity(&coordinator, &mut operator).await;
-    let (mut agent, welcome) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    let (mut agent, welcome) = Agent::link(&identity, hello(&identity, "e", 0)).await;
     assert_eq!((welcome.epoch.as_str(), welcome.applied_sequence), ("", 0));
     agent.snapshot(1, vec![host(), project(10)]).await;
     agent.acknowledged(1).await;
@@ -148,13 +146,13 @@ async fn r6_3_a_gap_ends_the_stream_with_the_reason_and_the_agent_resumes() {
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     let identity = identity(&coordinator, &mut operator).await;
-    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    let (mut agent, _) = Agent::link(&identity, hello(&identity, "e", 0)).await;
     agent.snapshot(1, vec![project(10)]).await;
     agent.acknowledged(1).await;
     agent.delta(3, vec![project(30)], &[]).await;
     let status = agent.ended().await;
     assert!(status.code() == Code::Aborted && status.message().contains("2 was due"), "{status}");
-    let (mut agent, welcome) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    let (mut agent, welcome) = Agent::link(&identity, hello(&identity, "e", 0)).await;
     assert_eq!((welcome.epoch.as_str(), welcome.applied_sequence), ("e", 1));
     agent.delta(2, vec![project(20)], &[]).await;
     agent.delta(3, vec![project(30)], &[]).await;
@@ -168,7 +166,7 @@ async fn r6_3_a_restart_of_the_coordinator_loses_nothing_and_counts_nothing_twic
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     let identity = identity(&coordinator, &mut operator).await;
-    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    let (mut agent, _) = Agent::link(&identity, hello(&identity, "e", 0)).await;
     agent.snapshot(1, vec![host(), project(10)]).await;
     agent.delta(2, vec![project(20)], &[]).await;
     agent.acknowledged(2).await;
@@ -180,7 +178,7 @@ async fn r6_3_a_restart_of_the_coordinator_loses_nothing_and_counts_nothing_twic
     let (coordinator, mut operator) = start(dir.path()).await;
     assert_eq!(coordinator.fleet_url(), at, "the ports are kept");
     assert_eq!(coordinator.fleet().project_totals(&url()).cpu, 20);
-    let (mut agent, welcome) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    let (mut agent, welcome) = Agent::link(&identity, hello(&identity, "e", 0)).await;
     assert_eq!((welcome.epoch.as_str(), welcome.applied_sequence), ("e", 2));
     // The acknowledgement of 2 may have been lost: it is sent again, and then comes what happened meanwhile.
     agent.delta(2, vec![project(20)], &[]).await;
@@ -188,10 +186,10 @@ async fn r6_3_a_restart_of_the_coordinator_loses_nothing_and_counts_nothing_twic
     agent.acknowledged(3).await;
     assert_eq!(coordinator.fleet().project_totals(&url()).cpu, 50);
     // The agent's store was made anew: what it had computed before is not forgotten.
-    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "another", 0)).await;
+    let (mut agent, _) = Agent::link(&identity, hello(&identity, "another", 0)).await;
     agent.delta(4, vec![project(1)], &[]).await;
     assert!(agent.ended().await.message().contains("before the first snapshot"));
-    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "another", 0)).await;
+    let (mut agent, _) = Agent::link(&identity, hello(&identity, "another", 0)).await;
     agent.snapshot(1, vec![project(7)]).await;
     agent.acknowledged(1).await;
     assert_eq!(coordinator.fleet().project_totals(&url()).cpu, 57);
@@ -205,7 +203,7 @@ async fn r6_3_when_an_agent_was_seen_does_not_go_back_with_a_restart_of_the_coor
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     let identity = identity(&coordinator, &mut operator).await;
-    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    let (mut agent, _) = Agent::link(&identity, hello(&identity, "e", 0)).await;
     agent.snapshot(1, vec![host()]).await;
     agent.acknowledged(1).await;
     let at_snapshot = seen(&mut operator).await;
@@ -222,7 +220,7 @@ async fn r6_3_when_an_agent_was_seen_does_not_go_back_with_a_restart_of_the_coor
     let (coordinator, mut operator) = start(dir.path()).await;
     assert_eq!(seen(&mut operator).await, before);
     // Its stream goes on where it was.
-    let (mut agent, welcome) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    let (mut agent, welcome) = Agent::link(&identity, hello(&identity, "e", 0)).await;
     assert_eq!((welcome.epoch.as_str(), welcome.applied_sequence), ("e", 1));
     agent.delta(2, vec![project(20)], &[]).await;
     agent.acknowledged(2).await;
@@ -234,12 +232,12 @@ async fn r6_3_a_newer_connection_takes_over_and_many_deltas_in_flight_all_count(
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     let identity = identity(&coordinator, &mut operator).await;
-    let (mut first, _) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    let (mut first, _) = Agent::link(&identity, hello(&identity, "e", 0)).await;
     first.snapshot(1, vec![project(1)]).await;
     for sequence in 2..=500 {
         first.delta(sequence, vec![project(sequence as i64)], &[]).await;
     }
-    let (mut second, welcome) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    let (mut second, welcome) = Agent::link(&identity, hello(&identity, "e", 0)).await;
     let status = first.ended().await;
     assert!(status.code() == Code::Aborted && status.message().contains("took over"), "{status}");
     let applied = welcome.applied_sequence;
@@ -265,7 +263,7 @@ async fn absurd_entries_are_refused_and_leave_no_trace() {
     let empty = wire::Entry { key: "host".into(), value: None };
     let many = vec![host(); 20_001];
     for entries in [vec![project(1), nan], vec![project(-5)], vec![misplaced], vec![empty], many] {
-        let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+        let (mut agent, _) = Agent::link(&identity, hello(&identity, "e", 0)).await;
         agent.snapshot(1, entries).await;
         let status = agent.ended().await;
         assert!(
@@ -286,8 +284,8 @@ async fn an_agent_that_falls_silent_is_taken_for_gone_and_one_that_beats_is_not(
     let (coordinator, mut operator) = start_with(dir.path(), link).await;
     let (lively, silent) =
         (identity(&coordinator, &mut operator).await, identity(&coordinator, &mut operator).await);
-    let (mut lively, _) = Agent::link(&coordinator, hello(&lively, "e", 0)).await;
-    let (mut silent, _) = Agent::link(&coordinator, hello(&silent, "e", 0)).await;
+    let (mut lively, _) = Agent::link(&lively, hello(&lively, "e", 0)).await;
+    let (mut silent, _) = Agent::link(&silent, hello(&silent, "e", 0)).await;
     let beats = lively.to.clone();
     let beating = tokio::spawn(async move {
         loop {
@@ -313,7 +311,7 @@ async fn r6_3_a_coordinator_that_stood_still_takes_no_agent_for_gone() {
     let heartbeat = Duration::from_millis(200);
     let (coordinator, mut operator) = start_with(dir.path(), LinkSettings { heartbeat }).await;
     let identity = identity(&coordinator, &mut operator).await;
-    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    let (mut agent, _) = Agent::link(&identity, hello(&identity, "e", 0)).await;
     agent.snapshot(1, vec![project(1)]).await;
     agent.acknowledged(1).await;
     // As a machine that is suspended, or swaps: nothing of this process goes on for many heartbeats.
@@ -338,7 +336,7 @@ async fn r1_4_agents_with_the_project_are_told_at_once_of_new_jobs_and_no_more_o
     let mut agents = Vec::new();
     for entries in [vec![host(), attached.clone()], vec![host(), attached], vec![host(), project(1)]] {
         let identity = identity(&coordinator, &mut operator).await;
-        let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 1)).await;
+        let (mut agent, _) = Agent::link(&identity, hello(&identity, "e", 1)).await;
         agent.snapshot(1, entries).await;
         agent.acknowledged(1).await;
         agents.push(agent);
@@ -358,7 +356,7 @@ async fn r1_4_agents_that_come_back_are_told_of_jobs_that_wait_and_no_more_of_th
     let mut identities = Vec::new();
     for _ in 0..3 {
         let identity = identity(&coordinator, &mut operator).await;
-        let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 1)).await;
+        let (mut agent, _) = Agent::link(&identity, hello(&identity, "e", 1)).await;
         agent.snapshot(1, vec![host(), attached.clone()]).await;
         agent.acknowledged(1).await;
         identities.push(identity);
@@ -387,7 +385,7 @@ async fn r1_4_an_agent_that_was_told_before_it_left_is_told_again_when_it_comes_
     let (coordinator, mut operator) = start(dir.path()).await;
     let (url, attached) = with_application(&coordinator, &mut operator).await;
     let identity = identity(&coordinator, &mut operator).await;
-    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 1)).await;
+    let (mut agent, _) = Agent::link(&identity, hello(&identity, "e", 1)).await;
     agent.snapshot(1, vec![host(), attached]).await;
     agent.acknowledged(1).await;
     submit(&mut operator, 1).await;
@@ -406,7 +404,7 @@ async fn r1_4_an_agent_that_comes_back_to_a_project_without_jobs_is_left_in_peac
     let (coordinator, mut operator) = start(dir.path()).await;
     let (_, attached) = with_application(&coordinator, &mut operator).await;
     let identity = identity(&coordinator, &mut operator).await;
-    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 1)).await;
+    let (mut agent, _) = Agent::link(&identity, hello(&identity, "e", 1)).await;
     agent.snapshot(1, vec![host(), attached, project(1)]).await;
     agent.acknowledged(1).await;
     let mut back = come_back(&coordinator, std::slice::from_ref(&identity)).await;
@@ -423,7 +421,7 @@ async fn r6_5_a_new_document_reaches_connected_agents_within_a_second_and_others
     create(&mut operator, "a").await;
     let identities =
         [identity(&coordinator, &mut operator).await, identity(&coordinator, &mut operator).await];
-    let (mut agent, _) = Agent::link(&coordinator, hello(&identities[0], "e", 0)).await;
+    let (mut agent, _) = Agent::link(&identities[0], hello(&identities[0], "e", 0)).await;
     let Heard::Document(first) = agent.next().await.unwrap() else { panic!("no document") };
     assert_eq!((first.version, first.projects.len()), (1, 1));
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -446,9 +444,9 @@ async fn r6_5_a_new_document_reaches_connected_agents_within_a_second_and_others
         assert!(share < 59, "each takes longer than a second");
     }
     // One that comes later gets the newest, one that has it gets none.
-    let (mut late, _) = Agent::link(&coordinator, hello(&identities[1], "e", 1)).await;
+    let (mut late, _) = Agent::link(&identities[1], hello(&identities[1], "e", 1)).await;
     assert!(matches!(late.next().await.unwrap(), Heard::Document(document) if document.version == last));
-    let (mut knows, _) = Agent::link(&coordinator, hello(&identities[1], "e", last)).await;
+    let (mut knows, _) = Agent::link(&identities[1], hello(&identities[1], "e", last)).await;
     knows.snapshot(1, vec![]).await;
     knows.acknowledged(1).await;
     coordinator.stop().await.unwrap();
@@ -459,20 +457,20 @@ async fn r6_10_each_agent_is_sent_an_account_of_its_own_and_the_same_after_a_res
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     let agents = [identity(&coordinator, &mut operator).await, identity(&coordinator, &mut operator).await];
-    let (mut early, _) = Agent::link(&coordinator, hello(&agents[0], "e", 0)).await;
+    let (mut early, _) = Agent::link(&agents[0], hello(&agents[0], "e", 0)).await;
     create(&mut operator, "lab").await;
     let mut keys = vec![early.account_key().await];
     for agent in &agents {
-        keys.push(Agent::link(&coordinator, hello(agent, "e", 0)).await.0.account_key().await);
+        keys.push(Agent::link(agent, hello(agent, "e", 0)).await.0.account_key().await);
     }
     let shown = coordinator.projects().project("lab").unwrap().account_key;
     assert_eq!(keys[0], keys[1]);
     assert!(keys[1] != keys[2] && keys.iter().all(|key| key.len() == 32 && key != shown.reveal()));
     drop(operator);
     coordinator.stop().await.unwrap();
-    let (coordinator, _operator) = start(dir.path()).await;
+    let (_coordinator, _operator) = start(dir.path()).await;
     for (agent, key) in agents.iter().zip(&keys[1..]) {
-        assert_eq!(Agent::link(&coordinator, hello(agent, "e", 0)).await.0.account_key().await, *key);
+        assert_eq!(Agent::link(agent, hello(agent, "e", 0)).await.0.account_key().await, *key);
     }
 }
 
@@ -529,7 +527,9 @@ async fn r6_3_an_agent_whose_account_cannot_be_made_keeps_its_link_and_is_sent_t
     let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path()).unwrap());
     let documents = Arc::new(Documents::open(store.clone()).unwrap());
     let link = LinkSettings { heartbeat: Duration::from_millis(200) };
-    let fleet = Fleet::open(store.clone(), documents.clone(), link).unwrap();
+    let (authority, ..) = Authority::create(clock::now()).unwrap();
+    let issuer = Arc::new(Issuer { authority, life: fallow_domain::Duration::from_hours(1) });
+    let fleet = Fleet::open(store.clone(), documents.clone(), issuer.clone(), link).unwrap();
     let accounts = Arc::new(Reluctant::default());
     fleet.set_accounts(accounts.clone());
     let assignment = ProjectAssignment {
@@ -539,18 +539,24 @@ async fn r6_3_an_agent_whose_account_cannot_be_made_keeps_its_link_and_is_sent_t
         share: Share::DEFAULT,
     };
     documents.put_project(Author::default(), Instant::EPOCH, assignment).await.unwrap();
-    let token = token::create(&*store, Instant::EPOCH, 1).unwrap().remove(0);
+    let token = token::create(&*store, clock::now(), 1, &TokenTerms::default()).unwrap().remove(0);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
+    let access = AccessString {
+        purpose: Purpose::Operator,
+        addresses: vec![listener.local_addr().unwrap().to_string().parse().unwrap()],
+        authority: issuer.authority.fingerprint(),
+        secret: "0".repeat(64),
+    };
+    let shown = CoordinatorCertificate::issue(&issuer.authority, &[], clock::now(), issuer.life).unwrap();
+    let tls = fallow_tls::server_config(&issuer.authority, Arc::new(shown)).unwrap();
     let service = FleetServer::new(FleetService::new(fleet.clone()));
     let serving = tonic::transport::Server::builder()
         .add_service(service)
-        .serve_with_incoming(TcpListenerStream::new(listener));
+        .serve_with_incoming(incoming::incoming(listener, tls));
     let serving = tokio::spawn(serving);
 
-    let mut client = FleetClient::connect(url.clone()).await.unwrap();
-    let identity = enroll(&mut client, &token).await.unwrap();
-    let mut agent = Agent::open_at(&url, hello(&identity, "e", 0)).await;
+    let identity = enroll(&access, &token).await.unwrap();
+    let mut agent = Agent::open(&identity, hello(&identity, "e", 0)).await;
     agent.snapshot(1, vec![project(10)]).await;
     agent.acknowledged(1).await;
     // It is tried again and again, and meanwhile state goes on flowing.
@@ -607,7 +613,8 @@ async fn shares_that_mean_nothing_and_unknown_projects_are_refused() {
 async fn a_call_without_the_operators_token_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, _) = start(dir.path()).await;
-    let mut stranger = connect(&coordinator.fleet_url(), &"0".repeat(64)).await.unwrap();
+    let mut stranger =
+        connect(&AccessString { secret: "0".repeat(64), ..coordinator.access().clone() }).await.unwrap();
     let status = stranger.list_hosts(ListHostsRequest::default()).await.unwrap_err();
     assert!(
         status.code() == Code::PermissionDenied && status.message().contains("operator.token"),
@@ -636,8 +643,7 @@ fn url() -> MasterUrl {
 }
 
 fn options(dir: &Path, link: LinkSettings) -> Options {
-    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    Options { dir: dir.to_path_buf(), listen: any, http: any, link }
+    Options { link, ..Options::at(dir) }
 }
 
 async fn start(dir: &Path) -> (Coordinator, Client) {
@@ -647,14 +653,13 @@ async fn start(dir: &Path) -> (Coordinator, Client) {
 
 async fn start_with(dir: &Path, link: LinkSettings) -> (Coordinator, Client) {
     let coordinator = Coordinator::start(options(dir, link)).await.unwrap();
-    let operator = connect(&coordinator.fleet_url(), coordinator.token()).await.unwrap();
+    let operator = connect(coordinator.access()).await.unwrap();
     (coordinator, operator)
 }
 
-async fn identity(coordinator: &Coordinator, operator: &mut Client) -> wire::EnrollReply {
+async fn identity(coordinator: &Coordinator, operator: &mut Client) -> Identity {
     let token = tokens(operator, 1).await.remove(0);
-    let mut client = FleetClient::connect(coordinator.fleet_url()).await.unwrap();
-    enroll(&mut client, &token).await.unwrap()
+    enroll(coordinator.access(), &token).await.unwrap()
 }
 
 /// A project `a` with an application `app`: its URL, and the entry of an agent that has it.
@@ -705,10 +710,10 @@ async fn submit(operator: &mut Client, jobs: usize) {
 
 /// New links of agents that have said all before. Those that are to be told of jobs that wait are told from
 /// now on.
-async fn come_back(coordinator: &Coordinator, agents: &[wire::EnrollReply]) -> Vec<Agent> {
+async fn come_back(coordinator: &Coordinator, agents: &[Identity]) -> Vec<Agent> {
     let mut back = Vec::new();
     for identity in agents {
-        back.push(Agent::link(coordinator, hello(identity, "e", 1)).await.0);
+        back.push(Agent::link(identity, hello(identity, "e", 1)).await.0);
     }
     let dealt_with = async {
         while coordinator.fleet().has_returned() {

@@ -3,19 +3,17 @@
 
 mod peers;
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_coordinator::fleet::LinkSettings;
 use fallow_proto::fleet::v1 as wire;
-use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::operator::v1::{
     ChangeGroupsReply, ChangeGroupsRequest, CreateProjectRequest, ExplainHostRequest, GroupFile,
     LabelHostRequest, ListDocumentsRequest, ListGroupsRequest, ListHostsRequest,
 };
-use peers::{Agent, Client, connect, enroll, hello, tokens};
+use peers::{Agent, Client, Identity, connect, enroll, hello, tokens};
 use tonic::Code;
 use wire::entry::Value;
 use wire::from_coordinator::Body as Heard;
@@ -24,12 +22,11 @@ const QUIET: &str =
     "name = \"quiet\"\nprecedence = 10\nselector = \"room=12\"\n[preferences]\ncpu_fraction = 0.5\n";
 
 async fn start(dir: &Path) -> (Coordinator, Client) {
-    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     // Agents here do not beat, and are not taken for gone, however long a test takes.
     let link = LinkSettings { heartbeat: Duration::from_hours(1) };
-    let options = Options { dir: dir.to_path_buf(), listen: any, http: any, link };
+    let options = Options { link, ..Options::at(dir) };
     let coordinator = Coordinator::start(options).await.unwrap();
-    let operator = connect(&coordinator.fleet_url(), coordinator.token()).await.unwrap();
+    let operator = connect(coordinator.access()).await.unwrap();
     (coordinator, operator)
 }
 
@@ -43,10 +40,9 @@ async fn create(operator: &mut Client, name: &str) {
     operator.create_project(request).await.unwrap();
 }
 
-async fn identity(coordinator: &Coordinator, operator: &mut Client) -> wire::EnrollReply {
+async fn identity(coordinator: &Coordinator, operator: &mut Client) -> Identity {
     let token = tokens(operator, 1).await.remove(0);
-    let mut client = FleetClient::connect(coordinator.fleet_url()).await.unwrap();
-    enroll(&mut client, &token).await.unwrap()
+    enroll(coordinator.access(), &token).await.unwrap()
 }
 
 fn change(files: &[&str]) -> ChangeGroupsRequest {
@@ -96,7 +92,7 @@ async fn r6_4_what_a_group_says_reaches_the_hosts_that_it_chooses_at_once_and_no
         [identity(&coordinator, &mut operator).await, identity(&coordinator, &mut operator).await];
     let mut agents = Vec::new();
     for identity in &identities {
-        let mut agent = Agent::link(&coordinator, hello(identity, "e", 0)).await.0;
+        let mut agent = Agent::link(identity, hello(identity, "e", 0)).await.0;
         agent.snapshot(1, vec![host("linux")]).await;
         assert_eq!(document(&mut agent).await, (1, 1.0));
         agents.push(agent);
@@ -137,7 +133,7 @@ async fn r6_4_labels_and_groups_survive_a_restart_and_what_changed_meanwhile_is_
     create(&mut operator, "a").await;
     let identity = identity(&coordinator, &mut operator).await;
     apply(&mut operator, &[QUIET]).await;
-    let mut agent = Agent::link(&coordinator, hello(&identity, "e", 0)).await.0;
+    let mut agent = Agent::link(&identity, hello(&identity, "e", 0)).await.0;
     agent.snapshot(1, vec![host("linux")]).await;
     assert_eq!(document(&mut agent).await, (2, 1.0));
     drop(agent);
@@ -146,7 +142,7 @@ async fn r6_4_labels_and_groups_survive_a_restart_and_what_changed_meanwhile_is_
     coordinator.stop().await.unwrap();
 
     let (coordinator, mut operator) = start(dir.path()).await;
-    let mut agent = Agent::link(&coordinator, hello(&identity, "e", 2)).await.0;
+    let mut agent = Agent::link(&identity, hello(&identity, "e", 2)).await.0;
     assert_eq!(document(&mut agent).await, (2, 0.5));
     let history =
         operator.list_documents(ListDocumentsRequest::default()).await.unwrap().into_inner().documents;
@@ -160,7 +156,7 @@ async fn r6_4_a_host_is_explained_with_the_origin_of_each_value_and_what_its_own
     let (coordinator, mut operator) = start(dir.path()).await;
     create(&mut operator, "a").await;
     let identity = identity(&coordinator, &mut operator).await;
-    let mut agent = Agent::link(&coordinator, hello(&identity, "e", 0)).await.0;
+    let mut agent = Agent::link(&identity, hello(&identity, "e", 0)).await.0;
     agent.snapshot(1, vec![host("linux")]).await;
     agent.acknowledged(1).await;
     label(&mut operator, "host", &["room=12"]).await.unwrap();

@@ -120,6 +120,21 @@ impl Project {
         Ok(key)
     }
 
+    /// Takes an agent's account away: whoever shows its key from now on is unknown. Its jobs in progress go to others
+    /// when their deadlines are over.
+    pub(crate) fn close_agent(&self, agent: &AgentId) -> Result<(), ProjectError> {
+        let key = self.key_of(agent);
+        let _alone = lock(&self.pending_accounts.making);
+        lock(&self.pending_accounts.agents).remove(agent);
+        if !self.has_account(&self.read(), &key)? {
+            return Ok(());
+        }
+        self.transact_durably(|txn| {
+            txn.delete(self.keys.account(key.reveal()));
+            Ok(())
+        })
+    }
+
     fn has_account(&self, txn: &Txn<'_>, key: &AccountKey) -> Result<bool, ProjectError> {
         Ok(txn.contains(&self.keys.account(key.reveal()))?)
     }
@@ -197,6 +212,24 @@ mod tests {
 
     fn now() -> Instant {
         Instant::EPOCH + Duration::from_hours(9)
+    }
+
+    #[test]
+    fn r6_10_a_host_that_was_taken_out_of_the_fleet_is_unknown_to_its_projects() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: std::sync::Arc<dyn Store> =
+            std::sync::Arc::new(SledStore::open(dir.path().join("store")).unwrap());
+        let settings = ProjectSettings::default();
+        let project = Project::create(store, dir.path(), URL, "p", settings, now()).unwrap();
+        let [one, other] = ["01A", "01B"].map(|id| AgentId(id.into()));
+        let [key, others] = [&one, &other].map(|agent| project.agent_key(agent, now()).unwrap());
+        assert!(rpc(&project, &key, 0, "c").is_some());
+        project.close_agent(&one).unwrap();
+        assert!(rpc(&project, &key, 0, "c").is_none());
+        assert!(rpc(&project, &others, 0, "d").is_some());
+        // Closed twice, or never opened: nothing happens.
+        project.close_agent(&one).unwrap();
+        project.close_agent(&AgentId("01C".into())).unwrap();
     }
 
     /// A project as an earlier version left it, and the key that all its agents had.

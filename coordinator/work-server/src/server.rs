@@ -150,6 +150,14 @@ impl ProjectServer {
         self.shared.project(project)?.agent_key(agent, self.shared.now())
     }
 
+    /// Takes an agent's accounts away in all projects: it was taken out of the fleet. Blocks.
+    ///
+    /// # Errors
+    /// A failure of the store; accounts of the projects before it are closed then.
+    pub fn close_agent(&self, agent: &AgentId) -> Result<(), ProjectError> {
+        self.shared.all().iter().try_for_each(|project| project.close_agent(agent))
+    }
+
     /// Whether there is a project whose agents may still have the one key of an earlier version: then a new
     /// document is due, and [`ProjectServer::note_agents_told`] after it.
     pub fn has_agents_to_tell(&self) -> bool {

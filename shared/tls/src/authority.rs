@@ -228,7 +228,7 @@ mod tests {
     fn r6_10_a_request_that_was_changed_or_is_none_is_refused() {
         let (authority, ..) = Authority::create(now()).unwrap();
         let request = HostKey::generate().unwrap().certificate_request().unwrap();
-        let mut changed = request.clone();
+        let mut changed = request;
         let last = changed.len() - 5;
         changed[last] ^= 1;
         for bad in [Vec::new(), vec![0x30; 100], changed, vec![0; REQUEST_MAX + 1]] {

@@ -33,7 +33,7 @@ pub use authority::{Authority, Issued};
 pub use certificate::{HostCertificate, Peer};
 pub use client::{Connector, HostCredentials, dial};
 pub use error::{ConnectError, TlsError};
-pub use fingerprint::Fingerprint;
+pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use key::HostKey;
 pub use server::{CoordinatorCertificate, accept, server_config};
 

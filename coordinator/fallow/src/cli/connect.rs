@@ -6,15 +6,14 @@ use std::time::Duration;
 use clap::Args;
 use fallow_coordinator::daemon::DaemonFile;
 use fallow_coordinator::operator::{AUTHOR, TokenError, TokenFile};
-use fallow_daemon::{causes, loopback};
+use fallow_daemon::causes;
 use fallow_domain::ExitCode;
-use fallow_proto::operator::v1::GetDocumentRequest;
 use fallow_proto::operator::v1::operator_client::OperatorClient;
 use fallow_store::Kind;
+use fallow_tls::{AccessString, Address, AddressError, ConnectError, Connector};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::Uri;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
@@ -26,10 +25,11 @@ pub struct Target {
     /// Directory of the coordinator, or of `fallow up` [default: FALLOW_DIR, else ./fallow-data].
     #[arg(long, default_value_os_t = root(), hide_default_value = true, value_name = "DIR")]
     pub dir: PathBuf,
-    /// Address of the coordinator, such as http://127.0.0.1:20001, instead of looking it up in the directory.
-    #[arg(long, value_name = "URL", value_parser = address)]
-    pub coordinator: Option<String>,
-    /// File with the operator's token, instead of operator.token in the directory.
+    /// Address of the coordinator, such as lab.example.org:24001, instead of the one in the operator's token.
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    pub coordinator: Option<Address>,
+    /// File with an operator's token, which says where the coordinator is, instead of operator.token in the
+    /// directory.
     #[arg(long, value_name = "FILE")]
     pub operator_token_file: Option<PathBuf>,
 }
@@ -81,25 +81,25 @@ impl Target {
     /// # Errors
     /// As [`Target::connect`].
     pub async fn connect_for(&self, longest: Duration) -> Result<Client, Failure> {
-        let Some(url) = &self.coordinator else {
-            let (dir, daemon) = find(&self.dir)?;
-            let own = dir.join("operator.token");
-            let token = read_token(self.operator_token_file.as_deref().unwrap_or(&own))?;
-            return connect_within(&daemon.told.fleet, &token, longest).await;
+        let mut access = match (&self.operator_token_file, &self.coordinator) {
+            (Some(file), _) => read_token(file)?,
+            (None, Some(_)) => read_token(&self.token_in_dir()?)?,
+            (None, None) => {
+                let (dir, daemon) = find(&self.dir)?;
+                let mut access = read_token(&dir.join("operator.token"))?;
+                access.addresses = vec![daemon.told.local_fleet().map_err(|error| {
+                    Failure::caused(ExitCode::BadInput, "daemon.json names no address", error)
+                })?];
+                access
+            }
         };
-        require_loopback(url)?;
-        let token = match &self.operator_token_file {
-            Some(file) => read_token(file)?,
-            None => read_token(&self.token_in_dir()?)?,
-        };
-        let mut client = connect_within(url, &token, longest).await?;
-        // Whoever types an address may have taken another service's: better said here than by a call that
-        // breaks.
-        match client.get_document(GetDocumentRequest {}).await {
-            Err(status) if Failure::is_no_coordinator(&status) => Err(self.no_coordinator(url)),
-            Err(status) => Err(status.into()),
-            Ok(_) => Ok(client),
+        if let Some(address) = &self.coordinator {
+            access.addresses = vec![address.clone()];
         }
+        connect_within(&access, longest).await.map_err(|failure| match &failure {
+            Refused::NoCoordinator(address) => self.no_coordinator(address),
+            Refused::Other(_) => failure.into(),
+        })
     }
 
     fn token_in_dir(&self) -> Result<PathBuf, Failure> {
@@ -112,10 +112,10 @@ impl Target {
         })
     }
 
-    fn no_coordinator(&self, url: &str) -> Failure {
+    fn no_coordinator(&self, address: &Address) -> Failure {
         let what = "something answers there, but it is not a coordinator's gRPC port";
         let advice = match find(&self.dir) {
-            Ok((_, daemon)) if daemon.told.http == url.trim_end_matches('/') => format!(
+            Ok((_, daemon)) if daemon.told.http.ends_with(&format!("//{address}")) => format!(
                 "it is the port of the projects, for BOINC clients; the coordinator is at {}",
                 daemon.told.fleet
             ),
@@ -127,31 +127,21 @@ impl Target {
             ),
             Err(_) => "a coordinator has another port for its projects; daemon.json in its directory names both, the right one as \"fleet\"".to_owned(),
         };
-        Failure::new(ExitCode::Unreachable, format!("{url}: {what}: {advice}"))
+        Failure::new(ExitCode::Unreachable, format!("{address}: {what}: {advice}"))
     }
 }
 
-/// An address as people type it: the scheme may be left out, the port may not.
-fn address(text: &str) -> Result<String, String> {
-    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let uri: Option<Uri> = url.parse().ok();
-    let usable = uri.filter(|uri| {
-        uri.scheme_str() == Some("http")
-            && uri.host().is_some_and(|host| !host.is_empty())
-            && uri.port_u16().is_some()
-    });
-    match usable {
-        Some(_) => Ok(url),
-        None => Err("expected a coordinator's address, such as http://127.0.0.1:20001".to_owned()),
-    }
+/// An address as people type it.
+fn address(text: &str) -> Result<Address, String> {
+    text.parse().map_err(|error: AddressError| error.to_string())
 }
 
-fn read_token(path: &Path) -> Result<String, Failure> {
+fn read_token(path: &Path) -> Result<AccessString, Failure> {
     use std::io::ErrorKind::{NotFound, PermissionDenied};
     let shown = path.display();
     TokenFile::read(path).map_err(|error| match error {
-        TokenError::NoToken(_) => Failure::bad_input(format!(
-            "{shown} does not hold an operator's token, 64 hexadecimal digits: name the file operator.token in the coordinator's directory with --operator-token-file"
+        TokenError::NoToken { source, .. } => Failure::bad_input(format!(
+            "{shown} does not hold an operator's token ({source}): name the file operator.token in the coordinator's directory, or a copy of it, with --operator-token-file"
         )),
         TokenError::File { source, .. } if source.kind() == NotFound => Failure::bad_input(format!(
             "there is no {shown}: the operator's token is in operator.token in the coordinator's directory; name that with --dir, or the file with --operator-token-file"
@@ -239,42 +229,60 @@ fn is_agents(dir: &Path) -> bool {
     fallow_daemon::DaemonFile::<Agents>::read(dir).is_ok()
 }
 
-/// Connects to a coordinator at a loopback address.
+/// Connects to the coordinator that this token is for.
 ///
 /// # Errors
-/// [`Failure`] for an address that is none or not loopback, and when nobody answers.
-pub async fn connect(url: &str, token: &str) -> Result<Client, Failure> {
-    connect_within(url, token, CALL).await
+/// [`Failure`] when nobody answers, or something else than this coordinator.
+pub async fn connect(access: &AccessString) -> Result<Client, Failure> {
+    Ok(connect_within(access, CALL).await?)
 }
 
-async fn connect_within(url: &str, token: &str, longest: Duration) -> Result<Client, Failure> {
-    let endpoint = Endpoint::from_shared(url.to_owned())
-        .map_err(|error| Failure::caused(ExitCode::BadInput, format!("{url:?} is not an address"), error))?;
-    require_loopback(url)?;
-    let endpoint = endpoint.connect_timeout(Duration::from_secs(5)).timeout(longest).tcp_nodelay(true);
-    let channel = endpoint.connect().await.map_err(|error| {
-        let why = causes::innermost(&error);
-        let text = format!(
-            "no coordinator answers at {url} ({why}): see whether it runs, and start it with `fallow coordinator run`"
-        );
-        Failure::new(ExitCode::Unreachable, text)
+/// Why there is no connection.
+enum Refused {
+    /// Something else than a coordinator answers.
+    NoCoordinator(Address),
+    /// Said in words already.
+    Other(Failure),
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::NoCoordinator(address) => Self::new(
+                ExitCode::Unreachable,
+                format!("{address}: something answers there, but it is not a coordinator's gRPC port"),
+            ),
+            Refused::Other(failure) => failure,
+        }
+    }
+}
+
+async fn connect_within(access: &AccessString, longest: Duration) -> Result<Client, Refused> {
+    let setup = |error| Refused::Other(Failure::caused(ExitCode::Internal, "TLS cannot be set up", error));
+    let connector = Connector::new(access.authority, None).map_err(setup)?;
+    let endpoint = Endpoint::from_static("http://coordinator.fallow.invalid")
+        .connect_timeout(Duration::from_secs(20))
+        .timeout(longest);
+    let channel = fallow_tls::dial(&connector, &access.addresses, &endpoint).await;
+    let channel = channel.map_err(|error| match error {
+        ConnectError::Unreachable { address, source } => Refused::Other(Failure::new(
+            ExitCode::Unreachable,
+            format!(
+                "no coordinator answers at {address} ({}): see whether it runs, and start it with `fallow coordinator run`",
+                causes::innermost(&source)
+            ),
+        )),
+        ConnectError::NoCoordinator { address, .. } => Refused::NoCoordinator(address),
+        ConnectError::OtherAuthority { .. } => {
+            Refused::Other(Failure::new(ExitCode::Refused, error.to_string()))
+        }
+        error => Refused::Other(Failure::new(ExitCode::Unreachable, causes::line(&error))),
     })?;
-    let bearer = format!("Bearer {token}").parse();
-    let bearer = bearer
-        .map_err(|error| Failure::caused(ExitCode::Refused, "the operator's token is unusable", error))?;
+    let bearer = format!("Bearer {}", access.secret).parse().map_err(|error| {
+        Refused::Other(Failure::caused(ExitCode::Refused, "the operator's token is unusable", error))
+    })?;
     let credentials = Credentials { bearer, author: author().parse().ok() };
     Ok(OperatorClient::with_interceptor(channel, credentials).max_decoding_message_size(ANSWER_BYTES))
-}
-
-fn require_loopback(url: &str) -> Result<(), Failure> {
-    let uri: Option<Uri> = url.parse().ok();
-    if uri.as_ref().and_then(Uri::host).is_some_and(loopback::is_this_host) {
-        return Ok(());
-    }
-    let text = format!(
-        "{url} is not a loopback address: without mutual TLS, which does not exist yet, the token could be read on the way"
-    );
-    Err(Failure::bad_input(text))
 }
 
 /// For the audit record.
@@ -290,23 +298,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_addresses_are_connected_to() {
-        for good in ["127.0.0.1", "localhost", "[::1]", "127.8.0.1"] {
-            assert!(require_loopback(&format!("http://{good}:1")).is_ok(), "{good}");
+    fn an_address_needs_a_host_and_a_port_and_may_have_the_scheme_in_front() {
+        for good in ["127.0.0.1:20001", "https://127.0.0.1:20001"] {
+            assert_eq!(address(good).unwrap().to_string(), "127.0.0.1:20001");
         }
-        for bad in ["http://10.0.0.1:1", "http://example.org:1"] {
-            let failure = require_loopback(bad).unwrap_err();
-            assert_eq!(failure.code(), ExitCode::BadInput);
-            assert!(failure.to_string().contains("mutual TLS"));
-        }
-    }
-
-    #[test]
-    fn an_address_needs_a_host_and_a_port_and_may_leave_the_scheme_out() {
-        assert_eq!(address("127.0.0.1:20001").unwrap(), "http://127.0.0.1:20001");
-        for bad in ["garbage", "", "http://", "http://127.0.0.1", "https://127.0.0.1:1", "127.0.0.1:x", ":1"]
+        for bad in ["garbage", "", "https://", "https://127.0.0.1", "http://127.0.0.1:1", "127.0.0.1:x", ":1"]
         {
-            assert!(address(bad).unwrap_err().contains("such as http://127.0.0.1:20001"), "{bad}");
+            assert!(address(bad).unwrap_err().contains("such as lab.example.org:24001"), "{bad}");
         }
     }
 

@@ -11,6 +11,7 @@ use fallow_coordinator::daemon::{Coordinator, Options, instance};
 use fallow_coordinator::fleet::LinkSettings;
 use fallow_domain::ExitCode;
 use fallow_telemetry::Service;
+use fallow_tls::Address;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, units};
@@ -19,6 +20,8 @@ pub(crate) const EXAMPLE: &str = "\
 Example:
   fallow coordinator run --dir /var/lib/fallow/coordinator
   fallow hosts --dir /var/lib/fallow/coordinator
+  fallow coordinator run --dir lab/coordinator --listen 0.0.0.0:24001 \\
+      --advertise lab.example.org:24001
 
 Ports are chosen at first start and kept in the directory, so a restart needs
 no more than --dir. It ends cleanly at SIGTERM or SIGINT; agents go on computing
@@ -37,10 +40,18 @@ pub(crate) struct Run {
     /// FALLOW_DIR itself if a coordinator has run there.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where to listen for agents and operators: loopback only; port 0 for the kept or a free one.
+    /// Where to listen for agents and operators, by TLS: 0.0.0.0:24001 for all addresses of this machine; port 0 for
+    /// the kept or a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS", value_parser = units::listen)]
     listen: SocketAddr,
-    /// Where to serve the projects by HTTP: likewise.
+    /// Where agents and operators reach it, as tokens tell them; may be given more than once. Without it: where it
+    /// listens, or this machine's name.
+    #[arg(long, value_name = "HOST:PORT")]
+    advertise: Vec<Address>,
+    /// How long certificates of hosts are good; each is renewed when two thirds of that are over.
+    #[arg(long, default_value = "30d", value_name = "TIME", value_parser = certificate_life)]
+    certificate_life: Duration,
+    /// Where to serve the projects by HTTP: loopback only; port 0 for the kept or a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS", value_parser = units::listen)]
     http: SocketAddr,
     /// How often each side of a link says something at least; after three times that in silence it is closed.
@@ -54,6 +65,15 @@ fn heartbeat(text: &str) -> Result<Duration, Box<dyn std::error::Error + Send + 
     match (low..=high).contains(&time) {
         true => Ok(time),
         false => Err(units::Unacceptable("expected from 100ms to 1h".to_owned()).into()),
+    }
+}
+
+fn certificate_life(text: &str) -> Result<Duration, Box<dyn std::error::Error + Send + Sync>> {
+    let time = humantime::parse_duration(text).map_err(|_| "expected a time such as 12h or 30d")?;
+    let (low, high) = (Duration::from_secs(10), Duration::from_secs(366 * 86_400));
+    match (low..=high).contains(&time) {
+        true => Ok(time),
+        false => Err(units::Unacceptable("expected from 10s to 366d".to_owned()).into()),
     }
 }
 
@@ -72,7 +92,15 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
     let dir = run.dir.unwrap_or_else(|| default_dir(std::env::var_os("FALLOW_DIR")));
     let dir = std::path::absolute(&dir).map_err(|error| Failure::file("find", &dir, error))?;
     let link = LinkSettings { heartbeat: run.heartbeat };
-    let options = Options { dir: dir.clone(), listen: run.listen, http: run.http, link };
+    let certificate_life = fallow_domain::Duration::from_secs_f64(run.certificate_life.as_secs_f64());
+    let options = Options {
+        dir: dir.clone(),
+        listen: run.listen,
+        advertise: run.advertise,
+        certificate_life,
+        http: run.http,
+        link,
+    };
     // Before anything is made: a refused start leaves nothing behind.
     options.check()?;
     let service = Service {

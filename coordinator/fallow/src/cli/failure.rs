@@ -82,12 +82,6 @@ impl Failure {
         self.code
     }
 
-    /// Whether what answered the first call speaks something else, or serves something else.
-    pub(super) fn is_no_coordinator(status: &Status) -> bool {
-        status.source().is_some()
-            || matches!(status.code(), Code::Unknown | Code::Unimplemented | Code::Internal)
-    }
-
     /// From what the coordinator answered.
     #[must_use]
     pub fn of_status(status: &Status) -> Self {

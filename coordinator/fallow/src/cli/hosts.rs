@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, fitted, host_label, host_show, print, print_json};
+use super::{Failure, fitted, host_label, host_removal, host_show, print, print_json};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -40,6 +40,12 @@ enum Command {
     Show(host_show::Show),
     /// Sets and removes labels of a host.
     Label(host_label::Label),
+    /// Takes a host out of the fleet for good, at once.
+    #[command(after_help = host_removal::REVOKE)]
+    Revoke(host_removal::Revoke),
+    /// Removes a host that is gone from the list.
+    #[command(after_help = host_removal::FORGET)]
+    Forget(host_removal::Forget),
 }
 
 #[derive(Args, Debug)]
@@ -62,6 +68,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         None => list(arguments.list).await,
         Some(Command::Show(show)) => host_show::run(show).await,
         Some(Command::Label(label)) => host_label::run(label).await,
+        Some(Command::Revoke(revoke)) => host_removal::revoke(revoke).await,
+        Some(Command::Forget(forget)) => host_removal::forget(forget).await,
     }
 }
 
@@ -103,7 +111,11 @@ fn suspender(state: &HostState) -> &str {
 fn row(host: &Host, wanted: u64) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
     let running = host.tasks.iter().filter(|task| task.phase() == TaskPhase::Running).count();
-    let said = said(&state);
+    let said = match (host.revoked_at_micros != 0, host.revoked_reason.as_str()) {
+        (true, "") => "revoked".to_owned(),
+        (true, why) => format!("revoked: {why}"),
+        (false, _) => said(&state),
+    };
     vec![
         state.name,
         host.agent_id.clone(),
@@ -210,6 +222,9 @@ pub(crate) fn host_json(host: &Host) -> Value {
         "hostname": state.hostname,
         "connected": host.connected,
         "last_seen": table::instant(host.last_seen_micros),
+        "revoked_at": table::instant(host.revoked_at_micros),
+        "revoked_reason": host.revoked_reason,
+        "certificate_until": table::instant(host.certificate_until_micros),
         "applied_sequence": host.applied_sequence,
         "cpus": state.cpus,
         "usable_cpus": state.usable_cpus,

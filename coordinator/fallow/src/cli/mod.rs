@@ -16,6 +16,7 @@ mod fitted;
 mod group_files;
 pub(crate) mod groups;
 mod host_label;
+mod host_removal;
 mod host_show;
 pub(crate) mod hosts;
 mod job;

@@ -137,6 +137,6 @@ async fn work(
 async fn begin(site: &DemoDirectory, daemons: &mut Daemons, reporter: &Reporter) -> Result<Client, Failure> {
     let mut client = setup::coordinator(site, daemons, reporter).await?;
     setup::projects(site, u32::try_from(daemons.agents.len()).unwrap_or(1), &mut client, reporter).await?;
-    setup::agents(site, daemons, &mut client, reporter).await?;
+    setup::agents(daemons, &mut client, reporter).await?;
     Ok(client)
 }

@@ -70,7 +70,7 @@ pub(super) async fn coordinator(
         "coordinator",
         &format!("coordinator at {}, projects at {}", running.told.fleet, running.told.http),
     );
-    connect(&running.told.fleet, &token).await
+    connect(&token).await
 }
 
 /// A daemon that ended at once has said why; its status becomes ours.
@@ -179,16 +179,10 @@ fn cpus() -> u32 {
 
 /// Starts the agents, or finds them running. New ones get a token each.
 pub(super) async fn agents(
-    site: &DemoDirectory,
     daemons: &mut Daemons,
     client: &mut Client,
     reporter: &Reporter,
 ) -> Result<(), Failure> {
-    let file = DaemonFile::read(&site.coordinator());
-    let coordinator = file
-        .map_err(|error| Failure::file("read", &DaemonFile::path(&site.coordinator()), error))?
-        .told
-        .fleet;
     let mut enrolling = Vec::new();
     for agent in &mut daemons.agents {
         if agent.adopt() {
@@ -199,10 +193,11 @@ pub(super) async fn agents(
             agent.start(&[])?;
             continue;
         }
-        let tokens = client.create_tokens(CreateTokensRequest { count: 1 }).await?.into_inner().tokens;
+        let request = CreateTokensRequest { count: 1, ..CreateTokensRequest::default() };
+        let tokens = client.create_tokens(request).await?.into_inner().strings;
         let path = agent.dir().with_extension("token");
         write_token(&path, &tokens.concat())?;
-        let more = ["--coordinator", &coordinator, "--token-file", &path.to_string_lossy()];
+        let more = ["--token-file", &path.to_string_lossy()];
         agent.start(&more.map(str::to_owned))?;
         enrolling.push(path);
     }

@@ -11,16 +11,17 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody as _};
 use fallow_coordinator::daemon::DaemonFile;
-use fallow_proto::fleet::v1::fleet_client::FleetClient;
+use fallow_coordinator::operator::TokenFile;
 use fallow_proto::operator::v1::ListHostsRequest;
+use fallow_tls::AccessString;
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tonic::codegen::{Service as _, http};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
-use crate::peers::{Agent, Client, PATIENCE, connect, enroll, hello, host, tokens};
+use crate::peers::{Agent, Client, PATIENCE, channel, connect, enroll, hello, host, tokens};
 use crate::support;
 
 /// A coordinator in DIR/coordinator with these limits on descriptors, soft and hard.
@@ -32,7 +33,7 @@ fn with_descriptors(dir: &Path, soft: u32, hard: u32) -> support::Running {
 }
 
 fn address(url: &str) -> SocketAddr {
-    url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap()
+    url.trim_start_matches("http://").trim_start_matches("https://").trim_end_matches('/').parse().unwrap()
 }
 
 /// So many connections that say nothing.
@@ -40,14 +41,17 @@ fn silent(url: &str, count: usize) -> Vec<TcpStream> {
     (0..count).map(|_| TcpStream::connect(address(url)).unwrap()).collect()
 }
 
-async fn operator(dir: &Path, file: &DaemonFile) -> Client {
-    let token = std::fs::read_to_string(dir.join("coordinator/operator.token")).unwrap();
-    connect(&file.told.fleet, token.trim()).await.unwrap()
+fn access(dir: &Path) -> AccessString {
+    TokenFile::read(&dir.join("coordinator/operator.token")).unwrap()
+}
+
+async fn operator(dir: &Path) -> Client {
+    connect(&access(dir)).await.unwrap()
 }
 
 /// Both ports answer whoever comes.
 async fn both_answer(dir: &Path, file: &DaemonFile) {
-    let hosts = async { operator(dir, file).await.list_hosts(ListHostsRequest::default()).await };
+    let hosts = async { operator(dir).await.list_hosts(ListHostsRequest::default()).await };
     timeout(PATIENCE, hosts).await.expect("the fleet's port answers").unwrap();
     let url = file.told.http.clone();
     let page = tokio::task::spawn_blocking(move || {
@@ -66,10 +70,9 @@ async fn r6_10_connections_that_say_nothing_keep_nobody_out_of_the_fleets_port_a
     let dir = tempfile::tempdir().unwrap();
     let mut running = with_descriptors(dir.path(), 256, 256);
     let file = DaemonFile::read(&dir.path().join("coordinator")).unwrap();
-    let token = tokens(&mut operator(dir.path(), &file).await, 1).await.remove(0);
-    let mut client = FleetClient::connect(file.told.fleet.clone()).await.unwrap();
-    let identity = enroll(&mut client, &token).await.unwrap();
-    let mut agent = Agent::open_at(&file.told.fleet, hello(&identity, "e", 0)).await;
+    let token = tokens(&mut operator(dir.path()).await, 1).await.remove(0);
+    let identity = enroll(&access(dir.path()), &token).await.unwrap();
+    let mut agent = Agent::open(&identity, hello(&identity, "e", 0)).await;
     agent.snapshot(1, vec![host()]).await;
     agent.acknowledged(1).await;
     let silent = silent(&file.told.fleet, 400);
@@ -154,7 +157,7 @@ async fn r6_10_messages_of_nobody_that_never_end_take_no_memory() {
     let mut running = with_descriptors(dir.path(), 256, 256);
     let file = DaemonFile::read(&dir.path().join("coordinator")).unwrap();
     let before = peak(&running);
-    let channel = Endpoint::from_shared(file.told.fleet.clone()).unwrap().connect().await.unwrap();
+    let channel = channel(&access(dir.path()), None).await.unwrap();
     let calls: Vec<_> = (0..24)
         .map(|number| {
             let method = if number % 2 == 0 { "Enroll" } else { "Link" };
@@ -177,15 +180,14 @@ async fn r6_10_operators_are_served_though_agents_take_all_places() {
     let dir = tempfile::tempdir().unwrap();
     let mut running = with_descriptors(dir.path(), 128, 128);
     let file = DaemonFile::read(&dir.path().join("coordinator")).unwrap();
-    let tokens = tokens(&mut operator(dir.path(), &file).await, PLACES as u32 + 4).await;
-    let mut client = FleetClient::connect(file.told.fleet.clone()).await.unwrap();
+    let tokens = tokens(&mut operator(dir.path()).await, PLACES as u32 + 4).await;
     let (welcome, mut welcomed) = mpsc::unbounded_channel();
     let mut links = JoinSet::new();
     for token in tokens {
-        let identity = enroll(&mut client, &token).await.unwrap();
-        let (url, welcome) = (file.told.fleet.clone(), welcome.clone());
+        let identity = enroll(&access(dir.path()), &token).await.unwrap();
+        let welcome = welcome.clone();
         links.spawn(async move {
-            let mut agent = Agent::open_at(&url, hello(&identity, "e", 0)).await;
+            let mut agent = Agent::open(&identity, hello(&identity, "e", 0)).await;
             let mut welcome = Some(welcome);
             while let Ok(Some(_)) = agent.from.message().await {
                 welcome.take().map(|welcome| welcome.send(()));

@@ -1,4 +1,5 @@
-//! Where the coordinator listens: loopback only, on ports that stay the same.
+//! Where the coordinator listens: for the fleet anywhere, as TLS is spoken there; for the projects on loopback
+//! only. Its ports stay the same.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
@@ -35,13 +36,11 @@ enum Use {
     Asked(&'static str),
 }
 
-/// Refuses addresses that others could reach, and at a first start ports that are taken: nothing is made
+/// Refuses addresses at which others could read what is said, and at a first start ports that are taken: nothing is made
 /// then. Later ones find that out when they listen, after they know who holds the directory.
 pub(super) fn check(options: &Options) -> Result<(), StartError> {
-    for (what, address) in [("--listen", options.listen), ("--http", options.http)] {
-        if !address.ip().is_loopback() {
-            return Err(StartError::NotLoopback { what, address });
-        }
+    if !options.http.ip().is_loopback() {
+        return Err(StartError::NotLoopback(options.http));
     }
     if !options.http.is_ipv4() {
         return Err(StartError::NotIpv4(options.http));
@@ -137,27 +136,24 @@ fn listen_at(address: SocketAddr) -> std::io::Result<TcpListener> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::LinkSettings;
     use fallow_store::SledStore;
 
     fn at(text: &str) -> SocketAddr {
         text.parse().unwrap()
     }
 
-    /// Shows R6.10.
+    fn options(listen: &str, http: &str) -> Options {
+        Options { dir: "d".into(), listen: at(listen), http: at(http), ..Options::at("d") }
+    }
+
     #[test]
-    fn addresses_that_others_could_reach_are_refused_with_the_reason() {
-        for (listen, http) in
-            [("0.0.0.0:1", "127.0.0.1:0"), ("127.0.0.1:0", "192.168.1.1:0"), ("[::]:1", "127.0.0.1:0")]
-        {
-            let options = Options {
-                dir: "d".into(),
-                listen: at(listen),
-                http: at(http),
-                link: LinkSettings::default(),
-            };
-            let text = check(&options).unwrap_err().to_string();
-            assert!(text.contains("mutual TLS"), "{text}");
+    fn r6_10_projects_are_served_on_loopback_only_and_the_fleet_anywhere() {
+        for http in ["192.168.1.1:0", "0.0.0.0:0"] {
+            let text = check(&options("127.0.0.1:0", http)).unwrap_err().to_string();
+            assert!(text.contains("plain HTTP"), "{text}");
+        }
+        for listen in ["0.0.0.0:0", "[::]:0", "192.168.1.1:0"] {
+            check(&options(listen, "127.0.0.1:0")).unwrap();
         }
     }
 
@@ -182,9 +178,8 @@ mod tests {
 
     #[test]
     fn one_port_for_agents_and_projects_is_refused() {
-        let same = at("127.0.0.1:24001");
-        let options = Options { dir: "d".into(), listen: same, http: same, link: LinkSettings::default() };
-        let error = check(&options).unwrap_err();
+        let same = "127.0.0.1:24001";
+        let error = check(&options(same, same)).unwrap_err();
         assert_eq!(error.exit_code().number(), 3);
         assert!(error.to_string().contains("both name 127.0.0.1:24001"), "{error}");
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use fallow_domain::ExitCode;
 use fallow_store::StoreError;
+use fallow_tls::TlsError;
 use fallow_work_server::ProjectError;
 
 use crate::document::DocumentError;
@@ -14,16 +15,12 @@ use crate::operator::TokenError;
 /// A coordinator does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address that others could reach.
+    /// Projects would be served without TLS to others.
     #[error(
-        "{what} {address} is not a loopback address: without mutual TLS, which does not exist yet, anybody on the network could give orders; use 127.0.0.1"
+        "--http {0} is not a loopback address, and projects are served by plain HTTP there: account keys and jobs could be read \
+         and changed on the way; use 127.0.0.1"
     )]
-    NotLoopback {
-        /// The option.
-        what: &'static str,
-        /// The address given.
-        address: SocketAddr,
-    },
+    NotLoopback(SocketAddr),
     /// BOINC clients need a dot in a URL.
     #[error("--http {0} is not an IPv4 address, which BOINC clients need: use 127.0.0.1")]
     NotIpv4(SocketAddr),
@@ -144,6 +141,34 @@ pub enum StartError {
         "{0} does not hold the coordinator's name in telemetry, 26 letters and digits: restore it, or delete it and the next start makes another name"
     )]
     Instance(PathBuf),
+    /// The authority's files hold something else.
+    #[error(
+        "{certificate} and {key} are not the certificate and the key of one certificate authority: put both back from a copy of \
+         the directory; without them no agent trusts this coordinator"
+    )]
+    Authority {
+        /// The certificate.
+        certificate: PathBuf,
+        /// The key.
+        key: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: TlsError,
+    },
+    /// One of the authority's files is gone.
+    #[error(
+        "{missing} is missing, and {there} is there: put it back from a copy of the directory; without it no agent trusts this \
+         coordinator"
+    )]
+    AuthorityMissing {
+        /// What is there.
+        there: PathBuf,
+        /// What is not.
+        missing: PathBuf,
+    },
+    /// No certificate can be made.
+    #[error("no certificate can be made for the coordinator's ports")]
+    Tls(#[source] TlsError),
     /// The operator's token.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -178,7 +203,7 @@ impl StartError {
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::NotLoopback { .. }
+            Self::NotLoopback(_)
             | Self::NotIpv4(_)
             | Self::OfAgent { .. }
             | Self::SameAddress(_)
@@ -188,18 +213,23 @@ impl StartError {
             Self::PortInUse { .. } | Self::PortTaken { .. } => ExitCode::InUse,
             Self::Directory { .. } | Self::Open { .. } | Self::OfAnotherUser { .. } => ExitCode::NoSpace,
             Self::StoreMissing { .. }
+            | Self::Authority { .. }
+            | Self::AuthorityMissing { .. }
             | Self::Gone { .. }
             | Self::Instance(_)
-            | Self::Token(TokenError::NoToken(_)) => ExitCode::BadStore,
+            | Self::Token(TokenError::NoToken { .. }) => ExitCode::BadStore,
             Self::Token(TokenError::File { .. }) => ExitCode::NoSpace,
             Self::Store(error) | Self::Project(ProjectError::Store(error)) => of_store(error),
             Self::Project(ProjectError::File { .. }) => ExitCode::NoSpace,
             Self::Project(ProjectError::Key { .. } | ProjectError::UnknownPolicy { .. }) => {
                 ExitCode::BadStore
             }
-            Self::Project(_) | Self::Document(_) | Self::Token(_) | Self::Thread(_) | Self::Died(_) => {
-                ExitCode::Internal
-            }
+            Self::Project(_)
+            | Self::Document(_)
+            | Self::Token(_)
+            | Self::Thread(_)
+            | Self::Died(_)
+            | Self::Tls(_) => ExitCode::Internal,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use fallow_tls::{Address, AddressError};
 use serde::{Deserialize, Serialize};
 
 /// `daemon.json` of a coordinator.
@@ -19,9 +20,22 @@ pub struct Addresses {
 }
 
 impl Addresses {
+    /// The fleet's port, as it is reached on the coordinator's own machine.
+    ///
+    /// # Errors
+    /// [`AddressError`] when the file names none.
+    pub fn local_fleet(&self) -> Result<Address, AddressError> {
+        let address: Address = self.fleet.parse()?;
+        match address.host() {
+            "0.0.0.0" => format!("127.0.0.1:{}", address.port()).parse(),
+            "::" => format!("[::1]:{}", address.port()).parse(),
+            _ => Ok(address),
+        }
+    }
+
     pub(super) fn new(grpc: SocketAddr, http: SocketAddr) -> Self {
         Self {
-            fleet: format!("http://{grpc}"),
+            fleet: format!("https://{grpc}"),
             http: format!("http://{http}"),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }

@@ -4,6 +4,7 @@
 //! DIR/store/          all records; its lock makes the directory one process's own
 //! DIR/projects/NAME/  a project's keys and files
 //! DIR/operator.token  what operators' tools show (0600)
+//! DIR/authority.pem   the fleet's certificate authority; its key beside it in authority.key (0600)
 //! DIR/daemon.json     where the running coordinator is found; absent after a clean end
 //! DIR/instance        its name in telemetry, the same after a restart
 //! ```
@@ -11,6 +12,7 @@
 
 mod accounts;
 mod address;
+mod authority;
 mod descriptors;
 mod directory_watch;
 mod error;
@@ -24,17 +26,23 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fallow_daemon::clock;
+use fallow_domain::Duration;
 use fallow_store::{Kind, SledStore, Store, StoreError};
+use fallow_tls::{AccessString, Address, Authority, CoordinatorCertificate, Purpose};
 use fallow_work_server::ProjectServer;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::document::Documents;
-use crate::fleet::{Fleet, LinkSettings};
+use crate::fleet::{Fleet, Issuer, LinkSettings};
 use crate::operator::TokenFile;
 
 pub use error::StartError;
 pub use file::{Addresses, DaemonFile};
+
+/// The file with the operator's token.
+const TOKEN: &str = "operator.token";
 
 /// How to run a coordinator.
 #[derive(Clone, Debug)]
@@ -43,13 +51,35 @@ pub struct Options {
     pub dir: PathBuf,
     /// Where it listens for agents and operators; port 0 for the kept or a free one.
     pub listen: SocketAddr,
+    /// Where agents and operators' tools reach it, if that is not where it listens.
+    pub advertise: Vec<Address>,
+    /// The life of certificates.
+    pub certificate_life: Duration,
     /// Where it serves its projects by HTTP; likewise.
     pub http: SocketAddr,
     /// The fleet link.
     pub link: LinkSettings,
 }
 
+/// How long certificates of hosts and of the coordinator's ports are good. They are renewed when two thirds of it
+/// are over.
+pub const CERTIFICATE_LIFE: Duration = Duration::from_hours(30 * 24);
+
 impl Options {
+    /// The usual ones for a directory: free ports of this machine's own.
+    #[must_use]
+    pub fn at(dir: impl Into<PathBuf>) -> Self {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self {
+            dir: dir.into(),
+            listen: any,
+            advertise: Vec::new(),
+            certificate_life: CERTIFICATE_LIFE,
+            http: any,
+            link: LinkSettings::default(),
+        }
+    }
+
     /// Refuses addresses that a coordinator cannot serve at. Nothing is touched.
     ///
     /// # Errors
@@ -64,7 +94,8 @@ pub struct Coordinator {
     dir: PathBuf,
     grpc: SocketAddr,
     http: SocketAddr,
-    token: String,
+    access: AccessString,
+    tls: Arc<rustls::ServerConfig>,
     store: Arc<dyn Store>,
     store_id: Option<(u64, u64)>,
     fleet: Arc<Fleet>,
@@ -83,10 +114,10 @@ impl Coordinator {
     /// [`StartError`]; nothing runs then.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         options.check()?;
-        let Options { dir, listen, http, link } = options;
+        let Options { dir, listen, advertise, certificate_life, http, link } = options;
         let opened = tokio::task::spawn_blocking({
             let dir = dir.clone();
-            move || -> Result<(Arc<dyn Store>, String), StartError> {
+            move || -> Result<(Arc<dyn Store>, String, Authority), StartError> {
                 require_own(&dir)?;
                 private::make(&dir)?;
                 private::require_owner(&dir)?;
@@ -95,14 +126,28 @@ impl Coordinator {
                 let store: Arc<dyn Store> =
                     Arc::new(SledStore::open_as(dir.join("store"), Kind::Coordinator)?);
                 private::close_store(&dir)?;
-                Ok((store, TokenFile::open_or_create(&dir.join("operator.token"))?))
+                let secret = TokenFile::secret(&dir.join(TOKEN))?;
+                Ok((store, secret, authority::open_or_create(&dir)?))
             }
         });
-        let (store, token) = opened.await.map_err(StartError::Died)??;
+        let (store, secret, authority) = opened.await.map_err(StartError::Died)??;
         let (grpc, http) = address::bind(&*store, listen, http)?;
         let (grpc_at, http_at) = (address::local(&grpc)?, address::local(&http)?);
+        let addresses = authority::addresses(&advertise, grpc_at);
+        let access = AccessString {
+            purpose: Purpose::Operator,
+            addresses: addresses.clone(),
+            authority: authority.fingerprint(),
+            secret,
+        };
+        TokenFile::write(&dir.join(TOKEN), &access)?;
+        let names = authority::names(&addresses, grpc_at);
+        let issuer = Arc::new(Issuer { authority, life: certificate_life });
+        let shown = CoordinatorCertificate::issue(&issuer.authority, &names, clock::now(), certificate_life);
+        let shown = Arc::new(shown.map_err(StartError::Tls)?);
+        let tls = fallow_tls::server_config(&issuer.authority, shown.clone()).map_err(StartError::Tls)?;
         let documents = Arc::new(Documents::open(store.clone())?);
-        let fleet = Fleet::open(store.clone(), documents.clone(), link)?;
+        let fleet = Fleet::open(store.clone(), documents.clone(), issuer.clone(), link)?;
         let projects = tokio::task::spawn_blocking({
             let (store, dir) = (store.clone(), dir.join("projects"));
             move || ProjectServer::open(store, &dir, &format!("http://{http_at}"))
@@ -119,7 +164,8 @@ impl Coordinator {
             dir,
             grpc: grpc_at,
             http: http_at,
-            token,
+            access,
+            tls,
             store,
             fleet,
             documents,
@@ -129,6 +175,8 @@ impl Coordinator {
             servers: JoinSet::new(),
             _metrics: registered,
         };
+        let valid = authority::keep_valid(shown, issuer, names, coordinator.stop.subscribe());
+        coordinator.servers.spawn(valid);
         serve::grpc(&mut coordinator, grpc)?;
         serve::http(&mut coordinator, http)?;
         serve::new_jobs(&mut coordinator);
@@ -149,7 +197,7 @@ impl Coordinator {
     /// Where agents and operators' tools connect to.
     #[must_use]
     pub fn fleet_url(&self) -> String {
-        format!("http://{}", self.grpc)
+        format!("https://{}", self.grpc)
     }
 
     /// Where the projects are.
@@ -158,10 +206,10 @@ impl Coordinator {
         format!("http://{}", self.http)
     }
 
-    /// The operator's token.
+    /// What operators' tools reach it by.
     #[must_use]
-    pub fn token(&self) -> &str {
-        &self.token
+    pub fn access(&self) -> &AccessString {
+        &self.access
     }
 
     /// Its agents.

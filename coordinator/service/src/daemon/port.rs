@@ -8,7 +8,8 @@
 //! A client of the projects that is slow with a request's *head*, or leaves a connection idle, is cut off
 //! here: no handler runs yet that could. Bodies are the handlers' own affair, because an upload may take
 //! hours. At the fleet's port, a connection that does not authenticate in time is closed whatever it does,
-//! and little is read of a request before it authenticates.
+//! and little is read of a request before it authenticates. TLS is spoken there: who shows no certificate of a
+//! host, or one, is told to whoever serves the request ([`fallow_tls::Peer`]).
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -23,6 +24,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::io::Errno;
 use rustix::net::sockopt;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
@@ -103,14 +106,22 @@ const REQUEST_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 128 << 10;
 /// After a failed accept, when no connection can be evicted: trying at once would be a busy loop.
 const PAUSE: Duration = Duration::from_millis(500);
+/// A TLS handshake has to be over within so long.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// The first byte of whoever speaks TLS.
+const TLS_HANDSHAKE: u8 = 22;
+/// What somebody is told who does not speak TLS where it is spoken.
+const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
+    This port speaks TLS only: it is for agents and operators' tools of the fleet (https).\n";
 /// What an evicted connection takes to close.
 const LEAVING: Duration = Duration::from_millis(10);
 
-/// Serves until `stop` is true and all requests in progress are answered.
+/// Serves until `stop` is true and all requests in progress are answered; over TLS, if it is said how.
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
     bounds: Bounds,
+    tls: Option<Arc<ServerConfig>>,
     mut stop: watch::Receiver<bool>,
 ) {
     let pool = ConnectionPool::new(bounds);
@@ -126,11 +137,11 @@ pub(super) async fn serve(
         };
         // Those that have ended.
         while connections.try_join_next().is_some() {}
-        let (router, stop) = (router.clone(), stopped_owned(stop.clone()));
+        let (router, tls, stop) = (router.clone(), tls.clone(), stopped_owned(stop.clone()));
         connections.spawn(async move {
             let handle = permit.handle.clone();
             tokio::select! {
-                () = converse(stream, router, handle.clone(), bounds.protocol, stop) => {}
+                () = converse(stream, router, handle.clone(), bounds.protocol, tls, stop) => {}
                 () = until_evicted(evicted) => tracing::trace!("a connection was evicted for another"),
                 () = unauthenticated(&handle, bounds.protocol) => tracing::trace!("closed: not authenticated within its time limit"),
             }
@@ -296,14 +307,69 @@ async fn converse(
     router: Router,
     handle: ConnectionHandle,
     protocol: Protocol,
+    tls: Option<Arc<ServerConfig>>,
     stop: impl Future<Output = ()>,
 ) {
     if let Protocol::Projects { .. } = protocol {
         // Without it there is more memory for this one, and that is all.
         let _ = sockopt::set_socket_send_buffer_size(&stream, SENT);
     }
-    let stream = TokioIo::new(TrackedStream::new(stream, &handle));
-    let service = TowerToHyperService::new(Extension(handle).layer(router));
+    let from = stream.peer_addr().ok();
+    let router = Extension(handle.clone()).layer(router);
+    let Some(tls) = tls else {
+        let service = TowerToHyperService::new(router);
+        return speak(TrackedStream::new(stream, &handle), service, protocol, stop).await;
+    };
+    let mut first = [0];
+    if matches!(stream.peek(&mut first).await, Ok(1)) && first[0] != TLS_HANDSHAKE {
+        return refuse_plain(stream, from).await;
+    }
+    let accepted = timeout(HANDSHAKE, fallow_tls::accept(tls, TrackedStream::new(stream, &handle))).await;
+    match accepted {
+        Ok(Ok((stream, peer))) => {
+            let service = TowerToHyperService::new(Extension(Arc::new(peer)).layer(router));
+            speak(stream, service, protocol, stop).await;
+        }
+        Ok(Err(error)) => {
+            if let Some(times) = NOT_GREETED.allow() {
+                let error = fallow_daemon::causes::line(&error);
+                tracing::warn!(?from, error, times, "a connection to the fleet's port came to nothing");
+            }
+        }
+        Err(_) => tracing::trace!("closed: the handshake took too long"),
+    }
+}
+
+static NOT_GREETED: RateLimit = RateLimit::new();
+
+/// Says to whoever speaks without TLS that it takes that.
+async fn refuse_plain(mut stream: TcpStream, from: Option<std::net::SocketAddr>) {
+    if let Some(times) = NOT_GREETED.allow() {
+        tracing::warn!(?from, times, "refused: somebody speaks without TLS to the fleet's port");
+    }
+    let _ = timeout(HANDSHAKE, async {
+        stream.write_all(NO_TLS).await?;
+        stream.shutdown().await?;
+        // Closed with something unread, the connection would be reset before the answer is read.
+        tokio::io::copy(&mut tokio::io::AsyncReadExt::take(&mut stream, 64 << 10), &mut tokio::io::sink())
+            .await
+    })
+    .await;
+}
+
+/// Serves the requests of a connection.
+async fn speak<S, V>(stream: S, service: V, protocol: Protocol, stop: impl Future<Output = ()>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    V: hyper::service::Service<
+            axum::http::Request<hyper::body::Incoming>,
+            Response = axum::response::Response,
+            Error = std::convert::Infallible,
+        > + Send
+        + 'static,
+    V::Future: Send,
+{
+    let stream = TokioIo::new(stream);
     let ended = match protocol {
         Protocol::Projects { head } => {
             let mut builder = http1::Builder::new();
@@ -360,7 +426,7 @@ mod tests {
     use futures_util::{StreamExt as _, stream};
     use std::future::poll_fn;
     use std::net::SocketAddr;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::AsyncReadExt as _;
     use tokio::time::advance;
     use tonic::codegen::Service as _;
     use tonic::transport::{Channel, Endpoint};
@@ -405,7 +471,7 @@ mod tests {
             )
             .route("/large", get(|| async { vec![b'x'; LARGE] }))
             .route("/endless", get(endless));
-        let server = tokio::spawn(serve(listener, router, bounds, stop.subscribe()));
+        let server = tokio::spawn(serve(listener, router, bounds, None, stop.subscribe()));
         (address, stop, server)
     }
 

@@ -31,13 +31,15 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
         coordinator.fleet.clone(),
         coordinator.documents.clone(),
         coordinator.projects.clone(),
+        coordinator.access.clone(),
         coordinator.stop.clone(),
     );
     let operator = OperatorServer::new(operator).max_decoding_message_size(OPERATOR_BYTES);
-    let operator = InterceptedService::new(operator, Authorised::new(&coordinator.token));
+    let operator = InterceptedService::new(operator, Authorised::new(&coordinator.access.secret));
     let router = Routes::new(fleet).add_service(operator).into_axum_router();
     let bounds = port::Bounds::fleet(coordinator.connection_limits.fleet);
-    let served = port::serve(listener, router, bounds, coordinator.stop.subscribe());
+    let tls = Some(coordinator.tls.clone());
+    let served = port::serve(listener, router, bounds, tls, coordinator.stop.subscribe());
     let (fleet, mut stop) = (coordinator.fleet.clone(), coordinator.stop.subscribe());
     coordinator.servers.spawn(async move {
         let stopped = async {
@@ -98,7 +100,7 @@ pub(super) fn http(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     let router = coordinator.projects.router();
     let stop = coordinator.stop.subscribe();
     let bounds = port::Bounds::projects(coordinator.connection_limits.projects);
-    coordinator.servers.spawn(port::serve(listener, router, bounds, stop));
+    coordinator.servers.spawn(port::serve(listener, router, bounds, None, stop));
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use fallow_domain::agent_state::{HostState, ProjectState, TaskState};
 use fallow_domain::{AgentId, Instant, Labels};
 
 use super::Agent;
+use super::enrol::Revocation;
 use fallow_daemon::lock;
 
 /// An agent and what it said last.
@@ -25,13 +26,21 @@ pub struct Host {
     pub projects: Vec<ProjectState>,
     /// Its tasks, in order of their projects' URLs and their names.
     pub tasks: Vec<TaskState>,
+    /// That it was taken out of the fleet.
+    pub revoked: Option<Revocation>,
+    /// Its newest certificate is good until then; the epoch where it was not seen since the coordinator's start.
+    pub certificate_until: Instant,
 }
 
 impl Agent {
     pub(super) fn host(&self) -> Host {
+        let (hostname, revoked) = {
+            let record = lock(&self.record);
+            (record.hostname.clone(), record.revoked.clone())
+        };
         let labels = self.labels();
         let state = lock(&self.state);
-        let unknown = || HostState { hostname: self.hostname.clone(), ..HostState::default() };
+        let unknown = || HostState { hostname: hostname.clone(), ..HostState::default() };
         Host {
             agent: self.id.clone(),
             connected: self.is_connected(),
@@ -41,6 +50,8 @@ impl Agent {
             state: state.host().cloned().unwrap_or_else(unknown),
             projects: state.projects().cloned().collect(),
             tasks: state.tasks().cloned().collect(),
+            revoked,
+            certificate_until: self.certificate_until(),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Where the fleet's records lie in the store, and in which format.
 //!
 //! ```text
-//! fleet/token/HASH        an enrolment token, open or spent
-//! fleet/agent/ID          an agent: the hash of its secret, when it was enrolled
+//! fleet/token/HASH        an enrolment token: its terms, how often it was used
+//! fleet/use/HASH/KEY      the agent that enrolled with this token and this key
+//! fleet/agent/ID          an agent: its key, when it was enrolled, whether it was revoked
 //! fleet/position/ID       how far its stream was applied: epoch and sequence number
 //! fleet/entry/ID/KEY      an entry of its state ([`super::stored`])
 //! fleet/labels/ID         the labels that operators gave an agent
@@ -15,14 +16,17 @@ use fallow_domain::agent_state::EntryKey;
 use fallow_domain::{AgentId, MasterUrl};
 use fallow_proto::fleet::entry_key;
 use fallow_store::{Format, no_migration};
+use fallow_tls::Fingerprint;
 
-pub(crate) const TOKEN: Format = Format { name: "enrolment token", version: 1, migrate: no_migration };
-pub(crate) const AGENT: Format = Format { name: "agent", version: 1, migrate: no_migration };
+pub(crate) const TOKEN: Format = super::token::FORMAT;
+pub(crate) const TOKEN_USE: Format = Format { name: "use of a token", version: 1, migrate: no_migration };
+pub(crate) const AGENT: Format = super::enrol::AGENT;
 pub(crate) const POSITION: Format =
     Format { name: "position of a stream", version: 1, migrate: no_migration };
 pub(crate) const PAST: Format = Format { name: "past of an agent", version: 1, migrate: no_migration };
 pub(crate) const LABELS: Format = Format { name: "labels of an agent", version: 1, migrate: no_migration };
 
+pub(crate) const TOKENS: &[u8] = b"fleet/token/";
 pub(crate) const AGENTS: &[u8] = b"fleet/agent/";
 pub(crate) const POSITIONS: &[u8] = b"fleet/position/";
 pub(crate) const ENTRIES: &[u8] = b"fleet/entry/";
@@ -30,7 +34,11 @@ pub(crate) const LABELLED: &[u8] = b"fleet/labels/";
 pub(crate) const PASTS: &[u8] = b"fleet/past/";
 
 pub(crate) fn token(hash: &str) -> Vec<u8> {
-    format!("fleet/token/{hash}").into_bytes()
+    [TOKENS, hash.as_bytes()].concat()
+}
+
+pub(crate) fn token_use(hash: &str, key: &Fingerprint) -> Vec<u8> {
+    format!("fleet/use/{hash}/{key}").into_bytes()
 }
 
 pub(crate) fn agent(id: &AgentId) -> Vec<u8> {

@@ -141,7 +141,7 @@ impl Fleet {
 
     /// The host that somebody means: by the id of its agent, its name, or its host name.
     pub(crate) fn find(&self, host: &str) -> Result<Arc<Agent>, UnknownHost> {
-        if let Some(agent) = self.agent(host) {
+        if let Some(agent) = self.agent(host).filter(|agent| !lock(&agent.record).forgotten) {
             return Ok(agent);
         }
         let agents = self.all();
@@ -151,7 +151,7 @@ impl Fleet {
         };
         let on = |agent: &&Arc<Agent>| {
             let state = lock(&agent.state);
-            state.host().map_or(agent.hostname == host, |said| said.hostname == host)
+            state.host().map_or_else(|| agent.hostname() == host, |said| said.hostname == host)
         };
         let mut found: Vec<_> = agents.iter().filter(named).collect();
         if found.is_empty() {
@@ -175,26 +175,30 @@ mod tests {
 
     use super::*;
     use crate::document::Documents;
-    use crate::fleet::LinkSettings;
-    use crate::fleet::token::AgentRecord;
-    use crate::secret::SecretHash;
+    use crate::fleet::enrol::AgentRecord;
+    use crate::fleet::{Issuer, LinkSettings};
+    use fallow_tls::Authority;
 
     /// A fleet with two hosts of the same name, enrolled with `room=12`.
     fn fleet(dir: &std::path::Path) -> Arc<Fleet> {
         let store: Arc<dyn Store> = Arc::new(SledStore::open(dir).unwrap());
         for id in ["A", "B"] {
             let record = AgentRecord {
-                secret_hash: SecretHash::of(id).to_hex(),
+                key: id.repeat(64),
                 enrolled_at: Instant::EPOCH,
                 hostname: "lab".into(),
                 labels: Labels::read(["room=12"]).unwrap(),
+                revoked: None,
+                forgotten: false,
             };
             let key = keys::agent(&AgentId(id.into()));
             let value = keys::AGENT.write(&key, &record).unwrap();
             let _ = store.apply(Batch::new().put(key, value)).unwrap();
         }
         let documents = Arc::new(Documents::open(store.clone()).unwrap());
-        Fleet::open(store, documents, LinkSettings::default()).unwrap()
+        let (authority, ..) = Authority::create(Instant::EPOCH).unwrap();
+        let issuer = Arc::new(Issuer { authority, life: fallow_domain::Duration::from_hours(1) });
+        Fleet::open(store, documents, issuer, LinkSettings::default()).unwrap()
     }
 
     #[tokio::test]

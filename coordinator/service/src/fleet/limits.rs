@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use fallow_domain::Duration as Life;
+
 /// Entries and removals in one message. A host of 256 CPUs that holds a month of short jobs has some
 /// thousands.
 pub const ENTRIES_PER_MESSAGE: usize = 20_000;
@@ -27,6 +29,12 @@ pub const HELLO: Duration = Duration::from_secs(10);
 pub const LINKS: usize = 4;
 /// Enrolment tokens made at once.
 pub const TOKENS: u32 = 10_000;
+/// Agents that one token may enrol.
+pub const TOKEN_USES: u32 = 1_000_000;
+/// How long a token may be good: one that is forgotten in a script is a key to the fleet.
+pub const TOKEN_LIFE: Life = Life::from_hours(366 * 24);
+/// A call that has to do with certificates: a small message each way.
+pub const RENEWAL: Duration = Duration::from_secs(10);
 
 /// Heartbeats of the coordinator's without a word from an agent, which is taken for gone at the next one.
 pub const SILENT: u32 = 3;

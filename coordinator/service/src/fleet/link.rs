@@ -17,6 +17,7 @@ use fallow_proto::fleet::entry::BadEntry;
 use fallow_proto::fleet::{document, v1 as wire};
 use fallow_telemetry::RateLimit;
 use fallow_telemetry::propagation;
+use fallow_tls::Peer;
 use fallow_work_server::connections::ConnectionHandle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -28,13 +29,12 @@ use wire::from_coordinator::Body as FromCoordinator;
 use super::commit::{CommitSequence, Stored};
 use super::keys;
 use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW};
+use super::service::say_refused;
 use super::state::{PlannedUpdate, Position, Update, UpdateCheck, check_update};
 use super::{Agent, Fleet, entry};
 use crate::document::Published;
-use crate::printable;
 use fallow_daemon::{clock, lock};
 
-static REFUSED: RateLimit = RateLimit::new();
 static WITHHELD: RateLimit = RateLimit::new();
 
 type Outgoing = mpsc::Sender<Result<wire::FromCoordinator, Status>>;
@@ -42,11 +42,11 @@ type Outgoing = mpsc::Sender<Result<wire::FromCoordinator, Status>>;
 /// Serves a connection until it ends.
 pub(crate) async fn serve(
     fleet: Arc<Fleet>,
-    guest: Option<ConnectionHandle>,
+    (guest, peer): (Option<ConnectionHandle>, Option<Arc<Peer>>),
     mut incoming: Streaming<wire::FromAgent>,
     outgoing: Outgoing,
 ) {
-    let end = match greet(&fleet, &mut incoming).await {
+    let end = match greet(&fleet, peer.as_ref(), &mut incoming).await {
         Err(status) => status,
         Ok((agent, hello)) => {
             guest.inspect(|guest| guest.authenticated_as(&agent.id.0, LINKS));
@@ -60,11 +60,23 @@ pub(crate) async fn serve(
     }
 }
 
-/// Reads the Hello and checks who it is.
+/// Checks who it is and reads the Hello.
 async fn greet(
     fleet: &Fleet,
+    peer: Option<&Arc<Peer>>,
     incoming: &mut Streaming<wire::FromAgent>,
 ) -> Result<(Arc<Agent>, wire::Hello), Status> {
+    let (agent, certificate) = match fleet.member(peer) {
+        Ok(member) => member,
+        Err(status) => {
+            say_refused(&status);
+            fleet.guesses.slow_down().await;
+            return Err(status);
+        }
+    };
+    if clock::now() > certificate.not_after {
+        return Err(expired());
+    }
     let first = timeout(HELLO, incoming.message()).await;
     let first = first.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
     let Some(wire::FromAgent { body: Some(FromAgent::Hello(hello)), .. }) = first else {
@@ -80,18 +92,10 @@ async fn greet(
     if hello.epoch.is_empty() || hello.epoch.len() > 64 {
         return Err(Status::invalid_argument("an epoch has 1 to 64 bytes"));
     }
-    // The same answer for an unknown agent and a wrong secret: whoever guesses learns nothing.
-    let agent = fleet.agent(&hello.agent_id).filter(|agent| agent.secret.admits(&hello.agent_secret));
-    let Some(agent) = agent else {
-        if let Some(times) = REFUSED.allow() {
-            let agent = printable::line(&hello.agent_id, 64);
-            tracing::warn!(agent, times, "an agent with an unknown id or a wrong secret was refused");
-        }
-        fleet.guesses.slow_down().await;
-        return Err(Status::permission_denied(
-            "this coordinator does not know this agent, or its secret is wrong: enrol it anew with a fresh token",
-        ));
-    };
+    if hello.agent_id != agent.id.0 {
+        return Err(Status::permission_denied("the Hello names another host than the certificate"));
+    }
+    agent.certified(&certificate);
     Ok((agent, hello))
 }
 
@@ -142,6 +146,10 @@ async fn keep_seen(fleet: &Fleet, agent: &Agent) {
     let Ok(value) = keys::POSITION.write(&key, &position) else { return };
     // If it cannot be stored, an earlier time is shown after a restart, and that is all.
     let _ = fleet.commits.send(&CommitSequence::default(), vec![(key, Some(value))]).await.await;
+}
+
+fn expired() -> Status {
+    Status::unauthenticated("this host's certificate has expired: its agent renews it when it calls Renew")
 }
 
 fn taken_over() -> Status {
@@ -244,6 +252,7 @@ impl<'a> Connection<'a> {
         mut newest: watch::Receiver<u64>,
     ) -> Status {
         let mut stopping = self.fleet.stopping.subscribe();
+        let mut removed = self.agent.removed.subscribe();
         let mut ticks = interval(self.fleet.settings.heartbeat);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
@@ -252,6 +261,9 @@ impl<'a> Connection<'a> {
         loop {
             if *stopping.borrow_and_update() {
                 return Status::unavailable("the coordinator is stopping: connect again later");
+            }
+            if let Some(why) = &*removed.borrow_and_update() {
+                return Status::permission_denied(why.clone());
             }
             let turn = tokio::select! {
                 message = incoming.message(), if self.pipeline.len() < PIPELINE => match message {
@@ -289,10 +301,14 @@ impl<'a> Connection<'a> {
                         self.take_document().await;
                     }
                     self.keep_seen().await;
+                    if self.agent.has_expired(clock::now()) {
+                        return expired();
+                    }
                     self.tick()
                 }
                 _ = newest.changed() => return taken_over(),
                 _ = stopping.changed() => Ok(()),
+                _ = removed.changed() => Ok(()),
             };
             if let Err(status) = turn {
                 return status;

@@ -6,11 +6,12 @@
 //! counts: a newer one replaces it, and waits until the older has settled what it began.
 //!
 //! Bounds: channels have a size, a slow agent is told only the newest document, entries are counted and
-//! checked ([`limits`]). Omitted: revocation, history.
+//! checked ([`limits`]). Omitted: history.
 
 mod accounts;
 pub mod commit;
 mod contact;
+pub mod enrol;
 mod entry;
 mod guesses;
 mod host;
@@ -18,6 +19,7 @@ mod keys;
 pub mod labels;
 pub mod limits;
 mod link;
+mod membership;
 pub mod preview;
 mod returns;
 mod service;
@@ -37,15 +39,16 @@ use fallow_store::{KeyRange, Store, StoreError};
 use tokio::sync::watch;
 
 use crate::document::Documents;
-use crate::secret::SecretHash;
 use commit::Commits;
+use enrol::{AgentRecord, Enrolled};
 use guesses::FailedAuthDelay;
 use state::{Position, State};
-use token::{AgentRecord, Identity};
 use totals::{PastTotals, ProjectTotals, Totals};
 
 pub use accounts::Accounts;
+pub use enrol::Issuer;
 pub use host::Host;
+pub use membership::MembershipError;
 pub use service::FleetService;
 
 /// How the link behaves.
@@ -79,6 +82,7 @@ pub struct Fleet {
     store: Arc<dyn Store>,
     commits: Commits,
     documents: Arc<Documents>,
+    issuer: Arc<Issuer>,
     accounts: OnceLock<Arc<dyn Accounts>>,
     guesses: FailedAuthDelay,
     settings: LinkSettings,
@@ -87,6 +91,8 @@ pub struct Fleet {
     connected: AtomicU64,
     calls: Mutex<BTreeMap<MasterUrl, contact::ContactCalls>>,
     returns: Mutex<returns::ReturningAgents>,
+    /// Held by who changes an agent's record.
+    changing: Mutex<()>,
     // One change of labels at a time: each starts from the newest.
     relabelling: Arc<tokio::sync::Mutex<()>>,
     stopping: watch::Sender<bool>,
@@ -95,8 +101,9 @@ pub struct Fleet {
 /// One agent.
 pub(crate) struct Agent {
     id: AgentId,
-    secret: SecretHash,
-    hostname: String,
+    /// What its key is known by.
+    key: String,
+    record: Mutex<AgentRecord>,
     /// Its labels of enrolment.
     enrolled_with: Labels,
     /// Its labels by operators.
@@ -107,6 +114,10 @@ pub(crate) struct Agent {
     /// Microseconds since the epoch, 0 for never.
     last_seen: AtomicI64,
     connected: AtomicBool,
+    /// Its newest certificate is good until then, in microseconds since the epoch; 0 where it was not seen yet.
+    certificate_until: AtomicI64,
+    /// Why it may not be linked any more; none as long as it may.
+    removed: watch::Sender<Option<String>>,
     /// The number of its newest connection.
     newest: watch::Sender<u64>,
     /// Held by the connection that changes the state.
@@ -128,6 +139,7 @@ impl Fleet {
     pub fn open(
         store: Arc<dyn Store>,
         documents: Arc<Documents>,
+        issuer: Arc<Issuer>,
         settings: LinkSettings,
     ) -> Result<Arc<Self>, FleetError> {
         let mut totals = Totals::default();
@@ -137,6 +149,7 @@ impl Fleet {
             store,
             commits,
             documents,
+            issuer,
             accounts: OnceLock::new(),
             guesses: FailedAuthDelay::default(),
             settings,
@@ -145,6 +158,7 @@ impl Fleet {
             connected: AtomicU64::new(0),
             calls: Mutex::default(),
             returns: Mutex::default(),
+            changing: Mutex::default(),
             relabelling: Arc::default(),
             stopping: watch::Sender::new(false),
         }))
@@ -161,10 +175,11 @@ impl Fleet {
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// Agents ever enrolled.
+    /// Agents that were enrolled and neither revoked nor forgotten.
     #[must_use]
     pub fn enrolled(&self) -> usize {
-        self.agents.read().unwrap_or_else(PoisonError::into_inner).len()
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        agents.values().filter(|agent| agent.is_member()).count()
     }
 
     /// What a project had of all agents.
@@ -173,22 +188,21 @@ impl Fleet {
         lock(&self.totals).of(url)
     }
 
-    /// All agents in order of their ids, which is that of their enrolment.
+    /// All agents but those that were forgotten, in order of their ids, which is that of their enrolment.
     pub fn hosts(&self) -> impl Iterator<Item = Host> + use<> {
         self.all().into_iter().map(|agent| agent.host())
     }
 
     fn all(&self) -> Vec<Arc<Agent>> {
-        self.agents.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        agents.values().filter(|agent| !lock(&agent.record).forgotten).cloned().collect()
     }
 
     /// An agent's name, as hosts are listed: what it calls itself, or else its host; empty for one that is
     /// not known.
     #[must_use]
     pub fn name_of(&self, id: &str) -> String {
-        let Some(agent) = self.agent(id) else { return String::new() };
-        let said = lock(&agent.state).host().map(|host| host.name.clone()).unwrap_or_default();
-        if said.is_empty() { agent.hostname.clone() } else { said }
+        self.agent(id).map(|agent| agent.name()).unwrap_or_default()
     }
 
     fn connected_agents(&self) -> Vec<Arc<Agent>> {
@@ -200,35 +214,46 @@ impl Fleet {
         self.agents.read().unwrap_or_else(PoisonError::into_inner).get(&AgentId(id.to_owned())).cloned()
     }
 
-    pub(crate) fn add(&self, identity: &Identity) {
-        let Some(agent) = Agent::new(identity.id.clone(), &identity.record) else { return };
-        self.agents
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(identity.id.clone(), Arc::new(agent));
+    /// Takes up an agent that has enrolled, if it was not there before.
+    fn add(&self, enrolled: &Enrolled) {
+        let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(Agent::new(enrolled.id.clone(), enrolled.record.clone()));
+        agents.entry(enrolled.id.clone()).or_insert_with(new).certified(&enrolled.issued.says);
     }
 }
 
 impl Agent {
-    /// `None` when the stored hash is none.
-    fn new(id: AgentId, record: &AgentRecord) -> Option<Self> {
-        Some(Self {
+    fn new(id: AgentId, record: AgentRecord) -> Self {
+        let removed = membership::removed(&record);
+        Self {
             id,
-            secret: SecretHash::from_hex(&record.secret_hash)?,
-            hostname: record.hostname.clone(),
+            key: record.key.clone(),
             enrolled_with: record.labels.clone(),
+            record: Mutex::new(record),
             given_labels: Mutex::default(),
             relabelled: tokio::sync::Notify::new(),
             state: Mutex::new(State::default()),
             last_seen: AtomicI64::new(0),
             connected: AtomicBool::new(false),
+            certificate_until: AtomicI64::new(0),
+            removed: watch::Sender::new(removed),
             newest: watch::Sender::new(0),
             turn: tokio::sync::Mutex::new(()),
             contacts: Mutex::new(BTreeSet::new()),
             contact_wanted: tokio::sync::Notify::new(),
             told: Mutex::default(),
             keys: Mutex::new(BTreeMap::new()),
-        })
+        }
+    }
+
+    fn hostname(&self) -> String {
+        lock(&self.record).hostname.clone()
+    }
+
+    /// What it is listed by.
+    fn name(&self) -> String {
+        let said = lock(&self.state).host().map(|host| host.name.clone()).unwrap_or_default();
+        if said.is_empty() { self.hostname() } else { said }
     }
 
     fn seen(&self, now: Instant) {
@@ -251,9 +276,9 @@ fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<
     let mut agents = BTreeMap::new();
     each(store, keys::AGENTS, |key, value| {
         let record: AgentRecord = keys::AGENT.read(key, value)?;
-        let agent = keys::split(keys::AGENTS, key).and_then(|(id, _)| Agent::new(id, &record));
-        let agent = agent.ok_or_else(|| keys::AGENT.bad_value(key, "it has no usable id or hash"))?;
-        agents.insert(agent.id.clone(), Arc::new(agent));
+        let id = keys::split(keys::AGENTS, key).map(|(id, _)| id);
+        let id = id.ok_or_else(|| keys::AGENT.bad_value(key, "it has no usable id"))?;
+        agents.insert(id.clone(), Arc::new(Agent::new(id, record)));
         Ok(())
     })?;
     let owner = |prefix: &[u8], key: &[u8]| {

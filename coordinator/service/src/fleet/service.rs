@@ -4,9 +4,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use fallow_proto::fleet::v1::fleet_server::Fleet as Service;
-use fallow_proto::fleet::v1::{EnrollReply, EnrollRequest, FromAgent, FromCoordinator};
+use fallow_proto::fleet::v1::{
+    EnrollReply, EnrollRequest, FromAgent, FromCoordinator, RenewReply, RenewRequest,
+};
 use fallow_telemetry::RateLimit;
 use fallow_telemetry::propagation;
+use fallow_tls::Peer;
 use fallow_work_server::connections::ConnectionHandle;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
@@ -14,10 +17,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
 
+use super::enrol::{self, Asked, EnrolError};
 use super::limits::{LINKS, OUTGOING};
-use super::token::{self, EnrolError};
 use super::{Fleet, link};
-use fallow_daemon::clock;
+use fallow_daemon::{causes, clock};
 
 static REFUSED: RateLimit = RateLimit::new();
 
@@ -46,25 +49,38 @@ impl Service for FleetService {
         );
         propagation::extract_metadata(&span, request.metadata());
         let guest = request.extensions().get::<ConnectionHandle>().cloned();
-        let EnrollRequest { token, hostname, agent_version } = request.into_inner();
+        let EnrollRequest { token, hostname, agent_version, certificate_request } = request.into_inner();
         let fleet = self.0.clone();
         let work = async move {
-            let store = fleet.store.clone();
-            let enrolled =
-                tokio::task::spawn_blocking(move || token::enrol(&*store, clock::now(), &token, &hostname))
-                    .await;
+            let asked = Asked { token, hostname, certificate_request };
+            let (store, issuer) = (fleet.store.clone(), fleet.issuer.clone());
+            let enrolled = move || enrol::enrol(&*store, &issuer, clock::now(), &asked);
+            let enrolled = tokio::task::spawn_blocking(enrolled).await;
             let enrolled = enrolled.map_err(|died| Status::internal(died.to_string()))?;
-            if matches!(enrolled, Err(EnrolError::Unknown | EnrolError::Spent)) {
+            if matches!(&enrolled, Err(error) if is_guess(error)) {
                 fleet.guesses.slow_down().await;
             }
-            let identity = enrolled.map_err(|error| refusal(&error))?;
-            fleet.add(&identity);
-            guest.inspect(|guest| guest.authenticated_as(&identity.id.0, LINKS));
-            let (id, host) = (&identity.id.0, &identity.record.hostname);
+            let enrolled = enrolled.map_err(|error| refusal(&error))?;
+            fleet.add(&enrolled);
+            guest.inspect(|guest| guest.authenticated_as(&enrolled.id.0, LINKS));
+            let (id, host) = (&enrolled.id.0, &enrolled.record.hostname);
             tracing::info!(agent = id, host, version = agent_version, "agent enrolled");
-            Ok(Response::new(EnrollReply { agent_id: identity.id.0, agent_secret: identity.secret }))
+            Ok(Response::new(EnrollReply { agent_id: enrolled.id.0, certificate: enrolled.issued.der }))
         };
         work.instrument(span).await
+    }
+
+    async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
+        let peer = request.extensions().get::<Arc<Peer>>().cloned();
+        let guest = request.extensions().get::<ConnectionHandle>().cloned();
+        let (agent, _) = self.0.member(peer.as_ref()).inspect_err(say_refused)?;
+        guest.inspect(|guest| guest.authenticated_as(&agent.id.0, LINKS));
+        let fleet = self.0.clone();
+        let certified = move || fleet.renew(peer.as_ref(), &request.into_inner().certificate_request);
+        // It computes a signature.
+        let certified = tokio::task::spawn_blocking(certified).await;
+        let certificate = certified.map_err(|died| Status::internal(died.to_string()))??;
+        Ok(Response::new(RenewReply { certificate }))
     }
 
     async fn link(
@@ -74,22 +90,35 @@ impl Service for FleetService {
         // The answer begins before the Hello is judged: a client may wait for it before it sends anything.
         let (outgoing, replies) = mpsc::channel(OUTGOING);
         let guest = request.extensions().get::<ConnectionHandle>().cloned();
-        tokio::spawn(link::serve(self.0.clone(), guest, request.into_inner(), outgoing));
+        let peer = request.extensions().get::<Arc<Peer>>().cloned();
+        tokio::spawn(link::serve(self.0.clone(), (guest, peer), request.into_inner(), outgoing));
         Ok(Response::new(Box::pin(ReceiverStream::new(replies))))
+    }
+}
+
+/// Whether somebody may be trying tokens.
+fn is_guess(error: &EnrolError) -> bool {
+    use EnrolError::{Expired, RevokedToken, Spent, TakenOut, Unknown};
+    matches!(error, Unknown | Spent(_) | Expired | RevokedToken | TakenOut)
+}
+
+/// Says now and then that a call of an agent was refused.
+pub(super) fn say_refused(status: &Status) {
+    if let Some(times) = REFUSED.allow() {
+        tracing::warn!(reason = status.message(), times, "an agent was refused");
     }
 }
 
 fn refusal(error: &EnrolError) -> Status {
     match error {
-        EnrolError::Unknown | EnrolError::Spent => {
-            if let Some(times) = REFUSED.allow() {
-                tracing::warn!(reason = %error, times, "enrolment refused");
-            }
-            Status::permission_denied(error.to_string())
+        error if is_guess(error) => {
+            let status = Status::permission_denied(error.to_string());
+            say_refused(&status);
+            status
         }
         EnrolError::Absurd(why) => Status::invalid_argument(why),
-        EnrolError::Random(_) => Status::internal(error.to_string()),
-        EnrolError::Store(_) => {
+        EnrolError::Request(_) => Status::invalid_argument(causes::line(error)),
+        _ => {
             tracing::error!(error = %error, "enrolment cannot be stored");
             Status::unavailable(error.to_string())
         }

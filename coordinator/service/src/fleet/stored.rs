@@ -35,15 +35,15 @@ mod tests {
     use fallow_domain::agent_state::{Metrics, Phase, SuspendedBy};
     use fallow_domain::{AgentId, Duration, Fraction, Instant, Labels, MasterUrl, Share};
     use fallow_store::{Batch, SledStore, Store, no_migration};
+    use fallow_tls::Authority;
     use wire::entry::Value;
 
     use super::*;
     use crate::document::Documents;
+    use crate::fleet::enrol::{AgentRecord, Issuer};
     use crate::fleet::state::Position;
-    use crate::fleet::token::AgentRecord;
     use crate::fleet::totals::ProjectTotals;
     use crate::fleet::{Fleet, LinkSettings, keys};
-    use crate::secret::SecretHash;
 
     const URL: &str = "http://127.0.0.1:1/a/";
     const BEFORE: Format = Format { name: "entry of an agent", version: 1, migrate: no_migration };
@@ -91,9 +91,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = SledStore::open(dir.path()).unwrap();
         let id = AgentId("A".into());
-        let (secret_hash, hostname) = (SecretHash::of("secret").to_hex(), "h".to_owned());
-        let record =
-            AgentRecord { secret_hash, enrolled_at: Instant::EPOCH, hostname, labels: Labels::default() };
+        let record = AgentRecord {
+            key: "ab".repeat(32),
+            enrolled_at: Instant::EPOCH,
+            hostname: "h".to_owned(),
+            labels: Labels::default(),
+            revoked: None,
+            forgotten: false,
+        };
         let position = Position { epoch: "e".into(), sequence: 9, at: Instant::from_micros(12) };
         let (agent_key, position_key) = (keys::agent(&id), keys::position(&id));
         let mut batch = Batch::new()
@@ -109,7 +114,10 @@ mod tests {
 
     fn open(store: &Arc<dyn Store>) -> Result<Arc<Fleet>, String> {
         let documents = Arc::new(Documents::open(store.clone()).unwrap());
-        Fleet::open(store.clone(), documents, LinkSettings::default()).map_err(|error| error.to_string())
+        let (authority, ..) = Authority::create(Instant::EPOCH).unwrap();
+        let issuer = Arc::new(Issuer { authority, life: Duration::from_hours(1) });
+        Fleet::open(store.clone(), documents, issuer, LinkSettings::default())
+            .map_err(|error| error.to_string())
     }
 
     #[test]

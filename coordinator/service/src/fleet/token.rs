@@ -1,32 +1,26 @@
-//! Enrolment: a token that works once is traded for an identity (R6.10).
+//! Enrolment tokens (R6.10): what an administrator hands out so that machines can join the fleet.
 //!
-//! Tokens and identities are secrets of 256 bits; only their hashes are stored. A token is spent in the same
-//! batch that makes the agent, under the precondition that it was open: of two that come at once, one is
-//! refused.
+//! A token has a number of uses, an end, and labels for the hosts that enrol with it. Its secret of 256 bits is
+//! told once, and only the hash is stored. A use is spent in the batch that makes the agent ([`super::enrol`]),
+//! and counted for each key, so that an agent that asks once more, as when the answer was lost, spends no other.
 
-use fallow_domain::{AgentId, Instant, Labels};
-use fallow_store::{Batch, BatchResult, Store, StoreError};
+use fallow_domain::{AgentId, Duration, Instant, Labels};
+use fallow_store::{Batch, BatchResult, Format, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 use super::keys;
-use super::limits::TOKENS;
+use super::limits::{TOKEN_LIFE, TOKEN_USES, TOKENS};
 use crate::secret::{self, NoRandomness, SecretHash};
-use fallow_proto::fleet::limits::TEXT_BYTES;
 
-/// An agent is not enrolled, or no tokens are made.
+/// No tokens are made, or none is ended.
 #[derive(Debug, thiserror::Error)]
-pub enum EnrolError {
-    /// No such token was ever made here.
-    #[error("this enrolment token is not one of this coordinator's: make one with `fallow tokens create`")]
-    Unknown,
-    /// It was used before.
-    #[error(
-        "this enrolment token was used before, and each works once: make another with `fallow tokens create`"
-    )]
-    Spent,
-    /// Too long a name, or too many tokens.
+pub enum TokenError {
+    /// Too many tokens or uses, or too long a life.
     #[error("{0}")]
     Absurd(String),
+    /// No token of this id.
+    #[error("there is no enrolment token {0:?}: `fallow tokens list` shows their ids")]
+    Unknown(String),
     /// No secret could be made.
     #[error(transparent)]
     Random(#[from] NoRandomness),
@@ -35,123 +29,221 @@ pub enum EnrolError {
     Store(#[from] StoreError),
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Token {
-    made_at: Instant,
-    /// The agent that it made.
-    spent_by: Option<AgentId>,
-}
-
-/// An agent as it is stored.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AgentRecord {
-    /// Hash of its secret, hexadecimal.
-    pub secret_hash: String,
-    /// When it was enrolled.
-    pub enrolled_at: Instant,
-    /// What it called its host then.
-    pub hostname: String,
-    /// The labels that it was enrolled with (R6.4).
-    #[serde(default)]
+/// What a new token permits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenTerms {
+    /// How many agents may enrol by it.
+    pub uses: u32,
+    /// How long it is good.
+    pub life: Duration,
+    /// Labels of the hosts that enrol by it.
     pub labels: Labels,
 }
 
-/// A new identity. The secret is told once and not kept.
-#[derive(Debug)]
-pub struct Identity {
-    /// The agent's id.
-    pub id: AgentId,
-    /// Its secret.
-    pub secret: String,
-    /// Its record.
-    pub record: AgentRecord,
+impl Default for TokenTerms {
+    /// One host, within a week.
+    fn default() -> Self {
+        Self { uses: 1, life: Duration::from_hours(7 * 24), labels: Labels::default() }
+    }
 }
 
-/// Makes `count` tokens.
+/// A token as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct TokenRecord {
+    pub(super) made_at: Instant,
+    pub(super) expires_at: Instant,
+    pub(super) uses: u32,
+    /// By how many agents it was used.
+    pub(super) used: u32,
+    pub(super) labels: Labels,
+    pub(super) revoked: bool,
+}
+
+/// A token as it is listed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token {
+    /// The first digits of its secret's hash.
+    pub id: String,
+    /// When it was made.
+    pub made_at: Instant,
+    /// From then on nobody enrols by it.
+    pub expires_at: Instant,
+    /// How many agents may enrol by it.
+    pub uses: u32,
+    /// How many have.
+    pub used: u32,
+    /// Labels of the hosts that enrol by it.
+    pub labels: Labels,
+    /// An operator ended it.
+    pub revoked: bool,
+}
+
+/// Digits of an id: enough to tell millions of tokens apart.
+const ID: usize = 12;
+
+/// Makes `count` tokens of the same terms and gives their secrets.
 ///
 /// # Errors
-/// [`EnrolError`]; no token is made then.
-pub fn create(store: &dyn Store, now: Instant, count: u32) -> Result<Vec<String>, EnrolError> {
-    if !(1..=TOKENS).contains(&count) {
-        return Err(EnrolError::Absurd(format!("{count} tokens: ask for 1 to {TOKENS} at once")));
+/// [`TokenError`]; no token is made then.
+pub fn create(
+    store: &dyn Store,
+    now: Instant,
+    count: u32,
+    terms: &TokenTerms,
+) -> Result<Vec<String>, TokenError> {
+    let within = |what: &str, given: u32, most: u32| match (1..=most).contains(&given) {
+        true => Ok(()),
+        false => Err(TokenError::Absurd(format!("{given} {what}: ask for 1 to {most}"))),
+    };
+    within("tokens at once", count, TOKENS)?;
+    within("uses of a token", terms.uses, TOKEN_USES)?;
+    if !terms.life.is_positive() || terms.life > TOKEN_LIFE {
+        let most = TOKEN_LIFE.as_days_f64();
+        return Err(TokenError::Absurd(format!(
+            "a token is good for more than no time, and for {most} days at most"
+        )));
     }
     let mut batch = Batch::new();
-    let mut tokens = Vec::with_capacity(count as usize);
+    let mut secrets = Vec::with_capacity(count as usize);
     for _ in 0..count {
-        let token = secret::generate()?;
-        let record = Token { made_at: now, spent_by: None };
-        let key = keys::token(&SecretHash::of(&token).to_hex());
-        let value = keys::TOKEN.write(&key, &record)?;
-        batch.add_put(key, value);
-        tokens.push(token);
+        let secret = secret::generate()?;
+        let record = TokenRecord {
+            made_at: now,
+            expires_at: now + terms.life,
+            uses: terms.uses,
+            used: 0,
+            labels: terms.labels.clone(),
+            revoked: false,
+        };
+        let key = keys::token(&SecretHash::of(&secret).to_hex());
+        batch.add_put(key.clone(), keys::TOKEN.write(&key, &record)?);
+        secrets.push(secret);
     }
     let _ = store.apply_durable(batch)?;
+    Ok(secrets)
+}
+
+/// All tokens, the newest first.
+///
+/// # Errors
+/// What the store says.
+pub fn list(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
+    let mut tokens = Vec::new();
+    super::each(store, keys::TOKENS, |key, value| {
+        let record: TokenRecord = keys::TOKEN.read(key, value)?;
+        tokens.push(Token {
+            id: id_of(key),
+            made_at: record.made_at,
+            expires_at: record.expires_at,
+            uses: record.uses,
+            used: record.used,
+            labels: record.labels,
+            revoked: record.revoked,
+        });
+        Ok(())
+    })?;
+    tokens.sort_by(|one, other| (other.made_at, &other.id).cmp(&(one.made_at, &one.id)));
     Ok(tokens)
 }
 
-/// Trades `token` for an identity.
+fn id_of(key: &[u8]) -> String {
+    String::from_utf8_lossy(key.get(keys::TOKENS.len()..).unwrap_or_default()).chars().take(ID).collect()
+}
+
+/// Ends a token.
 ///
 /// # Errors
-/// [`EnrolError`]; the token is as good as before then.
-pub fn enrol(store: &dyn Store, now: Instant, token: &str, hostname: &str) -> Result<Identity, EnrolError> {
-    if hostname.len() > TEXT_BYTES || token.len() > TEXT_BYTES || hostname.chars().any(char::is_control) {
-        return Err(EnrolError::Absurd(format!(
-            "a token and a host name have up to {TEXT_BYTES} printable bytes"
-        )));
+/// [`TokenError`].
+pub fn revoke(store: &dyn Store, id: &str) -> Result<(), TokenError> {
+    let unknown = || TokenError::Unknown(id.to_owned());
+    if id.len() != ID || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(unknown());
     }
-    let token_key = keys::token(&SecretHash::of(token).to_hex());
-    let stored = store.get(&token_key)?.ok_or(EnrolError::Unknown)?;
-    let open: Token = keys::TOKEN.read(&token_key, &stored)?;
-    if open.spent_by.is_some() {
-        return Err(EnrolError::Spent);
+    loop {
+        let mut found = store.scan_prefix(&keys::token(id))?;
+        let (key, stored) = found.pop().ok_or_else(unknown)?;
+        let record: TokenRecord = keys::TOKEN.read(&key, &stored)?;
+        let revoked = keys::TOKEN.write(&key, &TokenRecord { revoked: true, ..record })?;
+        let batch = Batch::new().require_value(key.clone(), stored).put(key, revoked);
+        // An agent that enrolled meanwhile changed the record.
+        if let BatchResult::Applied { .. } = store.apply_durable(batch)? {
+            return Ok(());
+        }
     }
-    let id = AgentId(ulid::Ulid::new().to_string());
-    let secret = secret::generate()?;
-    let secret_hash = SecretHash::of(&secret).to_hex();
-    let record = AgentRecord {
-        secret_hash,
-        enrolled_at: now,
-        hostname: hostname.to_owned(),
+}
+
+/// How tokens are stored. Version 1 had one use each and no end.
+pub(super) const FORMAT: Format = Format { name: "enrolment token", version: 2, migrate };
+
+fn migrate(found: u16, bytes: &[u8]) -> Result<Vec<u8>, String> {
+    #[derive(Deserialize)]
+    struct Before {
+        made_at: Instant,
+        spent_by: Option<AgentId>,
+    }
+    if found != 1 {
+        return Err(format!("version {found} was never written"));
+    }
+    let before: Before = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let record = TokenRecord {
+        made_at: before.made_at,
+        expires_at: before.made_at + TokenTerms::default().life,
+        uses: 1,
+        used: u32::from(before.spent_by.is_some()),
         labels: Labels::default(),
+        revoked: false,
     };
-    let spent = Token { spent_by: Some(id.clone()), ..open };
-    let agent_key = keys::agent(&id);
-    let (spent, agent) = (keys::TOKEN.write(&token_key, &spent)?, keys::AGENT.write(&agent_key, &record)?);
-    let batch =
-        Batch::new().require_value(token_key.clone(), stored).put(token_key, spent).put(agent_key, agent);
-    match store.apply_durable(batch)? {
-        BatchResult::Applied { .. } => Ok(Identity { id, secret, record }),
-        BatchResult::Conflict { .. } => Err(EnrolError::Spent),
-    }
+    serde_json::to_vec(&record).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fallow_store::SledStore;
+    use fallow_store::{SledStore, no_migration};
 
-    /// Shows R6.10.
-    #[test]
-    fn a_token_works_once_and_is_nowhere_in_the_store() {
+    fn store() -> (tempfile::TempDir, SledStore) {
         let dir = tempfile::tempdir().unwrap();
         let store = SledStore::open(dir.path()).unwrap();
-        let tokens = create(&store, Instant::EPOCH, 2).unwrap();
-        let identity = enrol(&store, Instant::EPOCH, &tokens[0], "host").unwrap();
-        assert!(matches!(enrol(&store, Instant::EPOCH, &tokens[0], "host"), Err(EnrolError::Spent)));
-        assert!(matches!(enrol(&store, Instant::EPOCH, "guess", "host"), Err(EnrolError::Unknown)));
-        assert!(enrol(&store, Instant::EPOCH, &tokens[1], "host").is_ok());
-        for (key, value) in store.scan_prefix(b"").unwrap() {
-            let text = String::from_utf8_lossy(&[key, value].concat()).into_owned();
-            assert!(!tokens.iter().chain([&identity.secret]).any(|secret| text.contains(secret)), "{text}");
+        (dir, store)
+    }
+
+    #[test]
+    fn r6_10_absurd_tokens_are_refused() {
+        let (_dir, store) = store();
+        let terms = TokenTerms::default();
+        let long = TokenTerms { life: TOKEN_LIFE + Duration::from_secs(1), ..terms.clone() };
+        let none = TokenTerms { life: Duration::ZERO, ..terms.clone() };
+        let useless = TokenTerms { uses: 0, ..terms.clone() };
+        for (count, terms) in [(0, &terms), (TOKENS + 1, &terms), (1, &long), (1, &none), (1, &useless)] {
+            assert!(matches!(create(&store, Instant::EPOCH, count, terms), Err(TokenError::Absurd(_))));
+        }
+        assert!(list(&store).unwrap().is_empty());
+    }
+
+    #[test]
+    fn r6_10_tokens_are_listed_without_their_secrets_and_ended_by_their_ids() {
+        let (_dir, store) = store();
+        let terms =
+            TokenTerms { uses: 400, labels: Labels::read(["room=12"]).unwrap(), ..TokenTerms::default() };
+        let secrets = create(&store, Instant::EPOCH, 2, &terms).unwrap();
+        let tokens = list(&store).unwrap();
+        assert_eq!((tokens.len(), tokens[0].uses, &tokens[0].labels), (2, 400, &terms.labels));
+        assert!(!secrets.iter().any(|secret| secret.contains(&tokens[0].id)));
+        revoke(&store, &tokens[0].id).unwrap();
+        let after = list(&store).unwrap();
+        assert_eq!((after[0].revoked, after[1].revoked), (true, false));
+        for unknown in ["", "abc", "000000000000", "../../../../"] {
+            assert!(matches!(revoke(&store, unknown), Err(TokenError::Unknown(_))), "{unknown}");
         }
     }
 
     #[test]
-    fn an_absurd_number_of_tokens_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = SledStore::open(dir.path()).unwrap();
-        for count in [0, TOKENS + 1] {
-            assert!(matches!(create(&store, Instant::EPOCH, count), Err(EnrolError::Absurd(_))));
+    fn a_token_of_an_earlier_version_is_good_for_what_it_was_good_for() {
+        let before = Format { name: "enrolment token", version: 1, migrate: no_migration };
+        for (spent_by, used) in [("null", 0), ("\"a\"", 1)] {
+            let bytes = before.wrap(format!(r#"{{"made_at":5,"spent_by":{spent_by}}}"#).as_bytes());
+            let read: TokenRecord = FORMAT.read(b"k", &bytes).unwrap();
+            assert_eq!((read.uses, read.used, read.revoked), (1, used, false));
         }
     }
 }

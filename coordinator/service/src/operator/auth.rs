@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use fallow_daemon::file;
+use fallow_tls::{AccessString, AccessStringError, Purpose};
 use fallow_work_server::connections::ConnectionHandle;
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
@@ -34,9 +35,15 @@ pub enum TokenError {
     },
     /// It holds something else.
     #[error(
-        "{0} does not hold an operator's token, 64 hexadecimal digits: restore it, or delete it and the next start of the coordinator makes a new one"
+        "{path} does not hold an operator's token: restore it, or delete it and the next start of the coordinator makes a new one"
     )]
-    NoToken(PathBuf),
+    NoToken {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        #[source]
+        source: AccessStringError,
+    },
     /// No secret could be made.
     #[error(transparent)]
     Random(#[from] NoRandomness),
@@ -47,36 +54,54 @@ pub enum TokenError {
 pub struct TokenFile;
 
 impl TokenFile {
-    /// The token in `path`, which is made with mode 0600 if there is none.
+    /// The secret in the token in `path`; a new one if there is no file. One that an earlier version wrote is
+    /// the secret alone.
     ///
     /// # Errors
     /// [`TokenError`].
-    pub fn open_or_create(path: &Path) -> Result<String, TokenError> {
-        if path.exists() {
-            let token = Self::read(path)?;
-            let fail = |source| TokenError::File { action: "close", path: path.to_path_buf(), source };
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(fail)?;
-            return Ok(token);
+    pub fn secret(path: &Path) -> Result<String, TokenError> {
+        let text = match Self::text(path) {
+            Ok(text) => text,
+            Err(TokenError::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(secret::generate()?);
+            }
+            Err(error) => return Err(error),
+        };
+        if SecretHash::from_hex(&text).is_some() {
+            return Ok(text);
         }
-        let fail = |source| TokenError::File { action: "make", path: path.to_path_buf(), source };
-        let token = secret::generate()?;
-        file::write_whole(path, format!("{token}\n").as_bytes(), 0o600).map_err(fail)?;
-        Ok(token)
+        let read = AccessString::parse(&text, Purpose::Operator);
+        read.map(|access| access.secret)
+            .map_err(|source| TokenError::NoToken { path: path.to_path_buf(), source })
+    }
+
+    /// Writes the token, readable by its owner only.
+    ///
+    /// # Errors
+    /// [`TokenError::File`].
+    pub fn write(path: &Path, access: &AccessString) -> Result<(), TokenError> {
+        let fail = |source| TokenError::File { action: "write", path: path.to_path_buf(), source };
+        let line = format!("{}\n", access.reveal());
+        if std::fs::read(path).is_ok_and(|held| held == line.as_bytes()) {
+            return std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(fail);
+        }
+        file::write_whole(path, line.as_bytes(), 0o600).map_err(fail)
     }
 
     /// The token in `path`.
     ///
     /// # Errors
     /// [`TokenError`].
-    pub fn read(path: &Path) -> Result<String, TokenError> {
+    pub fn read(path: &Path) -> Result<AccessString, TokenError> {
+        AccessString::parse(&Self::text(path)?, Purpose::Operator)
+            .map_err(|source| TokenError::NoToken { path: path.to_path_buf(), source })
+    }
+
+    fn text(path: &Path) -> Result<String, TokenError> {
         let fail = |source| TokenError::File { action: "read", path: path.to_path_buf(), source };
         let mut bytes = Vec::new();
-        File::open(path).map_err(fail)?.take(1_024).read_to_end(&mut bytes).map_err(fail)?;
-        let token = std::str::from_utf8(&bytes).unwrap_or_default().trim();
-        match SecretHash::from_hex(token) {
-            Some(_) => Ok(token.to_owned()),
-            None => Err(TokenError::NoToken(path.to_path_buf())),
-        }
+        File::open(path).map_err(fail)?.take(8_192).read_to_end(&mut bytes).map_err(fail)?;
+        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 }
 
@@ -104,7 +129,7 @@ impl Interceptor for Authorised {
                 Ok(request)
             }
             Some(_) => Err(Status::permission_denied(
-                "the operator's token is another coordinator's, or an old one: the right one is in operator.token in this coordinator's directory; name that file with --operator-token-file, or the directory with --dir",
+                "the operator's token is an old one: the right one is in operator.token in this coordinator's directory; name that file with --operator-token-file, or the directory with --dir",
             )),
             None => Err(Status::unauthenticated(
                 "the call carries no operator's token (authorization: Bearer TOKEN)",
@@ -117,15 +142,35 @@ impl Interceptor for Authorised {
 mod tests {
     use super::*;
 
+    fn access(secret: &str) -> AccessString {
+        AccessString {
+            purpose: Purpose::Operator,
+            addresses: vec!["127.0.0.1:4000".parse().unwrap()],
+            authority: fallow_tls::Fingerprint::of(b"authority"),
+            secret: secret.to_owned(),
+        }
+    }
+
     #[test]
-    fn the_token_is_made_once_and_readable_by_its_owner_only() {
+    fn r6_10_the_secret_is_made_once_and_its_file_is_for_its_owner_only() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("operator.token");
-        let token = TokenFile::open_or_create(&path).unwrap();
-        assert_eq!(TokenFile::open_or_create(&path).unwrap(), token);
+        let made = access(&TokenFile::secret(&path).unwrap());
+        TokenFile::write(&path, &made).unwrap();
+        assert_eq!(TokenFile::secret(&path).unwrap(), made.secret);
+        assert_eq!(TokenFile::read(&path).unwrap(), made);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        TokenFile::open_or_create(&path).unwrap();
+        TokenFile::write(&path, &made).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_token_of_an_earlier_version_keeps_its_secret() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("operator.token");
+        let secret = secret::generate().unwrap();
+        std::fs::write(&path, format!("{secret}\n")).unwrap();
+        assert_eq!(TokenFile::secret(&path).unwrap(), secret);
     }
 
     #[test]
@@ -133,8 +178,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("operator.token");
         std::fs::write(&path, "hello").unwrap();
-        let text = TokenFile::read(&path).unwrap_err().to_string();
-        assert!(text.contains("operator.token does not hold"), "{text}");
+        for text in [
+            TokenFile::read(&path).unwrap_err().to_string(),
+            TokenFile::secret(&path).unwrap_err().to_string(),
+        ] {
+            assert!(text.contains("operator.token does not hold"), "{text}");
+        }
         assert!(TokenFile::read(&dir.path().join("none")).unwrap_err().to_string().contains("cannot read"));
     }
 

@@ -13,10 +13,12 @@ use fallow_work_server::{
 use tonic::Status;
 
 use crate::fleet::Host;
+use crate::fleet::token::Token;
 
 /// An agent with what it says of itself.
 pub(super) fn host(host: &Host) -> wire::Host {
-    let Host { agent, connected, last_seen, applied_sequence, state, projects, tasks, labels } = host;
+    let Host { agent, connected, last_seen, applied_sequence, state, projects, tasks, labels, .. } = host;
+    let revoked = host.revoked.as_ref();
     wire::Host {
         agent_id: agent.0.clone(),
         connected: *connected,
@@ -25,7 +27,23 @@ pub(super) fn host(host: &Host) -> wire::Host {
         state: Some(host::to_wire(state)),
         projects: projects.iter().map(project::to_wire).collect(),
         tasks: tasks.iter().map(task::to_wire).collect(),
+        revoked_at_micros: revoked.map_or(0, |revoked| revoked.at.as_micros()),
+        revoked_reason: revoked.map(|revoked| revoked.reason.clone()).unwrap_or_default(),
+        certificate_until_micros: host.certificate_until.as_micros(),
         labels: labels_to_wire(labels),
+    }
+}
+
+/// An enrolment token, without its secret.
+pub(super) fn token(token: &Token) -> wire::Token {
+    wire::Token {
+        id: token.id.clone(),
+        made_at_micros: token.made_at.as_micros(),
+        expires_at_micros: token.expires_at.as_micros(),
+        uses: token.uses,
+        used: token.used,
+        labels: labels_to_wire(&token.labels),
+        revoked: token.revoked,
     }
 }
 

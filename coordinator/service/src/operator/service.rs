@@ -3,12 +3,13 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use fallow_domain::{Duration, Share};
+use fallow_domain::{Duration, Labels, Share};
 use fallow_fleet::{LabelEdit, Selector};
 use fallow_proto::fleet::{document, preferences};
 use fallow_proto::operator::v1 as wire;
 use fallow_telemetry::opentelemetry::metrics::Histogram;
 use fallow_telemetry::{KeyValue, names, propagation};
+use fallow_tls::{AccessString, Purpose};
 use fallow_work_server::{Counts, PAGE_MAX, ProjectError, ProjectInfo, ProjectServer, ProjectSettings};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
@@ -18,8 +19,9 @@ use wire::operator_server::Operator as Service;
 use super::auth::AUTHOR;
 use super::{convert, groups, incoming, status};
 use crate::document::{Author, Documents};
+use crate::fleet::Fleet;
+use crate::fleet::token::{self, TokenTerms};
 use crate::fleet::totals::to_micros;
-use crate::fleet::{Fleet, token};
 use fallow_daemon::clock;
 use fallow_domain::ProjectAssignment;
 use fallow_store::Store;
@@ -31,6 +33,7 @@ pub struct OperatorService {
     fleet: Arc<Fleet>,
     documents: Arc<Documents>,
     projects: ProjectServer,
+    access: AccessString,
     stop: watch::Sender<bool>,
     calls: Histogram<f64>,
 }
@@ -38,18 +41,19 @@ pub struct OperatorService {
 type Reply<T> = Result<Response<T>, Status>;
 
 impl OperatorService {
-    /// For a server. `stop` becomes true when an operator shuts the coordinator down.
+    /// For a server that is reached by `access`. `stop` becomes true when an operator shuts the coordinator down.
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,
         fleet: Arc<Fleet>,
         documents: Arc<Documents>,
         projects: ProjectServer,
+        access: AccessString,
         stop: watch::Sender<bool>,
     ) -> Self {
         // `fallow.rpcs` counts scheduler RPCs.
         let calls = names::CALL_DURATION.seconds_histogram(&fallow_telemetry::meter("fallow_coordinator"));
-        Self { store, fleet, documents, projects, stop, calls }
+        Self { store, fleet, documents, projects, access, stop, calls }
     }
 
     /// Runs a call in a span of its own, in the caller's trace, and counts it.
@@ -289,6 +293,11 @@ fn author_of<T>(request: &Request<T>, span: &Span) -> Author {
     Author { name, traceparent, message: String::new() }
 }
 
+/// Runs what blocks on a thread where that is fine.
+async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work).await.map_err(|died| Status::internal(died.to_string()))
+}
+
 #[tonic::async_trait]
 impl Service for OperatorService {
     async fn create_tokens(
@@ -296,16 +305,84 @@ impl Service for OperatorService {
         request: Request<wire::CreateTokensRequest>,
     ) -> Reply<wire::CreateTokensReply> {
         let span = span_of(&request, "CreateTokens");
-        let count = request.into_inner().count.max(1);
-        let store = self.store.clone();
+        let wire::CreateTokensRequest { count, uses, life_micros, labels } = request.into_inner();
+        let (store, access) = (self.store.clone(), self.access.clone());
         let work = async move {
-            let made = tokio::task::spawn_blocking(move || token::create(&*store, clock::now(), count)).await;
-            let made = made.map_err(|died| Status::internal(died.to_string()))?;
-            let tokens = made.map_err(|error| status::of_enrolment(&error))?;
-            tracing::info!(count, "enrolment tokens made");
-            Ok(wire::CreateTokensReply { tokens })
+            let labels = Labels::read(labels.iter().map(String::as_str));
+            let defaults = TokenTerms::default();
+            let terms = TokenTerms {
+                uses: uses.max(1),
+                life: if life_micros == 0 { defaults.life } else { Duration::from_micros(life_micros) },
+                labels: labels.map_err(|error| status::of_invalid(&error))?,
+            };
+            let create = move || token::create(&*store, clock::now(), count.max(1), &terms);
+            let tokens = unblocked(create).await?.map_err(|error| status::of_token(&error))?;
+            tracing::info!(count = tokens.len(), uses, "enrolment tokens made");
+            let string = |secret: &String| AccessString {
+                purpose: Purpose::Enrolment,
+                secret: secret.clone(),
+                ..access.clone()
+            };
+            let strings = tokens.iter().map(|secret| string(secret).reveal()).collect();
+            Ok(wire::CreateTokensReply { tokens, strings })
         };
         self.call("CreateTokens", span, work).await
+    }
+
+    async fn list_tokens(&self, request: Request<wire::ListTokensRequest>) -> Reply<wire::ListTokensReply> {
+        let span = span_of(&request, "ListTokens");
+        let store = self.store.clone();
+        let work = async move {
+            let tokens = unblocked(move || token::list(&*store)).await?;
+            let tokens = tokens.map_err(|error| status::of_store(&error))?;
+            Ok(wire::ListTokensReply { tokens: tokens.iter().map(convert::token).collect() })
+        };
+        self.call("ListTokens", span, work).await
+    }
+
+    async fn revoke_token(
+        &self,
+        request: Request<wire::RevokeTokenRequest>,
+    ) -> Reply<wire::RevokeTokenReply> {
+        let span = span_of(&request, "RevokeToken");
+        let (store, id) = (self.store.clone(), request.into_inner().id);
+        let work = async move {
+            let revoked = unblocked(move || token::revoke(&*store, &id)).await?;
+            revoked.map_err(|error| status::of_token(&error))?;
+            Ok(wire::RevokeTokenReply {})
+        };
+        self.call("RevokeToken", span, work).await
+    }
+
+    async fn revoke_host(&self, request: Request<wire::RevokeHostRequest>) -> Reply<wire::RevokeHostReply> {
+        let span = span_of(&request, "RevokeHost");
+        let (fleet, projects) = (self.fleet.clone(), self.projects.clone());
+        let wire::RevokeHostRequest { host, reason } = request.into_inner();
+        let work = async move {
+            let revoked = unblocked(move || {
+                let agent =
+                    fleet.revoke(&host, &reason, clock::now()).map_err(|error| status::of_member(&error))?;
+                projects.close_agent(&agent).map_err(|error| status::of_project(&error))?;
+                Ok::<_, Status>(agent)
+            });
+            Ok(wire::RevokeHostReply { agent_id: revoked.await??.0 })
+        };
+        self.call("RevokeHost", span, work).await
+    }
+
+    async fn forget_host(&self, request: Request<wire::ForgetHostRequest>) -> Reply<wire::ForgetHostReply> {
+        let span = span_of(&request, "ForgetHost");
+        let (fleet, projects) = (self.fleet.clone(), self.projects.clone());
+        let host = request.into_inner().host;
+        let work = async move {
+            let forgotten = unblocked(move || {
+                let agent = fleet.forget(&host).map_err(|error| status::of_member(&error))?;
+                projects.close_agent(&agent).map_err(|error| status::of_project(&error))?;
+                Ok::<_, Status>(agent)
+            });
+            Ok(wire::ForgetHostReply { agent_id: forgotten.await??.0 })
+        };
+        self.call("ForgetHost", span, work).await
     }
 
     async fn list_hosts(&self, request: Request<wire::ListHostsRequest>) -> Reply<wire::ListHostsReply> {

@@ -8,8 +8,9 @@ use fallow_work_server::ProjectError;
 use tonic::Status;
 
 use crate::document::DocumentError;
+use crate::fleet::MembershipError;
 use crate::fleet::labels::{LabelError, UnknownHost};
-use crate::fleet::token::EnrolError;
+use crate::fleet::token::TokenError;
 
 pub(super) fn of_store(error: &StoreError) -> Status {
     let text = causes::line(error);
@@ -57,12 +58,21 @@ pub(super) fn of_unknown_host(error: &UnknownHost) -> Status {
     }
 }
 
-pub(super) fn of_enrolment(error: &EnrolError) -> Status {
+pub(super) fn of_token(error: &TokenError) -> Status {
     match error {
-        EnrolError::Unknown | EnrolError::Spent => Status::permission_denied(error.to_string()),
-        EnrolError::Absurd(text) => Status::invalid_argument(text),
-        EnrolError::Random(_) => Status::internal(causes::line(error)),
-        EnrolError::Store(error) => of_store(error),
+        TokenError::Absurd(text) => Status::invalid_argument(text),
+        TokenError::Unknown(_) => Status::not_found(error.to_string()),
+        TokenError::Random(_) => Status::internal(causes::line(error)),
+        TokenError::Store(error) => of_store(error),
+    }
+}
+
+pub(super) fn of_member(error: &MembershipError) -> Status {
+    match error {
+        MembershipError::Host(error) => of_unknown_host(error),
+        MembershipError::Reason => Status::invalid_argument(error.to_string()),
+        MembershipError::Connected(_) => Status::failed_precondition(error.to_string()),
+        MembershipError::Store(error) => of_store(error),
     }
 }
 

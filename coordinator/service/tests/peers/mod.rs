@@ -3,14 +3,15 @@
 #![allow(dead_code, unreachable_pub, reason = "each test has a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use fallow_coordinator::daemon::Coordinator;
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::operator::v1::operator_client::OperatorClient;
 use fallow_proto::operator::v1::{CreateTokensRequest, ListHostsRequest};
+use fallow_tls::{AccessString, ConnectError, Connector, HostCredentials, HostKey};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -41,20 +42,71 @@ impl Interceptor for Bearer {
 }
 
 /// An operator's tool.
-pub async fn connect(url: &str, token: &str) -> Result<Client, tonic::transport::Error> {
-    let channel = Endpoint::from_shared(url.to_owned())?.tcp_nodelay(true).connect().await?;
-    let bearer = Bearer(format!("Bearer {token}").parse().unwrap());
+pub async fn connect(access: &AccessString) -> Result<Client, ConnectError> {
+    let channel = channel(access, None).await?;
+    let bearer = Bearer(format!("Bearer {}", access.secret).parse().unwrap());
     Ok(OperatorClient::with_interceptor(channel, bearer).max_decoding_message_size(64 << 20))
 }
 
-pub async fn tokens(operator: &mut Client, count: u32) -> Vec<String> {
-    operator.create_tokens(CreateTokensRequest { count }).await.unwrap().into_inner().tokens
+/// A connection to the fleet's port, of a host or of nobody.
+pub async fn channel(
+    access: &AccessString,
+    credentials: Option<Arc<HostCredentials>>,
+) -> Result<Channel, ConnectError> {
+    let connector = Connector::new(access.authority, credentials).unwrap();
+    let endpoint = Endpoint::from_static("http://coordinator.fallow.invalid");
+    fallow_tls::dial(&connector, &access.addresses, &endpoint).await
 }
 
-pub async fn enroll(client: &mut FleetClient<Channel>, token: &str) -> Result<wire::EnrollReply, Status> {
-    let request =
-        wire::EnrollRequest { token: token.into(), hostname: "host".into(), agent_version: "0".into() };
-    client.enroll(request).await.map(tonic::Response::into_inner)
+/// The secrets of new tokens.
+pub async fn tokens(operator: &mut Client, count: u32) -> Vec<String> {
+    let request = CreateTokensRequest { count, ..CreateTokensRequest::default() };
+    operator.create_tokens(request).await.unwrap().into_inner().tokens
+}
+
+/// A host of the fleet.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    pub agent_id: String,
+    pub access: AccessString,
+    pub key: Arc<HostKey>,
+    pub certificate: Vec<u8>,
+}
+
+impl Identity {
+    pub fn credentials(&self) -> Arc<HostCredentials> {
+        let credentials = Arc::new(HostCredentials::default());
+        credentials.replace(&self.certificate, &self.key).unwrap();
+        credentials
+    }
+
+    pub async fn channel(&self) -> Channel {
+        channel(&self.access, Some(self.credentials())).await.unwrap()
+    }
+
+    /// A newer certificate.
+    pub async fn renewed(&self) -> Result<Self, Status> {
+        let mut client = FleetClient::new(self.channel().await);
+        let certificate_request = self.key.certificate_request().unwrap();
+        let reply = client.renew(wire::RenewRequest { certificate_request }).await?.into_inner();
+        Ok(Self { certificate: reply.certificate, ..self.clone() })
+    }
+}
+
+pub async fn enroll(access: &AccessString, token: &str) -> Result<Identity, Status> {
+    enroll_with(access, token, Arc::new(HostKey::generate().unwrap())).await
+}
+
+pub async fn enroll_with(access: &AccessString, token: &str, key: Arc<HostKey>) -> Result<Identity, Status> {
+    let request = wire::EnrollRequest {
+        token: token.into(),
+        hostname: "host".into(),
+        agent_version: "0".into(),
+        certificate_request: key.certificate_request().unwrap(),
+    };
+    let mut client = FleetClient::new(channel(access, None).await.unwrap());
+    let wire::EnrollReply { agent_id, certificate } = client.enroll(request).await?.into_inner();
+    Ok(Identity { agent_id, access: access.clone(), key, certificate })
 }
 
 /// When the only agent was seen last.
@@ -63,11 +115,10 @@ pub async fn seen(operator: &mut Client) -> i64 {
     hosts.remove(0).last_seen_micros
 }
 
-pub fn hello(identity: &wire::EnrollReply, epoch: &str, document_version: u64) -> wire::Hello {
+pub fn hello(identity: &Identity, epoch: &str, document_version: u64) -> wire::Hello {
     wire::Hello {
         protocol: PROTOCOL,
         agent_id: identity.agent_id.clone(),
-        agent_secret: identity.agent_secret.clone(),
         agent_version: "0".into(),
         epoch: epoch.into(),
         document_version,
@@ -86,29 +137,29 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub async fn open(coordinator: &Coordinator, hello: wire::Hello) -> Self {
-        Self::open_at(&coordinator.fleet_url(), hello).await
+    pub async fn open(identity: &Identity, hello: wire::Hello) -> Self {
+        Self::open_over(identity.channel().await, hello).await
     }
 
-    pub async fn open_at(url: &str, hello: wire::Hello) -> Self {
-        let mut client = FleetClient::connect(url.to_owned()).await.unwrap();
+    pub async fn open_over(channel: Channel, hello: wire::Hello) -> Self {
         let (to, outgoing) = mpsc::channel(16);
+        let mut client = FleetClient::new(channel);
         let from = client.link(ReceiverStream::new(outgoing)).await.unwrap().into_inner();
         let mut agent = Self { to, from };
         agent.say(Said::Hello(hello)).await;
         agent
     }
 
-    pub async fn link(coordinator: &Coordinator, hello: wire::Hello) -> (Self, wire::Welcome) {
-        let mut agent = Self::open(coordinator, hello).await;
+    pub async fn link(identity: &Identity, hello: wire::Hello) -> (Self, wire::Welcome) {
+        let mut agent = Self::open(identity, hello).await;
         match agent.next().await.unwrap() {
             Heard::Welcome(welcome) => (agent, welcome),
             other => panic!("not a welcome: {other:?}"),
         }
     }
 
-    pub async fn refused(coordinator: &Coordinator, hello: wire::Hello) -> Status {
-        Self::open(coordinator, hello).await.next().await.unwrap_err()
+    pub async fn refused(identity: &Identity, hello: wire::Hello) -> Status {
+        Self::open(identity, hello).await.next().await.unwrap_err()
     }
 
     pub async fn say(&mut self, body: Said) {

@@ -1,0 +1,56 @@
+//! `fallow hosts revoke` and `fallow hosts forget`: a host leaves the fleet (R6.10).
+
+use clap::Args;
+use fallow_proto::operator::v1::{ForgetHostRequest, RevokeHostRequest};
+
+use super::connect::Target;
+use super::{Failure, print};
+
+pub(crate) const REVOKE: &str = "\
+Example:
+  fallow hosts revoke 01JC3V5K8Q0W3R9T7M2N4P6X8Z
+  fallow hosts revoke agent-7 --message 'stolen from room 12'
+
+Its link ends at once, its certificate is of no use any more, and the fleet's
+projects do not know its accounts. This cannot be undone: the machine joins
+again as a new host, with a new token and an empty directory of its agent.
+What its owner attached it to by himself, it goes on computing for.";
+
+pub(crate) const FORGET: &str = "\
+Example:
+  fallow hosts forget agent-7
+
+For a machine that is gone for good. What it computed counts on in the fleet's
+sums. A host that is connected has to be revoked first.";
+
+#[derive(Args, Debug)]
+pub(crate) struct Revoke {
+    /// The agent's id, or its name where no other host has it.
+    host: String,
+    /// Why: shown in the list of hosts, and told the host.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    message: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Forget {
+    /// The agent's id, or its name where no other host has it.
+    host: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(crate) async fn revoke(arguments: Revoke) -> Result<(), Failure> {
+    let Revoke { host, message, target } = arguments;
+    let request = RevokeHostRequest { host, reason: message };
+    let id = target.connect().await?.revoke_host(request).await?.into_inner().agent_id;
+    print(&format!("Host {id} is no host of the fleet any more.\n"))
+}
+
+pub(crate) async fn forget(arguments: Forget) -> Result<(), Failure> {
+    let Forget { host, target } = arguments;
+    let id = target.connect().await?.forget_host(ForgetHostRequest { host }).await?.into_inner().agent_id;
+    print(&format!("Host {id} is not listed any more.\n"))
+}

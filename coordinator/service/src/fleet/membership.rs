@@ -1,0 +1,163 @@
+//! Who is a host of the fleet: what a certificate permits, and how a host is taken out (R6.10).
+//!
+//! A certificate only says which agent and which key. Whether that agent is still one of the fleet stands in its
+//! record, which is looked at with each call; a link that stands ends as soon as the record says so, or when its
+//! agent's newest certificate has expired.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fallow_daemon::{clock, lock};
+use fallow_domain::{AgentId, Duration, Instant, printable};
+use fallow_proto::fleet::limits::TEXT_BYTES;
+use fallow_store::{Batch, BatchResult, StoreError};
+use fallow_tls::{HostCertificate, Peer};
+use tonic::Status;
+
+use super::enrol::{self, AgentRecord, EnrolError, Revocation};
+use super::labels::UnknownHost;
+use super::{Agent, Fleet, keys};
+
+/// A host is not taken out of the fleet, or not forgotten.
+#[derive(Debug, thiserror::Error)]
+pub enum MembershipError {
+    /// No such host, or several.
+    #[error(transparent)]
+    Host(#[from] UnknownHost),
+    /// It is there, and was not revoked.
+    #[error(
+        "host {0} is connected: revoke it first (`fallow hosts revoke`), or stop its agent, if it is to leave the fleet"
+    )]
+    Connected(String),
+    /// Too long a reason.
+    #[error("a reason has up to {TEXT_BYTES} bytes")]
+    Reason,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A host that keeps a certificate for longer after its end than a clock is wrong is not renewing it.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Why the agent of this record may not be linked; none if it may.
+pub(super) fn removed(record: &AgentRecord) -> Option<String> {
+    let anew = "start its agent in another, empty directory with a new token if it is to join again";
+    match &record.revoked {
+        Some(Revocation { reason, .. }) if reason.is_empty() => {
+            Some(format!("this host was taken out of the fleet by an operator: {anew}"))
+        }
+        Some(Revocation { reason, .. }) => {
+            Some(format!("this host was taken out of the fleet by an operator ({reason}): {anew}"))
+        }
+        None if record.forgotten => Some(format!("this host was removed from the fleet: {anew}")),
+        None => None,
+    }
+}
+
+impl Agent {
+    pub(super) fn is_member(&self) -> bool {
+        self.removed.borrow().is_none()
+    }
+
+    /// Takes note of a certificate that it has.
+    pub(super) fn certified(&self, certificate: &HostCertificate) {
+        self.certificate_until.fetch_max(certificate.not_after.as_micros(), Ordering::Relaxed);
+    }
+
+    pub(super) fn certificate_until(&self) -> Instant {
+        Instant::from_micros(self.certificate_until.load(Ordering::Relaxed))
+    }
+
+    /// Whether its newest certificate is not good any more.
+    pub(super) fn has_expired(&self, now: Instant) -> bool {
+        now > self.certificate_until() + GRACE
+    }
+}
+
+impl Fleet {
+    /// The host at the other end, if it is one of the fleet. Its certificate may have expired.
+    pub(super) fn member(&self, peer: Option<&Arc<Peer>>) -> Result<(Arc<Agent>, HostCertificate), Status> {
+        let Some(Peer::Host(certificate)) = peer.map(|peer| &**peer) else {
+            return Err(Status::unauthenticated(
+                "this call needs a host's certificate, which an agent gets when it enrols with a token",
+            ));
+        };
+        let unknown = || {
+            Status::permission_denied(
+                "this coordinator does not know this host: enrol it anew with a fresh token",
+            )
+        };
+        let agent = self.agent(&certificate.agent.0).ok_or_else(unknown)?;
+        if let Some(why) = &*agent.removed.borrow() {
+            return Err(Status::permission_denied(why.clone()));
+        }
+        if agent.key != certificate.key.to_string() {
+            return Err(Status::permission_denied(
+                "this certificate is for a key that is not this host's: enrol it anew with a fresh token",
+            ));
+        }
+        Ok((agent, certificate.clone()))
+    }
+
+    /// A newer certificate for a host of the fleet.
+    pub(super) fn renew(&self, peer: Option<&Arc<Peer>>, request: &[u8]) -> Result<Vec<u8>, Status> {
+        let (agent, certificate) = self.member(peer)?;
+        let bad = |error: EnrolError| Status::invalid_argument(fallow_daemon::causes::line(&error));
+        if enrol::key_in(request).map_err(bad)? != certificate.key {
+            return Err(Status::invalid_argument(
+                "the request is for another key than the certificate: a host keeps its key",
+            ));
+        }
+        let issued = self.issuer.issue(request, &agent.id, clock::now()).map_err(bad)?;
+        agent.certified(&issued.says);
+        tracing::debug!(agent = agent.id.0, serial = issued.says.serial, "certificate renewed");
+        Ok(issued.der)
+    }
+
+    /// Takes a host out of the fleet for good. Its link ends at once.
+    ///
+    /// # Errors
+    /// [`MembershipError`]. One that was taken out before stays as it is.
+    pub fn revoke(&self, host: &str, reason: &str, now: Instant) -> Result<AgentId, MembershipError> {
+        if reason.len() > TEXT_BYTES {
+            return Err(MembershipError::Reason);
+        }
+        let agent = self.find(host)?;
+        let reason = printable::line(reason, TEXT_BYTES);
+        self.change(&agent, |record| {
+            record.revoked.get_or_insert(Revocation { at: now, reason });
+        })?;
+        tracing::info!(agent = agent.id.0, "a host was taken out of the fleet");
+        Ok(agent.id.clone())
+    }
+
+    /// Removes a host that is not there from what is listed. What it computed counts on.
+    ///
+    /// # Errors
+    /// [`MembershipError`].
+    pub fn forget(&self, host: &str) -> Result<AgentId, MembershipError> {
+        let agent = self.find(host)?;
+        if agent.is_connected() && agent.is_member() {
+            return Err(MembershipError::Connected(host.to_owned()));
+        }
+        self.change(&agent, |record| record.forgotten = true)?;
+        tracing::info!(agent = agent.id.0, "a host was removed from the list");
+        Ok(agent.id.clone())
+    }
+
+    /// Changes an agent's record, first in the store.
+    fn change(&self, agent: &Agent, edit: impl FnOnce(&mut AgentRecord)) -> Result<(), StoreError> {
+        let _alone = lock(&self.changing);
+        let mut record = lock(&agent.record).clone();
+        edit(&mut record);
+        let key = keys::agent(&agent.id);
+        let batch = Batch::new().put(key.clone(), keys::AGENT.write(&key, &record)?);
+        let BatchResult::Applied { .. } = self.store.apply_durable(batch)? else {
+            return Err(keys::AGENT.bad_value(&key, "it changed at the same time"));
+        };
+        agent.removed.send_replace(removed(&record));
+        *lock(&agent.record) = record;
+        Ok(())
+    }
+}

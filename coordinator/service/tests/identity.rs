@@ -1,0 +1,231 @@
+//! Who is let in at the fleet's port, and for how long (R6.10).
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
+
+mod peers;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fallow_coordinator::daemon::{Coordinator, Options};
+use fallow_coordinator::fleet::LinkSettings;
+use fallow_proto::fleet::v1::fleet_client::FleetClient;
+use fallow_proto::operator::v1::{
+    CreateTokensRequest, ForgetHostRequest, Host, ListHostsRequest, ListTokensRequest, RevokeHostRequest,
+};
+use fallow_tls::{Authority, HostCertificate, HostCredentials, HostKey};
+use peers::{Agent, Client, Identity, PATIENCE, channel, connect, enroll, enroll_with, hello, host, tokens};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
+use tonic::Code;
+
+async fn start(dir: &Path, certificate_life: fallow_domain::Duration) -> (Coordinator, Client) {
+    let link = LinkSettings { heartbeat: Duration::from_millis(500) };
+    let options = Options { link, certificate_life, ..Options::at(dir) };
+    let coordinator = Coordinator::start(options).await.unwrap();
+    let operator = connect(coordinator.access()).await.unwrap();
+    (coordinator, operator)
+}
+
+const DAY: fallow_domain::Duration = fallow_domain::Duration::from_hours(24);
+
+async fn identity(coordinator: &Coordinator, operator: &mut Client) -> Identity {
+    let token = tokens(operator, 1).await.remove(0);
+    enroll(coordinator.access(), &token).await.unwrap()
+}
+
+async fn hosts(operator: &mut Client) -> Vec<Host> {
+    operator.list_hosts(ListHostsRequest::default()).await.unwrap().into_inner().hosts
+}
+
+#[tokio::test]
+async fn r6_10_a_token_enrols_as_many_hosts_as_it_says_and_gives_them_its_labels() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path(), DAY).await;
+    let request = CreateTokensRequest { uses: 3, labels: vec!["room=12".into()], ..Default::default() };
+    let made = operator.create_tokens(request).await.unwrap().into_inner();
+    assert!(made.strings[0].starts_with("fallow-enrol-1/127.0.0.1:"));
+    assert!(made.strings[0].contains(&coordinator.access().authority.to_string()));
+    let key = Arc::new(HostKey::generate().unwrap());
+    let first = enroll_with(coordinator.access(), &made.tokens[0], key.clone()).await.unwrap();
+    // The answer was lost, say: asked again with the same key.
+    let again = enroll_with(coordinator.access(), &made.tokens[0], key).await.unwrap();
+    assert_eq!(first.agent_id, again.agent_id);
+    for _ in 0..2 {
+        enroll(coordinator.access(), &made.tokens[0]).await.unwrap();
+    }
+    let status = enroll(coordinator.access(), &made.tokens[0]).await.err().unwrap();
+    assert!(status.message().contains("3 of 3 times"), "{status}");
+    let listed = operator.list_tokens(ListTokensRequest {}).await.unwrap().into_inner().tokens;
+    assert_eq!((listed[0].used, listed[0].labels.join(" ").as_str()), (3, "room=12"));
+    assert_eq!(hosts(&mut operator).await.len(), 3);
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_10_a_host_that_is_revoked_loses_its_link_within_a_second_and_for_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path(), DAY).await;
+    let [thief, other] =
+        [identity(&coordinator, &mut operator).await, identity(&coordinator, &mut operator).await];
+    let (mut link, _) = Agent::link(&thief, hello(&thief, "e", 0)).await;
+    let (mut others, _) = Agent::link(&other, hello(&other, "e", 0)).await;
+    let request = RevokeHostRequest { host: thief.agent_id.clone(), reason: "stolen".into() };
+    operator.revoke_host(request).await.unwrap();
+    let ended = timeout(Duration::from_secs(1), link.ended()).await.expect("within a second");
+    assert_eq!(ended.code(), Code::PermissionDenied);
+    assert!(
+        ended.message().contains("taken out of the fleet") && ended.message().contains("stolen"),
+        "{ended}"
+    );
+    let mut coordinator = coordinator;
+    for restarted in [false, true] {
+        if restarted {
+            drop(others);
+            coordinator.stop().await.unwrap();
+            (coordinator, operator) = start(dir.path(), DAY).await;
+            others = Agent::link(&other, hello(&other, "e", 0)).await.0;
+        }
+        let refused = Agent::refused(&thief, hello(&thief, "e", 0)).await;
+        assert!(refused.message().contains("stolen"), "{refused}");
+        let Err(refused) = thief.renewed().await else { panic!("a newer certificate for a thief") };
+        assert_eq!(refused.code(), Code::PermissionDenied);
+        let listed = hosts(&mut operator).await;
+        let listed = listed.iter().find(|host| host.agent_id == thief.agent_id).unwrap();
+        assert_eq!((listed.connected, listed.revoked_reason.as_str()), (false, "stolen"));
+        others.snapshot(1, vec![host()]).await;
+        others.acknowledged(1).await;
+    }
+    drop(others);
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_10_a_dead_host_is_forgotten_and_one_that_is_there_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path(), DAY).await;
+    let gone = identity(&coordinator, &mut operator).await;
+    let there = identity(&coordinator, &mut operator).await;
+    let (link, _) = Agent::link(&there, hello(&there, "e", 0)).await;
+    let forget = |host: &str| ForgetHostRequest { host: host.to_owned() };
+    let refused = operator.forget_host(forget(&there.agent_id)).await.unwrap_err();
+    assert!(refused.message().contains("is connected: revoke it first"), "{refused}");
+    operator.forget_host(forget(&gone.agent_id)).await.unwrap();
+    let left: Vec<_> = hosts(&mut operator).await.into_iter().map(|host| host.agent_id).collect();
+    assert_eq!(left, std::slice::from_ref(&there.agent_id));
+    let refused = Agent::refused(&gone, hello(&gone, "e", 0)).await;
+    assert!(refused.message().contains("was removed from the fleet"), "{refused}");
+    let unknown = operator.forget_host(forget("nobody")).await.unwrap_err();
+    assert!(unknown.code() == Code::NotFound && unknown.message().contains("fallow hosts"), "{unknown}");
+    drop(link);
+    coordinator.stop().await.unwrap();
+}
+
+/// A certificate of the fleet's authority, made by hand: what somebody would have who could sign.
+fn forged(dir: &Path, agent: &str, key: &HostKey, at: fallow_domain::Instant) -> Arc<HostCredentials> {
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+    let authority = Authority::from_pem(&read("authority.pem"), &read("authority.key")).unwrap();
+    let request = key.certificate_request().unwrap();
+    let agent = fallow_domain::AgentId(agent.to_owned());
+    let issued = authority.issue_host(&request, &agent, at, fallow_domain::Duration::from_secs(60)).unwrap();
+    let credentials = Arc::new(HostCredentials::default());
+    credentials.replace(&issued.der, key).unwrap();
+    credentials
+}
+
+#[tokio::test]
+async fn r6_10_a_certificate_that_is_another_keys_expired_or_of_nobody_opens_no_link_and_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path(), DAY).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let now = fallow_daemon::clock::now();
+    let month_ago = now - fallow_domain::Duration::from_hours(30 * 24);
+    let other_key = HostKey::generate().unwrap();
+    for (credentials, said) in [
+        (None, "needs a host's certificate"),
+        (Some(forged(dir.path(), &identity.agent_id, &identity.key, month_ago)), "has expired"),
+        (Some(forged(dir.path(), &identity.agent_id, &other_key, now)), "a key that is not this host's"),
+        (Some(forged(dir.path(), "nobody", &other_key, now)), "does not know this host"),
+    ] {
+        let channel = channel(&identity.access, credentials).await.unwrap();
+        let mut agent = Agent::open_over(channel, hello(&identity, "e", 0)).await;
+        let refused = agent.next().await.unwrap_err();
+        assert!(refused.message().contains(said), "{refused}");
+    }
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_10_a_host_that_was_off_for_months_renews_its_certificate_and_another_key_gets_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path(), DAY).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let months_ago = fallow_daemon::clock::now() - fallow_domain::Duration::from_hours(100 * 24);
+    let expired = forged(dir.path(), &identity.agent_id, &identity.key, months_ago);
+    let channel = channel(&identity.access, Some(expired)).await.unwrap();
+    let mut client = FleetClient::new(channel);
+    let request = |key: &HostKey| fallow_proto::fleet::v1::RenewRequest {
+        certificate_request: key.certificate_request().unwrap(),
+    };
+    let refused = client.renew(request(&HostKey::generate().unwrap())).await.unwrap_err();
+    assert!(refused.message().contains("a host keeps its key"), "{refused}");
+    let reply = client.renew(request(&identity.key)).await.unwrap().into_inner();
+    let says = HostCertificate::read(&reply.certificate).unwrap();
+    assert_eq!((says.agent.0.as_str(), says.key), (identity.agent_id.as_str(), identity.key.fingerprint()));
+    let newer = Identity { certificate: reply.certificate, ..identity };
+    Agent::link(&newer, hello(&newer, "e", 0)).await;
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_10_a_link_outlives_the_certificates_that_are_renewed_under_it_and_ends_when_none_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path(), fallow_domain::Duration::from_secs(3)).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let (mut link, _) = Agent::link(&identity, hello(&identity, "e", 0)).await;
+    let began = std::time::Instant::now();
+    let (mut sequence, mut newest) = (0, identity.clone());
+    // Twice as long as the first certificate is good, with the grace of the coordinator's.
+    while began.elapsed() < Duration::from_secs(16) {
+        newest = newest.renewed().await.unwrap();
+        for _ in 0..50 {
+            sequence += 1;
+            match sequence {
+                1 => link.snapshot(1, vec![host()]).await,
+                _ => link.delta(sequence, vec![host()], &[]).await,
+            }
+        }
+        link.acknowledged(sequence).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let held = hosts(&mut operator).await.remove(0);
+    assert_eq!((held.connected, held.applied_sequence), (true, sequence));
+    // It lives on as long as something comes; and is renewed no more.
+    let ended = timeout(PATIENCE, async {
+        loop {
+            link.say(fallow_proto::fleet::v1::from_agent::Body::Heartbeat(Default::default())).await;
+            if let Ok(Err(status)) = timeout(Duration::from_millis(300), link.message()).await {
+                return status;
+            }
+        }
+    });
+    let ended = ended.await.expect("it ends");
+    assert!(ended.message().contains("has expired"), "{ended}");
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_10_whoever_speaks_without_tls_to_the_fleets_port_is_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, _operator) = start(dir.path(), DAY).await;
+    let address = coordinator.access().addresses[0].to_string();
+    for said in [&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+        stream.write_all(said).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = String::new();
+        timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("an answer").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("speaks TLS only"), "{answer}");
+    }
+    coordinator.stop().await.unwrap();
+}
