@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use fallow_domain::{FleetDocument, ProjectAssignment, hex};
+use fallow_domain::{FleetDocument, ProjectAssignment, Share, hex};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +60,22 @@ impl DocumentSet {
             account_key: account_key.clone(),
         });
         own.or_else(|| self.groups.0.values().find_map(|group| group.projects.get(name)?.foreign.clone()))
+    }
+
+    /// The projects that groups alone name, by their names, with the share that the whole fleet gives them:
+    /// none.
+    #[must_use]
+    pub fn foreign(&self) -> Vec<ProjectAssignment> {
+        let said = self.groups.0.values().flat_map(|group| &group.projects);
+        let places: BTreeMap<_, _> =
+            said.filter_map(|(name, said)| Some((name, said.foreign.as_ref()?))).collect();
+        let assignment = |(name, place): (&String, &Foreign)| ProjectAssignment {
+            name: name.clone(),
+            url: place.url.clone(),
+            account_key: place.account_key.clone(),
+            share: Share::ZERO,
+        };
+        places.into_iter().map(assignment).collect()
     }
 
     /// Everything that keeps the groups from meaning something together, whichever hosts are in them: unknown
