@@ -96,7 +96,7 @@ pub struct Fleet {
     /// Held by who changes an agent's record.
     changing: Mutex<()>,
     // One change of labels at a time: each starts from the newest.
-    relabelling: tokio::sync::Mutex<()>,
+    relabelling: Arc<tokio::sync::Mutex<()>>,
     stopping: watch::Sender<bool>,
 }
 
@@ -162,7 +162,7 @@ impl Fleet {
             calls: Mutex::default(),
             returns: Mutex::default(),
             changing: Mutex::default(),
-            relabelling: tokio::sync::Mutex::default(),
+            relabelling: Arc::default(),
             stopping: watch::Sender::new(false),
         }))
     }
