@@ -53,15 +53,18 @@ impl Service for FleetService {
         let fleet = self.0.clone();
         let work = async move {
             let asked = Asked { token, hostname, certificate_request };
-            let (store, issuer) = (fleet.store.clone(), fleet.issuer.clone());
-            let enrolled = move || enrol::enrol(&*store, &issuer, clock::now(), &asked);
-            let enrolled = tokio::task::spawn_blocking(enrolled).await;
+            let enrolling = fleet.clone();
+            // Stored and taken up in one go, whether or not the caller goes away meanwhile.
+            let enrolled = tokio::task::spawn_blocking(move || {
+                let enrolled = enrol::enrol(&*enrolling.store, &enrolling.issuer, clock::now(), &asked);
+                enrolled.inspect(|enrolled| enrolling.add(enrolled))
+            });
+            let enrolled = enrolled.await;
             let enrolled = enrolled.map_err(|died| Status::internal(died.to_string()))?;
             if matches!(&enrolled, Err(error) if is_guess(error)) {
                 fleet.guesses.slow_down().await;
             }
             let enrolled = enrolled.map_err(|error| refusal(&error))?;
-            fleet.add(&enrolled);
             guest.inspect(|guest| guest.authenticated_as(&enrolled.id.0, LINKS));
             let (id, host) = (&enrolled.id.0, &enrolled.record.hostname);
             tracing::info!(agent = id, host, version = agent_version, "agent enrolled");
@@ -73,7 +76,14 @@ impl Service for FleetService {
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
         let peer = request.extensions().get::<Arc<Peer>>().cloned();
         let guest = request.extensions().get::<ConnectionHandle>().cloned();
-        let (agent, _) = self.0.member(peer.as_ref()).inspect_err(say_refused)?;
+        let agent = match self.0.member(peer.as_ref()) {
+            Ok((agent, _)) => agent,
+            Err(status) => {
+                say_refused(&status);
+                self.0.guesses.slow_down().await;
+                return Err(status);
+            }
+        };
         guest.inspect(|guest| guest.authenticated_as(&agent.id.0, LINKS));
         let fleet = self.0.clone();
         let certified = move || fleet.renew(peer.as_ref(), &request.into_inner().certificate_request);

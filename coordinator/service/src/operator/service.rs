@@ -41,7 +41,8 @@ pub struct OperatorService {
 type Reply<T> = Result<Response<T>, Status>;
 
 impl OperatorService {
-    /// For a server that is reached by `access`. `stop` becomes true when an operator shuts the coordinator down.
+    /// For a server that is reached by `access`. `stop` becomes true when an operator shuts the coordinator
+    /// down.
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,
@@ -360,12 +361,13 @@ impl Service for OperatorService {
         let wire::RevokeHostRequest { host, reason } = request.into_inner();
         let work = async move {
             let revoked = unblocked(move || {
-                let agent =
+                let (agent, token) =
                     fleet.revoke(&host, &reason, clock::now()).map_err(|error| status::of_member(&error))?;
                 projects.close_agent(&agent).map_err(|error| status::of_project(&error))?;
-                Ok::<_, Status>(agent)
+                Ok::<_, Status>((agent, token))
             });
-            Ok(wire::RevokeHostReply { agent_id: revoked.await??.0 })
+            let (agent, token) = revoked.await??;
+            Ok(wire::RevokeHostReply { agent_id: agent.0, open_token: token.unwrap_or_default() })
         };
         self.call("RevokeHost", span, work).await
     }
