@@ -18,7 +18,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
@@ -71,6 +71,7 @@ impl DataDir {
         self.check_own()?;
         // No access for others: account keys lie here.
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.0).map_err(fail)?;
+        self.require_owner().map_err(fail)??;
         let lock = FileLock::take(&self.0.join("lock")).map_err(|refused| match refused {
             LockError::InUse(holder) => AgentError::InUse { dir: self.0.clone(), holder },
             LockError::Io(source) => fail(source),
@@ -86,6 +87,18 @@ impl DataDir {
             .map_err(fail)?;
         self.make_usable().map_err(fail)?;
         Ok(lock)
+    }
+
+    /// Refuses a directory that is another user's, who could put other files in the place of those in it.
+    fn require_owner(&self) -> io::Result<Result<(), AgentError>> {
+        let is_own = fs::metadata(&self.0)?.uid() == rustix::process::geteuid().as_raw();
+        Ok(is_own.then_some(()).ok_or_else(|| {
+            AgentError::bad_input(format!(
+                "{} belongs to another user, who could change what the agent runs from there: make it this user's own (chown), or \
+                 name another directory with --dir",
+                self.0.display()
+            ))
+        }))
     }
 
     /// Makes the directories that jobs are run in, and opens up those that a job has closed: it runs as the
@@ -400,6 +413,19 @@ mod tests {
             write_atomically(&path, b"{}", 0o600).unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"{}");
         }
+    }
+
+    #[test]
+    fn r6_10_a_directory_of_another_user_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Only root can give files away.
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(dir.path(), Some(12_345), None).unwrap();
+        let Err(error) = DataDir::at(dir.path()).lock() else { panic!("it was taken") };
+        assert_eq!(error.exit_code().number(), 3);
+        assert!(error.to_string().contains("belongs to another user"), "{error}");
+        assert!(!dir.path().join("store").exists());
     }
 
     #[test]

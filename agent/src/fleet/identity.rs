@@ -140,6 +140,21 @@ impl Identity {
 /// # Errors
 /// [`AgentError`]: it cannot be made, read or written.
 pub fn key(dir: &DataDir) -> Result<HostKey, AgentError> {
+    if let Some(key) = read_key(dir)? {
+        return Ok(key);
+    }
+    let path = dir.identity_key();
+    let fail = |error| AgentError::system(format!("cannot write {}", path.display()), error);
+    let key = HostKey::generate().map_err(|error| fail(std::io::Error::other(error)))?;
+    write_atomically(&path, key.to_pem().as_bytes(), 0o600).map_err(fail)?;
+    Ok(key)
+}
+
+/// The agent's key; none if there is none. It is closed to others if it was not.
+///
+/// # Errors
+/// [`AgentError::Damaged`] for one that cannot be read.
+pub(super) fn read_key(dir: &DataDir) -> Result<Option<HostKey>, AgentError> {
     let path = dir.identity_key();
     let bad = |why: String| {
         AgentError::damaged(format!(
@@ -149,13 +164,12 @@ pub fn key(dir: &DataDir) -> Result<HostKey, AgentError> {
         ))
     };
     match std::fs::read_to_string(&path) {
-        Ok(pem) => HostKey::from_pem(&pem).map_err(|error| bad(fallow_daemon::causes::line(&error))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let fail = |error| AgentError::system(format!("cannot write {}", path.display()), error);
-            let key = HostKey::generate().map_err(|error| fail(std::io::Error::other(error)))?;
-            write_atomically(&path, key.to_pem().as_bytes(), 0o600).map_err(fail)?;
-            Ok(key)
+        Ok(pem) => {
+            let _ = fallow_daemon::file::close(&path, 0o077).map_err(|error| bad(error.to_string()))?;
+            let key = HostKey::from_pem(&pem);
+            key.map(Some).map_err(|error| bad(fallow_daemon::causes::line(&error)))
         }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(bad(error.to_string())),
     }
 }
@@ -230,6 +244,11 @@ pub(crate) mod tests {
         let dir = DataDir::at(place.path());
         let made = key(&dir).unwrap().fingerprint();
         assert_eq!(key(&dir).unwrap().fingerprint(), made);
+        let metadata = std::fs::metadata(dir.identity_key()).unwrap();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777, 0o600);
+        std::fs::set_permissions(dir.identity_key(), std::os::unix::fs::PermissionsExt::from_mode(0o644))
+            .unwrap();
+        key(&dir).unwrap();
         let metadata = std::fs::metadata(dir.identity_key()).unwrap();
         assert_eq!(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777, 0o600);
         std::fs::write(dir.identity_key(), "garbage").unwrap();

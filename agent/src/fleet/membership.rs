@@ -38,7 +38,14 @@ impl Membership {
     /// # Errors
     /// [`AgentError::Damaged`] when its key is not there or another one.
     pub fn new(identity: Identity, dir: &DataDir) -> Result<Self, AgentError> {
-        let key = identity::key(dir)?;
+        let key = identity::read_key(dir)?.ok_or_else(|| {
+            AgentError::damaged(format!(
+                "the agent's key {} is missing, and its identity {} is there: restore it from a copy; or delete the identity, too, and \
+                 enrol again with a new token",
+                dir.identity_key().display(),
+                dir.identity().display()
+            ))
+        })?;
         let misfit = |why: String| {
             AgentError::damaged(format!(
                 "the agent's key in {} and its identity in {} do not fit ({why}): restore both from one copy; or delete both and enrol \
@@ -234,4 +241,22 @@ fn endpoint() -> Endpoint {
         .http2_keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(10))
         .keep_alive_while_idle(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_10_an_identity_without_its_key_or_with_another_one_is_damaged_and_no_key_is_made_for_it() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = DataDir::at(place.path());
+        let identity = identity::tests::sample(&HostKey::generate().unwrap());
+        let error = Membership::new(identity.clone(), &dir).unwrap_err().to_string();
+        assert!(error.contains("identity.key is missing"), "{error}");
+        assert!(!dir.identity_key().exists());
+        identity::key(&dir).unwrap();
+        let error = Membership::new(identity, &dir).unwrap_err().to_string();
+        assert!(error.contains("is for another key"), "{error}");
+    }
 }

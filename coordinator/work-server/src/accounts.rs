@@ -236,7 +236,7 @@ mod tests {
         let [key, others] = [&one, &other].map(|agent| project.agent_key(agent, now()).unwrap());
         assert!(rpc(&project, &key, 0, "c").is_some());
         project.close_agent(&one).unwrap();
-        assert!(rpc(&project, &key, 0, "c").is_none());
+        assert!(project.account(&key).unwrap().is_none());
         assert!(rpc(&project, &others, 0, "d").is_some());
         // Closed twice: nothing happens. It is not opened again, nor one that never was.
         project.close_agent(&one).unwrap();
@@ -246,7 +246,7 @@ mod tests {
             let error = project.agent_key(closed, now()).unwrap_err();
             assert!(matches!(error, ProjectError::AccountClosed { .. }), "{error}");
         }
-        assert!(rpc(&project, &key, 0, "c").is_none());
+        assert!(project.account(&key).unwrap().is_none());
     }
 
     /// A project as an earlier version left it, and the key that all its agents had.

@@ -129,7 +129,7 @@ impl Interceptor for Authorised {
                 Ok(request)
             }
             Some(_) => Err(Status::permission_denied(
-                "the operator's token is an old one: the right one is in operator.token in this coordinator's directory; name that file with --operator-token-file, or the directory with --dir",
+                "the operator's token is wrong, or an old one: the right one is in operator.token in this coordinator's directory; name that file with --operator-token-file, or the directory with --dir",
             )),
             None => Err(Status::unauthenticated(
                 "the call carries no operator's token (authorization: Bearer TOKEN)",
