@@ -256,4 +256,20 @@ mod tests {
         report(&fleet, "B", "elsewhere", "elsewhere");
         assert_eq!((of("elsewhere"), of("lab-pc-7")), ("B".to_owned(), "A".to_owned()));
     }
+
+    #[tokio::test]
+    async fn r6_5_hosts_that_were_taken_out_of_the_fleet_are_not_counted_in_previews_and_groups() {
+        let dir = tempfile::tempdir().unwrap();
+        let fleet = fleet(dir.path());
+        fleet.revoke("B", "", Instant::EPOCH).unwrap();
+        let before = fleet.documents.set();
+        let mut after = before.clone();
+        after.fleet.preferences.suspended = true;
+        let preview = fleet.preview(&before, &after);
+        assert_eq!((preview.hosts, preview.changed_hosts), (1, 1));
+        let agents: Vec<_> = preview.values.into_values().flatten().map(|id| id.0).collect();
+        assert_eq!(agents, ["A"]);
+        let selector = "room=12".parse().unwrap();
+        assert_eq!(fleet.chosen(&selector), 1);
+    }
 }

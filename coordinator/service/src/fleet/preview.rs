@@ -1,4 +1,5 @@
-//! What a change of documents makes different, host by host (R6.5).
+//! What a change of documents makes different, host by host (R6.5). Hosts that were taken out of the fleet are
+//! asked for nothing, and do not count.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use super::Fleet;
 /// What a change makes different.
 #[derive(Debug, Default)]
 pub struct Preview {
-    /// Hosts that there are.
+    /// Hosts of the fleet.
     pub hosts: u64,
     /// Hosts that it makes different.
     pub changed_hosts: u64,
@@ -24,7 +25,7 @@ impl Fleet {
     #[must_use]
     pub fn preview(&self, before: &DocumentSet, after: &DocumentSet) -> Preview {
         let mut preview = Preview::default();
-        for agent in self.all() {
+        for agent in self.members() {
             preview.hosts += 1;
             let changes = differences(&agent.effective(before), &agent.effective(after));
             preview.changed_hosts += u64::from(!changes.is_empty());
@@ -38,7 +39,7 @@ impl Fleet {
     /// How many hosts a selector chooses.
     #[must_use]
     pub fn chosen(&self, selector: &Selector) -> u64 {
-        let chosen = self.all().into_iter().filter(|agent| selector.chooses(&agent.labels()));
+        let chosen = self.members().into_iter().filter(|agent| selector.chooses(&agent.labels()));
         chosen.count() as u64
     }
 }
