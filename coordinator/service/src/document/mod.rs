@@ -17,14 +17,16 @@ use fallow_domain::{
     Share, printable,
 };
 use fallow_fleet::{Change, ChangeError, DocumentSet, Groups};
-use fallow_store::{Batch, BatchResult, KeyRange, Store, StoreError};
+use fallow_store::{Batch, BatchResult, Entry, KeyRange, Store, StoreError};
 use tokio::sync::{Mutex, watch};
 
-pub use version::{Audited, Published};
+pub use version::{Audited, Head, Published};
 use version::{FORMAT, PREFIX};
 
 /// Bytes of a message that says why a version was made.
 const MESSAGE_MAX: usize = 1_000;
+/// Versions that are read at once where many are listed: each may be large.
+const PAGE: usize = 2;
 
 /// A change of the document that is not made.
 #[derive(Debug, thiserror::Error)]
@@ -88,8 +90,7 @@ impl Documents {
     /// # Errors
     /// What the store says.
     pub fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let newest = store.scan_prefix(PREFIX)?.pop();
-        let newest = newest.map(|(key, value)| version::read(&key, &value)).transpose()?;
+        let newest = newest(&*store)?.map(|(key, value)| version::read(&key, &value)).transpose()?;
         let published = newest.map(|audited| Arc::new(Published { audited, traceparent: String::new() }));
         Ok(Self { store, current: Arc::new(watch::Sender::new(published)), changing: Arc::default() })
     }
@@ -122,12 +123,21 @@ impl Documents {
     ///
     /// # Errors
     /// What the store says.
-    pub fn history(&self, limit: usize) -> Result<Vec<Audited>, StoreError> {
+    pub fn history(&self, limit: usize) -> Result<Vec<Head>, StoreError> {
         let newest = self.document().version.0;
         let before = newest.saturating_sub(limit as u64);
-        let range = KeyRange::prefix(PREFIX).after(&key(DocumentVersion(before)));
-        let entries = self.store.scan(&range, limit)?;
-        entries.iter().map(|(key, value)| version::read(key, value)).collect()
+        let mut range = KeyRange::prefix(PREFIX).after(&key(DocumentVersion(before)));
+        let mut heads = Vec::new();
+        loop {
+            let page = self.store.scan(&range, PAGE.min(limit - heads.len()))?;
+            for (key, value) in &page {
+                heads.push(version::read_head(key, value)?);
+            }
+            match page.last() {
+                Some((last, _)) if heads.len() < limit => range = range.after(last),
+                _ => return Ok(heads),
+            }
+        }
     }
 
     /// Gives the named projects new shares. Shares that are so already make no new version.
@@ -317,6 +327,31 @@ fn key(version: DocumentVersion) -> Vec<u8> {
     format!("document/{:020}", version.0).into_bytes()
 }
 
+/// The newest version as it is stored. There may be many, and each may be large: they are not gone through,
+/// but it is asked whether there is one so far behind another, in steps that double, then halve.
+fn newest(store: &dyn Store) -> Result<Option<Entry>, StoreError> {
+    let all = KeyRange::prefix(PREFIX);
+    let Some(mut newest) = store.scan(&all, 1)?.pop() else { return Ok(None) };
+    let (mut step, mut doubling) = (1_u64, true);
+    while step > 0 {
+        let (key, _) = &newest;
+        let before = number(key)?.saturating_add(step - 1);
+        match store.scan(&all.after(&self::key(DocumentVersion(before))), 1)?.pop() {
+            Some(later) => newest = later,
+            None => doubling = false,
+        }
+        step = if doubling { step.saturating_mul(2) } else { step / 2 };
+    }
+    Ok(Some(newest))
+}
+
+/// The number of the version under a key.
+fn number(key: &[u8]) -> Result<u64, StoreError> {
+    let digits = key.strip_prefix(PREFIX).and_then(|digits| std::str::from_utf8(digits).ok());
+    let number = digits.and_then(|digits| digits.parse().ok());
+    number.ok_or_else(|| FORMAT.bad_value(key, "it has no number of a version"))
+}
+
 /// Which groups are others, in words.
 fn what_changed(before: &Groups, after: &Groups) -> String {
     let put = after.0.iter().filter(|(name, group)| before.0.get(*name) != Some(*group));
@@ -340,6 +375,7 @@ mod tests {
     use super::*;
     use fallow_fleet::GroupText;
     use fallow_store::{Format, SledStore};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn assignment(name: &str) -> ProjectAssignment {
         ProjectAssignment {
@@ -428,6 +464,7 @@ mod tests {
         let said = (history[1].change.as_str(), history[1].message.as_str());
         assert_eq!(said, ("groups quiet", "quiet\u{fffd}room"));
         assert_eq!(history[2].change, "groups quiet removed");
+        assert_eq!((history[1].groups, history[2].groups), (1, 0));
         // What is back to what it was has its hash again.
         assert_eq!((history[0].hash == history[2].hash, history[0].hash == history[1].hash), (true, false));
         assert_eq!(documents.history(1).unwrap(), history[2..]);
@@ -442,6 +479,70 @@ mod tests {
         let put = documents.put_project(Author::default(), Instant::EPOCH, assignment("far")).await;
         assert!(put.unwrap_err().to_string().contains("group g: projects.far.url"));
         assert_eq!(documents.document().version.0, 1);
+    }
+
+    /// A store that notes how many entries it was asked for at once, and how many values it gave.
+    struct Watched {
+        store: SledStore,
+        most: AtomicUsize,
+        given: AtomicUsize,
+    }
+
+    impl Store for Watched {
+        fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+            self.store.get(key)
+        }
+        fn scan(&self, range: &KeyRange, limit: usize) -> Result<Vec<fallow_store::Entry>, StoreError> {
+            let found = self.store.scan(range, limit)?;
+            let _ = self.most.fetch_max(found.len(), Ordering::Relaxed);
+            let _ = self.given.fetch_add(found.len(), Ordering::Relaxed);
+            Ok(found)
+        }
+        fn apply(&self, batch: Batch) -> Result<BatchResult, StoreError> {
+            self.store.apply(batch)
+        }
+        fn apply_durable(&self, batch: Batch) -> Result<BatchResult, StoreError> {
+            self.store.apply_durable(batch)
+        }
+        fn flush(&self) -> Result<(), StoreError> {
+            self.store.flush()
+        }
+    }
+
+    #[test]
+    fn r6_5_a_start_and_a_list_of_versions_hold_few_of_them_in_memory_however_many_there_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledStore::open(dir.path()).unwrap();
+        let (most, given) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let watched = Arc::new(Watched { store, most, given });
+        let mut set = empty();
+        // The first ones may be gone, and one after another of all numbers is the newest.
+        for version in 3..=500 {
+            set.fleet.version = DocumentVersion(version);
+            let audited = Audited {
+                set: set.clone(),
+                hash: set.hash().unwrap(),
+                made_at: Instant::EPOCH,
+                made_by: "somebody".into(),
+                change: "preferences".into(),
+                message: String::new(),
+            };
+            let key = key(set.fleet.version);
+            let value = FORMAT.write(&key, &audited).unwrap();
+            // What stands behind the versions is none of them.
+            let batch = Batch::new().put(key, value).put("documented", "x").put("documen", "x");
+            assert!(watched.apply(batch).unwrap().is_applied());
+            watched.given.store(0, Ordering::Relaxed);
+            let documents = Documents::open(watched.clone()).unwrap();
+            assert_eq!(documents.document().version.0, version);
+            assert!(watched.given.load(Ordering::Relaxed) <= 30, "{version}: {:?}", watched.given);
+        }
+        let documents = Documents::open(watched.clone()).unwrap();
+        let history = documents.history(400).unwrap();
+        let versions: Vec<u64> = history.iter().map(|head| head.version.0).collect();
+        assert_eq!(versions, (101..=500).collect::<Vec<_>>());
+        assert_eq!(documents.history(1_000).unwrap().len(), 498);
+        assert!(watched.most.load(Ordering::Relaxed) <= PAGE, "{:?}", watched.most);
     }
 
     #[test]
@@ -461,7 +562,9 @@ mod tests {
         let (set, by) = (&read.set, read.made_by.as_str());
         assert_eq!((set.fleet.version.0, set.groups.0.len(), by), (3, 0, "somebody"));
         assert_eq!((read.hash.as_str().len(), read.message.as_str()), (64, ""));
-        assert_eq!(documents.history(100).unwrap(), [read]);
+        let history = documents.history(100).unwrap();
+        assert_eq!((history.len(), history[0].version.0, history[0].groups), (1, 3, 0));
+        assert_eq!((&history[0].hash, history[0].made_by.as_str()), (&read.hash, "somebody"));
     }
 
     #[tokio::test]

@@ -144,8 +144,9 @@ impl Fleet {
         Ok(agent.labels())
     }
 
-    /// The host that somebody means: by the id of its agent, its name, or its host name. Names are the agents'
-    /// own word: where one calls itself as another host is called, both are found, and neither is meant.
+    /// The host that somebody means: by the id of its agent, its name, or its host name. Names are the
+    /// agents' own word: where one calls itself as another host is called, both are found, and neither is
+    /// meant.
     pub(crate) fn find(&self, host: &str) -> Result<Arc<Agent>, UnknownHost> {
         if let Some(agent) = self.agent(host).filter(|agent| !lock(&agent.record).forgotten) {
             return Ok(agent);

@@ -1,5 +1,5 @@
-//! What a change of documents makes different, host by host (R6.5). Hosts that were taken out of the fleet are
-//! asked for nothing, and do not count.
+//! What a change of documents makes different, host by host (R6.5). Hosts that were taken out of the fleet
+//! are asked for nothing, and do not count.
 
 use std::collections::BTreeMap;
 

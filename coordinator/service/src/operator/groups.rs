@@ -9,7 +9,7 @@ use fallow_proto::operator::v1 as wire;
 use tonic::Status;
 
 use super::{convert, status};
-use crate::document::{Audited, Author, DocumentError, Documents};
+use crate::document::{Author, DocumentError, Documents, Head};
 use crate::fleet::Fleet;
 use crate::fleet::labels::Explained;
 use crate::fleet::preview::Preview;
@@ -185,14 +185,14 @@ pub(super) fn limit(limit: u32) -> usize {
 }
 
 /// A version, without what it says.
-pub(super) fn version(audited: &Audited) -> wire::DocumentInfo {
+pub(super) fn version(head: Head) -> wire::DocumentInfo {
     wire::DocumentInfo {
-        version: audited.set.fleet.version.0,
-        hash: audited.hash.as_str().to_owned(),
-        made_at_micros: audited.made_at.as_micros(),
-        made_by: audited.made_by.clone(),
-        change: audited.change.clone(),
-        message: audited.message.clone(),
-        groups: audited.set.groups.0.len() as u64,
+        version: head.version.0,
+        hash: head.hash.as_str().to_owned(),
+        made_at_micros: head.made_at.as_micros(),
+        made_by: head.made_by,
+        change: head.change,
+        message: head.message,
+        groups: head.groups,
     }
 }

@@ -493,10 +493,9 @@ impl Service for OperatorService {
         let documents = self.documents.clone();
         let limit = groups::limit(request.get_ref().limit);
         let work = async {
-            let read = tokio::task::spawn_blocking(move || documents.history(limit)).await;
-            let read = read.map_err(|died| Status::internal(died.to_string()))?;
+            let read = unblocked(move || documents.history(limit)).await?;
             let read = read.map_err(|error| status::of_store(&error))?;
-            Ok(wire::ListDocumentsReply { documents: read.iter().map(groups::version).collect() })
+            Ok(wire::ListDocumentsReply { documents: read.into_iter().map(groups::version).collect() })
         };
         self.call("ListDocuments", span, work).await
     }
