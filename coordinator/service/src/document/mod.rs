@@ -16,7 +16,7 @@ use fallow_domain::{
     AccountKey, DocumentVersion, FleetDocument, Instant, Invalid, MasterUrl, Preferences, ProjectAssignment,
     Share, printable,
 };
-use fallow_fleet::{Change, ChangeError, DocumentSet, Groups};
+use fallow_fleet::{Change, ChangeError, DocumentSet, Groups, GroupsChanged};
 use fallow_store::{Batch, BatchResult, Entry, KeyRange, Store, StoreError};
 use tokio::sync::{Mutex, watch};
 
@@ -354,10 +354,9 @@ fn number(key: &[u8]) -> Result<u64, StoreError> {
 
 /// Which groups are others, in words.
 fn what_changed(before: &Groups, after: &Groups) -> String {
-    let put = after.0.iter().filter(|(name, group)| before.0.get(*name) != Some(*group));
-    let gone = before.0.keys().filter(|name| !after.0.contains_key(*name));
-    let said: Vec<String> =
-        put.map(|(name, _)| name.to_string()).chain(gone.map(|name| format!("{name} removed"))).collect();
+    let GroupsChanged { put, removed } = before.changed(after);
+    let put = put.into_iter().map(ToString::to_string);
+    let said: Vec<String> = put.chain(removed.into_iter().map(|name| format!("{name} removed"))).collect();
     printable::line(&format!("groups {}", said.join(", ")), MESSAGE_MAX)
 }
 

@@ -3,7 +3,7 @@
 use fallow_config::Diagnostic;
 use fallow_domain::Labels;
 use fallow_fleet::{
-    Change, ChangeError, DocumentSet, Effective, GROUPS_MAX, GroupText, Groups, Origin, Resolved,
+    Change, ChangeError, DocumentSet, Effective, GROUPS_MAX, GroupName, GroupText, Origin, Resolved,
 };
 use fallow_proto::operator::v1 as wire;
 use tonic::Status;
@@ -54,7 +54,8 @@ pub(super) async fn change(
         after => after.map_err(|error| status::of_document(&error))?,
     };
     let hash = after.hash().map_err(|error| Status::internal(error.to_string()))?;
-    let (put, removed) = changed(&before.groups, &after.groups);
+    let changed = before.groups.changed(&after.groups);
+    let (put, removed) = (names(&changed.put), names(&changed.removed));
     let version = after.fleet.version.0;
     let fleet = fleet.clone();
     let preview = tokio::task::spawn_blocking(move || fleet.preview(&before, &after)).await;
@@ -91,11 +92,8 @@ fn finding(found: &Diagnostic) -> wire::Finding {
     }
 }
 
-/// Names of groups that are new or others, and of those that are gone.
-fn changed(before: &Groups, after: &Groups) -> (Vec<String>, Vec<String>) {
-    let put = after.0.iter().filter(|(name, group)| before.0.get(*name) != Some(*group));
-    let gone = before.0.keys().filter(|name| !after.0.contains_key(*name));
-    (put.map(|(name, _)| name.to_string()).collect(), gone.map(ToString::to_string).collect())
+fn names(groups: &[&GroupName]) -> Vec<String> {
+    groups.iter().map(ToString::to_string).collect()
 }
 
 /// All groups, the one that prevails over the others first.
