@@ -21,7 +21,7 @@ mod relabel;
 mod selector;
 mod set;
 
-pub use change::{Change, ChangeError, FILE_BYTES_MAX, GroupText};
+pub use change::{Change, ChangeError, FILE_BYTES_MAX, GroupText, ReadChange};
 pub use difference::{ValueChange, differences};
 pub use effective::{Effective, Origin, Resolved, Wish};
 pub use facts::labels_of;

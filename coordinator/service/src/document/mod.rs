@@ -18,7 +18,7 @@ use fallow_domain::{
 };
 use fallow_fleet::{Change, ChangeError, DocumentSet, Groups, GroupsChanged};
 use fallow_store::{Batch, BatchResult, Entry, KeyRange, Store, StoreError};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 
 pub use version::{Audited, Head, Published};
 use version::{FORMAT, PREFIX};
@@ -116,7 +116,7 @@ impl Documents {
     /// All newest documents, or a set of version 0 that says nothing.
     #[must_use]
     pub fn set(&self) -> DocumentSet {
-        self.current().map_or_else(empty, |published| published.audited.set.clone())
+        newest_set(&self.current)
     }
 
     /// The newest versions with their audit records, at most so many, oldest first.
@@ -153,10 +153,11 @@ impl Documents {
         if shares.is_empty() {
             return Err(DocumentError::Nothing);
         }
-        self.change_fleet(author, now, |document| {
+        let shares = shares.to_vec();
+        self.change_fleet(author, now, move |document| {
             let mut seen = BTreeSet::new();
             let mut said = Vec::new();
-            for (name, share) in shares {
+            for (name, share) in &shares {
                 let known =
                     || document.projects.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
                 if !seen.insert(name) {
@@ -185,7 +186,7 @@ impl Documents {
         preferences: Preferences,
     ) -> Result<FleetDocument, DocumentError> {
         preferences.check_set()?;
-        self.change_fleet(author, now, |document| {
+        self.change_fleet(author, now, move |document| {
             document.preferences = preferences;
             Ok("preferences".to_owned())
         })
@@ -202,7 +203,7 @@ impl Documents {
         now: Instant,
         assignment: ProjectAssignment,
     ) -> Result<FleetDocument, DocumentError> {
-        self.change_fleet(author, now, |document| {
+        self.change_fleet(author, now, move |document| {
             let said = format!("project {}", assignment.name);
             match document.projects.iter_mut().find(|project| project.name == assignment.name) {
                 Some(project) => *project = assignment,
@@ -229,20 +230,21 @@ impl Documents {
         if self.current().is_none() {
             return Ok(empty().fleet);
         }
-        self.change_fleet(author, now, |document| {
+        let (change, keys) = (change.to_owned(), keys.to_vec());
+        self.change_fleet(author, now, move |document| {
             document.version = DocumentVersion(document.version.0 + 1);
             for project in &mut document.projects {
                 if let Some((_, key)) = keys.iter().find(|(url, _)| *url == project.url) {
                     project.account_key = key.clone();
                 }
             }
-            Ok(change.to_owned())
+            Ok(change)
         })
         .await
     }
 
-    /// Changes groups, all of them or none, and says what that amounts to. What is so already makes no new
-    /// version.
+    /// Changes groups, all of them or none, and gives the documents before and after. What is so already
+    /// makes no new version.
     ///
     /// # Errors
     /// [`DocumentError`]; nothing is changed then.
@@ -250,13 +252,19 @@ impl Documents {
         &self,
         author: Author,
         now: Instant,
-        change: &Change,
-    ) -> Result<DocumentSet, DocumentError> {
-        self.change(author, now, |set| {
-            let groups = change.groups(set)?;
-            let said = what_changed(&set.groups, &groups);
-            set.groups = groups;
-            Ok(said)
+        change: Change,
+    ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
+        let (making, changing) = (self.making(author, now), self.changing.clone());
+        blocking(move || {
+            // Reading the files takes longest: others who change documents do not wait for it.
+            let read = change.read();
+            let alone = changing.blocking_lock_owned();
+            making.make(alone, |set| {
+                let groups = read.groups(set)?;
+                let said = what_changed(&set.groups, &groups);
+                set.groups = groups;
+                Ok(said)
+            })
         })
         .await
     }
@@ -265,23 +273,48 @@ impl Documents {
         &self,
         author: Author,
         now: Instant,
-        edit: impl FnOnce(&mut FleetDocument) -> Result<String, DocumentError>,
+        edit: impl FnOnce(&mut FleetDocument) -> Result<String, DocumentError> + Send + 'static,
     ) -> Result<FleetDocument, DocumentError> {
-        self.change(author, now, |set| edit(&mut set.fleet)).await.map(|set| set.fleet)
+        let making = self.making(author, now);
+        let alone = self.changing.clone().lock_owned().await;
+        let made = blocking(move || making.make(alone, |set| edit(&mut set.fleet)));
+        made.await.map(|(_, set)| set.fleet)
     }
 
-    async fn change(
-        &self,
-        author: Author,
-        now: Instant,
+    fn making(&self, author: Author, now: Instant) -> Making {
+        Making { store: self.store.clone(), current: self.current.clone(), author, now }
+    }
+}
+
+/// Runs what blocks on a thread where that is fine.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
+}
+
+/// The making of a version.
+struct Making {
+    store: Arc<dyn Store>,
+    current: Arc<watch::Sender<Option<Arc<Published>>>>,
+    author: Author,
+    now: Instant,
+}
+
+impl Making {
+    /// Makes a version by an edit of the newest, and gives the documents before and after. Stored and
+    /// published in one go: a caller that goes away meanwhile (its call is dropped then) must not leave a
+    /// version in the store that nobody was told of and no other can follow.
+    fn make(
+        self,
+        _alone: OwnedMutexGuard<()>,
         edit: impl FnOnce(&mut DocumentSet) -> Result<String, DocumentError>,
-    ) -> Result<DocumentSet, DocumentError> {
-        let alone = self.changing.clone().lock_owned().await;
-        let before = self.set();
+    ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
+        let Self { store, current, author, now } = self;
+        let before = newest_set(&current);
         let mut set = before.clone();
         let change = edit(&mut set)?;
         if set == before {
-            return Ok(before);
+            return Ok((before, set));
         }
         set.fleet.version = DocumentVersion(before.fleet.version.0 + 1);
         set.fleet.check()?;
@@ -299,27 +332,24 @@ impl Documents {
         let key = key(set.fleet.version);
         let value = FORMAT.write(&key, &audited)?;
         let batch = Batch::new().require_absent(key.clone()).put(key, value);
-        let (store, current) = (self.store.clone(), self.current.clone());
-        // Stored and published in one go: a caller that goes away meanwhile (its call is dropped then) must
-        // not leave a version in the store that nobody was told of and no other can follow.
-        let made = tokio::task::spawn_blocking(move || {
-            let _alone = alone;
-            if let BatchResult::Conflict { .. } = store.apply_durable(batch)? {
-                let what = "a new version of the document";
-                let version = audited.set.fleet.version;
-                return Err(Invalid::new(what, version, "a version that is not there yet").into());
-            }
-            tracing::info!(
-                version = audited.set.fleet.version.0,
-                by = audited.made_by,
-                change = audited.change,
-                "document made"
-            );
-            current.send_replace(Some(Arc::new(Published { audited, traceparent: author.traceparent })));
-            Ok(set)
-        });
-        made.await.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
+        if let BatchResult::Conflict { .. } = store.apply_durable(batch)? {
+            let what = "a new version of the document";
+            return Err(Invalid::new(what, set.fleet.version, "a version that is not there yet").into());
+        }
+        tracing::info!(
+            version = audited.set.fleet.version.0,
+            by = audited.made_by,
+            change = audited.change,
+            "document made"
+        );
+        current.send_replace(Some(Arc::new(Published { audited, traceparent: author.traceparent })));
+        Ok((before, set))
     }
+}
+
+fn newest_set(current: &watch::Sender<Option<Arc<Published>>>) -> DocumentSet {
+    let published = current.borrow().clone();
+    published.map_or_else(empty, |published| published.audited.set.clone())
 }
 
 /// Twenty digits, so that versions sort as they were made.
@@ -454,11 +484,11 @@ mod tests {
         let author = || Author { name: "tester".into(), message: "quiet\nroom".into(), ..Author::default() };
         let change = group("quiet", 5, "[preferences]\ncpu_fraction = 0.5\n");
         for _ in 0..2 {
-            let set = documents.change_groups(author(), Instant::EPOCH, &change).await.unwrap();
+            let (_, set) = documents.change_groups(author(), Instant::EPOCH, change.clone()).await.unwrap();
             assert_eq!((set.fleet.version.0, set.groups.0.len()), (2, 1));
         }
         let removal = Change { remove: vec!["quiet".into()], ..Change::default() };
-        documents.change_groups(Author::default(), Instant::EPOCH, &removal).await.unwrap();
+        documents.change_groups(Author::default(), Instant::EPOCH, removal).await.unwrap();
         let history = documents.history(100).unwrap();
         let said = (history[1].change.as_str(), history[1].message.as_str());
         assert_eq!(said, ("groups quiet", "quiet\u{fffd}room"));
@@ -470,11 +500,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn r6_5_while_files_of_groups_are_read_nobody_else_who_changes_documents_waits() {
+        let dir = tempfile::tempdir().unwrap();
+        let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+        documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+        let long = format!("{}\n", "# a remark of some length\n".repeat(2_400));
+        let groups = (1..=200).map(|number| group(&format!("g{number}"), number, &long));
+        let change = Change { files: groups.flat_map(|one| one.files).collect(), ..Change::default() };
+        let mut call = std::pin::pin!(documents.change_groups(Author::default(), Instant::EPOCH, change));
+        // Polled once: it has begun.
+        assert!(futures_util::poll!(&mut call).is_pending());
+        assert_eq!(shares(&documents, &[("a", 2.0)]).await.unwrap(), 2);
+        let (before, set) = call.await.unwrap();
+        assert_eq!((before.fleet.version.0, before.groups.0.len()), (2, 0));
+        assert_eq!(
+            (set.fleet.version.0, set.fleet.projects[0].share.get(), set.groups.0.len()),
+            (3, 2.0, 200)
+        );
+    }
+
+    #[tokio::test]
     async fn r6_4_a_project_that_a_group_has_elsewhere_is_not_put_into_the_fleets_document() {
         let dir = tempfile::tempdir().unwrap();
         let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
         let far = "[projects.far]\nurl = \"https://far.example.org/\"\naccount_key = \"k\"\n";
-        documents.change_groups(Author::default(), Instant::EPOCH, &group("g", 1, far)).await.unwrap();
+        documents.change_groups(Author::default(), Instant::EPOCH, group("g", 1, far)).await.unwrap();
         let put = documents.put_project(Author::default(), Instant::EPOCH, assignment("far")).await;
         assert!(put.unwrap_err().to_string().contains("group g: projects.far.url"));
         assert_eq!(documents.document().version.0, 1);

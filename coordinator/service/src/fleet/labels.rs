@@ -270,7 +270,7 @@ mod tests {
         assert_eq!((preview.hosts, preview.changed_hosts), (1, 1));
         let agents: Vec<_> = preview.values.into_values().flatten().map(|id| id.0).collect();
         assert_eq!(agents, ["A"]);
-        let selector = "room=12".parse().unwrap();
-        assert_eq!(fleet.chosen(&selector), 1);
+        let [room, other] = ["room=12", "!room"].map(|selector| selector.parse().unwrap());
+        assert_eq!(fleet.chosen(&[&room, &other, &room]), [1, 0, 1]);
     }
 }

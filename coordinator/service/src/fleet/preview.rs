@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::AgentId;
-use fallow_fleet::{DocumentSet, Selector, ValueChange, differences};
+use fallow_fleet::{DocumentSet, Effective, Selector, ValueChange, differences};
 
 use super::Fleet;
 
@@ -27,7 +27,8 @@ impl Fleet {
         let mut preview = Preview::default();
         for agent in self.members() {
             preview.hosts += 1;
-            let changes = differences(&agent.effective(before), &agent.effective(after));
+            let labels = agent.labels();
+            let changes = differences(&Effective::of(before, &labels), &Effective::of(after, &labels));
             preview.changed_hosts += u64::from(!changes.is_empty());
             for change in changes {
                 preview.values.entry(change).or_default().push(agent.id.clone());
@@ -36,10 +37,17 @@ impl Fleet {
         preview
     }
 
-    /// How many hosts a selector chooses.
+    /// How many hosts each of these selectors chooses.
     #[must_use]
-    pub fn chosen(&self, selector: &Selector) -> u64 {
-        let chosen = self.members().into_iter().filter(|agent| selector.chooses(&agent.labels()));
-        chosen.count() as u64
+    pub fn chosen(&self, selectors: &[&Selector]) -> Vec<u64> {
+        let mut chosen = vec![0; selectors.len()];
+        for agent in self.members() {
+            // They cost more than a look at them.
+            let labels = agent.labels();
+            for (count, selector) in chosen.iter_mut().zip(selectors) {
+                *count += u64::from(selector.chooses(&labels));
+            }
+        }
+        chosen
     }
 }

@@ -17,7 +17,7 @@ use tracing::{Instrument as _, Span};
 use wire::operator_server::Operator as Service;
 
 use super::auth::AUTHOR;
-use super::{convert, groups, incoming, status};
+use super::{convert, groups, incoming, status, unblocked};
 use crate::document::{Author, Documents};
 use crate::fleet::Fleet;
 use crate::fleet::token::{self, TokenTerms};
@@ -293,11 +293,6 @@ fn author_of<T>(request: &Request<T>, span: &Span) -> Author {
     Author { name, traceparent, message: String::new() }
 }
 
-/// Runs what blocks on a thread where that is fine.
-async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
-    tokio::task::spawn_blocking(work).await.map_err(|died| Status::internal(died.to_string()))
-}
-
 #[tonic::async_trait]
 impl Service for OperatorService {
     async fn create_tokens(
@@ -387,13 +382,17 @@ impl Service for OperatorService {
 
     async fn list_hosts(&self, request: Request<wire::ListHostsRequest>) -> Reply<wire::ListHostsReply> {
         let span = span_of(&request, "ListHosts");
-        let document_version = self.documents.document().version.0;
-        let work = async {
+        let (fleet, documents) = (self.fleet.clone(), self.documents.clone());
+        let work = async move {
             let selector: Selector =
                 request.get_ref().selector.parse().map_err(|error| status::of_invalid(&error))?;
-            let chosen = self.fleet.hosts().filter(|host| selector.chooses(&host.labels));
-            let hosts = chosen.map(|host| convert::host(&host)).collect();
-            Ok(wire::ListHostsReply { hosts, document_version })
+            let list = move || {
+                let document_version = documents.document().version.0;
+                let chosen = fleet.hosts().filter(|host| selector.chooses(&host.labels));
+                let hosts = chosen.map(|host| convert::host(&host)).collect();
+                wire::ListHostsReply { hosts, document_version }
+            };
+            unblocked(list).await
         };
         self.call("ListHosts", span, work).await
     }
@@ -448,13 +447,14 @@ impl Service for OperatorService {
     ) -> Reply<wire::ChangeGroupsReply> {
         let span = span_of(&request, "ChangeGroups");
         let author = author_of(&request, &span);
-        let work = groups::change(&self.fleet, &self.documents, author, request.into_inner());
+        let work = groups::change(self.fleet.clone(), self.documents.clone(), author, request.into_inner());
         self.call("ChangeGroups", span, work).await
     }
 
     async fn list_groups(&self, request: Request<wire::ListGroupsRequest>) -> Reply<wire::ListGroupsReply> {
         let span = span_of(&request, "ListGroups");
-        self.call("ListGroups", span, async { Ok(groups::list(&self.fleet, &self.documents.set())) }).await
+        let (fleet, documents) = (self.fleet.clone(), self.documents.clone());
+        self.call("ListGroups", span, unblocked(move || groups::list(&fleet, &documents.set()))).await
     }
 
     async fn label_host(&self, request: Request<wire::LabelHostRequest>) -> Reply<wire::LabelHostReply> {
