@@ -90,6 +90,18 @@ impl Source<'_> {
     /// A diagnostic about the bytes `span`.
     #[must_use]
     pub fn diagnose(&self, severity: Severity, span: Range<usize>, key: &str, problem: String) -> Diagnostic {
+        self.diagnose_hiding(severity, span, key, problem, &[])
+    }
+
+    /// A diagnostic about the bytes `span` that shows stars in place of those of `hidden`.
+    pub(crate) fn diagnose_hiding(
+        &self,
+        severity: Severity,
+        span: Range<usize>,
+        key: &str,
+        problem: String,
+        hidden: &[Range<usize>],
+    ) -> Diagnostic {
         let start = self.boundary(span.start);
         let line_start = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_end = self.text[start..].find('\n').map_or(self.text.len(), |at| start + at);
@@ -98,8 +110,12 @@ impl Source<'_> {
         let whole = self.text[line_start..line_end].trim_end();
         // A long line is shown from a little before the place.
         let cut = if whole.chars().count() > EXCERPT_MAX { column.saturating_sub(40) } else { 0 };
-        let visible = |c: char| if c.is_control() { ' ' } else { c };
-        let excerpt: String = whole.chars().skip(cut).take(EXCERPT_MAX).map(visible).collect();
+        let visible = |(at, c): (usize, char)| match c {
+            c if c.is_control() => ' ',
+            _ if hidden.iter().any(|hidden| hidden.contains(&(line_start + at))) => '*',
+            c => c,
+        };
+        let excerpt: String = whole.char_indices().skip(cut).take(EXCERPT_MAX).map(visible).collect();
         let from = column - cut;
         let to = (from + self.text[start..end].trim_end().chars().count()).min(EXCERPT_MAX.max(from + 1));
         Diagnostic {

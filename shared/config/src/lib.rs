@@ -4,13 +4,15 @@
 //! A reader walks over the parsed file ([`Walk`]) and asks for what each table may hold ([`Section`]); a bad
 //! value counts as left out while the rest is read. What is wrong becomes a [`Diagnostic`] with file, line,
 //! key, what was expected and what may have been meant. What values mean together is for the reader to say
-//! ([`Problem`]).
+//! ([`Problem`]). What a finding shows of the file has stars for the values of keys that the reader names
+//! as secret ([`Walk::hiding`]).
 //!
 //! Texts in, values out: this room opens no file.
 #![forbid(unsafe_code)]
 
 mod diagnostic;
 mod problem;
+mod secret;
 mod suggest;
 mod units;
 mod value;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::secret::Secrets;
 use crate::suggest::suggest;
 use crate::value::{BadValue, FromValue, unexpected};
 use crate::{Diagnostic, Problem, Severity, Source};
@@ -28,6 +29,7 @@ pub struct Walk<'s> {
     sections: &'static [&'static Section],
     diagnostics: Vec<Diagnostic>,
     spans: BTreeMap<String, Range<usize>>,
+    secrets: Secrets,
 }
 
 /// One table.
@@ -47,16 +49,28 @@ impl Fields<'_, '_> {
 impl<'s> Walk<'s> {
     /// A walk over `source`; `sections` are looked through for keys that stand in the wrong one.
     pub fn new(source: Source<'s>, sections: &'static [&'static Section]) -> Self {
-        Self { source, sections, diagnostics: Vec::new(), spans: BTreeMap::new() }
+        let secrets = Secrets::default();
+        Self { source, sections, diagnostics: Vec::new(), spans: BTreeMap::new(), secrets }
+    }
+
+    /// A walk whose diagnostics show no value of these keys, wherever they stand: findings are read by others
+    /// than the file.
+    #[must_use]
+    pub fn hiding(self, keys: &'static [&'static str]) -> Self {
+        let secrets = Secrets::of(keys, self.source.text);
+        Self { secrets, ..self }
     }
 
     /// The file's text as a table; syntax errors are noted, and end the walk.
     pub fn parse(&mut self) -> Option<Spanned<DeTable<'s>>> {
         let (table, errors) = DeTable::parse_recoverable(self.source.text);
+        let sections = self.sections;
         for error in &errors {
             let span = error.span().unwrap_or(0..0);
             if self.room() {
-                let diagnostic = self.source.diagnose(Severity::Error, span, "", error.message().to_owned());
+                let plain = |key: &str| sections.iter().any(|section| section.keys.contains(&key));
+                self.secrets.hide_line(self.source.text, span.start, plain);
+                let diagnostic = self.diagnose(Severity::Error, span, "", error.message().to_owned());
                 self.diagnostics.push(diagnostic);
             }
         }
@@ -101,6 +115,9 @@ impl<'s> Walk<'s> {
         section: &Section,
     ) -> Fields<'t, 'i> {
         let fields = Fields { path, table };
+        // What is not known may be a secret whose key is misspelt. All of them first: they may share a line.
+        let unknown = table.iter().filter(|(key, _)| !section.keys.contains(&&**key.get_ref()));
+        unknown.for_each(|(key, value)| self.secrets.hide_value(self.source.text, &key.span(), value.span()));
         for (key, value) in table {
             let name: &str = key.get_ref();
             let path = fields.path_of(name);
@@ -120,7 +137,7 @@ impl<'s> Walk<'s> {
         let elsewhere = self.sections.iter().find(|other| other.keys.contains(&name));
         let suggestion = suggestion.or_else(|| elsewhere.map(|other| format!("`{name}` of {}", other.title)));
         let problem = format!("unknown key in {}", section.title);
-        let diagnostic = self.source.diagnose(Severity::Error, span, path, problem);
+        let diagnostic = self.diagnose(Severity::Error, span, path, problem);
         diagnostic.expecting(format!("one of {}", section.keys.join(", "))).suggesting(suggestion)
     }
 
@@ -214,6 +231,8 @@ impl<'s> Walk<'s> {
             self.bad(&path, value.span(), unexpected(value.get_ref(), &expected));
             return Vec::new();
         };
+        let others = tables.iter().filter(|(_, value)| !value.get_ref().is_table());
+        others.for_each(|(_, value)| self.secrets.hide(value.span()));
         let mut named = Vec::new();
         for (name, value) in tables {
             let path = format!("{path}.{}", name.get_ref());
@@ -222,7 +241,13 @@ impl<'s> Walk<'s> {
                 DeValue::Table(table) => {
                     named.push((name.get_ref().to_string(), self.fields(path, table, section)));
                 }
-                other => self.bad(&path, value.span(), unexpected(other, &expected)),
+                other => {
+                    let mut bad = unexpected(other, &expected);
+                    if self.secrets.hides(value.span().start) {
+                        bad.problem = "the value makes no sense here".to_owned();
+                    }
+                    self.bad(&path, value.span(), bad);
+                }
             }
         }
         named
@@ -231,7 +256,7 @@ impl<'s> Walk<'s> {
     /// Notes a bad value.
     pub fn bad(&mut self, path: &str, span: Range<usize>, bad: BadValue) {
         if self.room() {
-            let diagnostic = self.source.diagnose(Severity::Error, span, path, bad.problem);
+            let diagnostic = self.diagnose(Severity::Error, span, path, bad.problem);
             self.diagnostics.push(diagnostic.expecting(bad.expected).suggesting(bad.suggestion));
         }
     }
@@ -255,12 +280,17 @@ impl<'s> Walk<'s> {
         self.diagnostics
     }
 
+    fn diagnose(&self, severity: Severity, span: Range<usize>, path: &str, problem: String) -> Diagnostic {
+        let diagnostic = self.source.diagnose_hiding(severity, span, path, problem, self.secrets.spans());
+        if self.secrets.has(path) { diagnostic.without_excerpt() } else { diagnostic }
+    }
+
     /// A diagnostic about `path`, at the nearest place that is known: itself, or what holds it.
     fn at(&self, severity: Severity, path: &str, problem: String) -> Diagnostic {
         let mut place = path;
         loop {
             if let Some(span) = self.spans.get(place) {
-                return self.source.diagnose(severity, span.clone(), path, problem);
+                return self.diagnose(severity, span.clone(), path, problem);
             }
             match place.rfind('.') {
                 Some(dot) => place = &place[..dot],

@@ -46,28 +46,26 @@ pub enum ChangeError {
     },
 }
 
+/// A change whose files were read: that takes time, and needs no documents.
+pub struct ReadChange<'c> {
+    change: &'c Change,
+    read: Vec<GroupFile<'c>>,
+    /// What is wrong with files that were not read.
+    whole: Vec<Diagnostic>,
+}
+
 impl Change {
     /// The groups after this change of a fleet's documents.
     ///
     /// # Errors
     /// [`ChangeError`] with everything that is wrong in the files, or the first group that cannot be removed.
     pub fn groups(&self, set: &DocumentSet) -> Result<Groups, ChangeError> {
-        let mut groups = if self.prune { Groups::default() } else { set.groups.clone() };
-        for name in &self.remove {
-            let found = name.parse::<GroupName>().ok().filter(|name| set.groups.0.contains_key(name));
-            let found = found.ok_or_else(|| {
-                let known: Vec<&str> = set.groups.0.keys().map(GroupName::as_str).collect();
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                ChangeError::UnknownGroup { name: name.clone(), known }
-            })?;
-            groups.0.remove(&found);
-        }
-        self.put(&mut groups, set)?;
-        Ok(groups)
+        self.read().groups(set)
     }
 
-    /// Puts the groups of all files in place.
-    fn put(&self, groups: &mut Groups, set: &DocumentSet) -> Result<(), Diagnostics> {
+    /// Reads the files. What is wrong with them is said by [`ReadChange::groups`], with all else.
+    #[must_use]
+    pub fn read(&self) -> ReadChange<'_> {
         let mut texts: Vec<&GroupText> = self.files.iter().collect();
         texts.sort_by(|a, b| a.file.cmp(&b.file));
         let mut read: Vec<GroupFile<'_>> = Vec::new();
@@ -92,13 +90,41 @@ impl Change {
                     }
                     None => {
                         by_name.insert(name.clone(), read.len() + whole.len());
-                        groups.0.insert(name.clone(), said.clone());
                         group.group = Some((name, said));
                     }
                 }
             }
             read.push(group);
         }
+        ReadChange { change: self, read, whole }
+    }
+}
+
+impl ReadChange<'_> {
+    /// The groups after this change of a fleet's documents.
+    ///
+    /// # Errors
+    /// As [`Change::groups`].
+    pub fn groups(self, set: &DocumentSet) -> Result<Groups, ChangeError> {
+        let Change { remove, prune, .. } = self.change;
+        let mut groups = if *prune { Groups::default() } else { set.groups.clone() };
+        for name in remove {
+            let found = name.parse::<GroupName>().ok().filter(|name| set.groups.0.contains_key(name));
+            let found = found.ok_or_else(|| {
+                let known: Vec<&str> = set.groups.0.keys().map(GroupName::as_str).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                ChangeError::UnknownGroup { name: name.clone(), known }
+            })?;
+            groups.0.remove(&found);
+        }
+        self.put(&mut groups, set)?;
+        Ok(groups)
+    }
+
+    /// Puts the groups of all files in place.
+    fn put(self, groups: &mut Groups, set: &DocumentSet) -> Result<(), Diagnostics> {
+        let Self { mut read, mut whole, .. } = self;
+        groups.0.extend(read.iter().filter_map(|file| file.group.clone()));
         let after = DocumentSet { fleet: set.fleet.clone(), groups: groups.clone() };
         let mut elsewhere = Vec::new();
         for problem in after.problems() {

@@ -127,6 +127,50 @@ fn r6_4_everything_wrong_in_all_files_is_named_at_once_with_file_line_and_key() 
 }
 
 #[test]
+fn r6_4_no_finding_shows_an_account_key_wherever_it_stands_and_however_it_is_written() {
+    let head = "name = \"a\"\nprecedence = 1\nselector = \"\"\n";
+    for (rest, found) in [
+        (
+            "[projects.far]\naccount_key = \"5ECRET?\"\n",
+            "a:5:15: projects.far.account_key: this is no account key",
+        ),
+        ("[projects.far]\naccount_key = \"5ECRET\"\n", "`url` is missing beside `account_key`"),
+        ("[projects.far]\naccount_key = 5ECRET\n", "a:5:"),
+        ("[projects.far]\naccount_key = \"5ECRET\n", "a:5:"),
+        ("[projects.far]\naccount_key = \"a\\q5ECRET\"\n", "a:5:"),
+        ("[projects.far]\naccount_key = \"\"\"\n\\q5ECRET\"\"\"\n", "a:6:"),
+        ("[projects.far]\naccount_key: \"5ECRET\"\n", "a:5:"),
+        ("[projects.far]\n\"account_key\" = \"5ECRET\"\naccount_key = \"5ECRET\"\n", "a:6:"),
+        ("[projects.far]\nacount_key = \"5ECRET\"\n", "did you mean `account_key`"),
+        ("[projects.far]\nacount_key = \"5ECRET\n", "a:5:"),
+        (
+            "[projects]\naccount_key = \"5ECRET\"\n",
+            "a:5:15: projects.account_key: the value makes no sense here",
+        ),
+        ("[projects]\nacount_key = \"5ECRET\"\n", "projects.acount_key: the value makes no sense here"),
+        ("projects.far = { account_key = \"5ECRET\", share = -1 }\n", "projects.far.share: -1 is no share"),
+        ("projects.far = { shar = 1, account_key = '5ECRET' }\n", "did you mean `share`"),
+        ("projects.far = { shar = 1, key = '5ECRET' }\n", "did you mean `share`"),
+        ("projects = { far = { account_key = \"5ECRET\" \n", "a:4:"),
+        ("projects = { far = { acount_key = \"5ECRET\", = }\n", "a:4:"),
+        ("project.far = { key = \"5ECRET\" }\n", "did you mean `projects`"),
+        ("project.far.key = \"5ECRET\"\n", "did you mean `projects`"),
+        ("account_key = \"5ECRET\"\n", "`account_key` of [projects.NAME]"),
+    ] {
+        let text = wrong(&set(), &[("a", &format!("{head}{rest}"))]);
+        assert!(text.contains(found) && !text.contains("5ECRET"), "{rest}: {text}");
+    }
+    // What is no secret is shown as it stands.
+    let text = wrong(&set(), &[("a", &format!("{head}[projects.far]\nshare = \"x\"\nurl = 7\n"))]);
+    for shown in ["| share = \"x\"\n", "| url = 7\n"] {
+        assert!(text.contains(shown), "{text}");
+    }
+    let inline = format!("{head}projects.far = {{ account_key = \"5ECRET\", share = -1 }} # so\n");
+    let text = wrong(&set(), &[("a", &inline)]);
+    assert!(text.contains("| projects.far = { account_key = ********, share = -1 } # so\n"), "{text}");
+}
+
+#[test]
 fn r6_4_projects_are_in_one_place_whichever_groups_name_them() {
     let foreign = |name: &str, number: u32, project: &str, url: &str| {
         format!(

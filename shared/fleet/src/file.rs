@@ -48,7 +48,7 @@ pub(crate) struct GroupFile<'s> {
 
 impl<'s> GroupFile<'s> {
     pub(crate) fn read(source: Source<'s>) -> Self {
-        let mut walk = Walk::new(source, SECTIONS);
+        let mut walk = Walk::new(source, SECTIONS).hiding(&["account_key"]);
         let table = walk.parse();
         let group = table.and_then(|table| {
             let fields = walk.fields(String::new(), table.get_ref(), &FILE);

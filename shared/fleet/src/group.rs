@@ -92,4 +92,21 @@ impl Groups {
         groups.sort_by_key(|(_, group)| group.precedence);
         groups
     }
+
+    /// What is different after a change from these to others.
+    #[must_use]
+    pub fn changed<'a>(&'a self, after: &'a Self) -> GroupsChanged<'a> {
+        let put = after.0.iter().filter(|(name, group)| self.0.get(*name) != Some(*group));
+        let removed = self.0.keys().filter(|name| !after.0.contains_key(*name));
+        GroupsChanged { put: put.map(|(name, _)| name).collect(), removed: removed.collect() }
+    }
+}
+
+/// Names of groups that a change is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupsChanged<'a> {
+    /// Those that are new or others.
+    pub put: Vec<&'a GroupName>,
+    /// Those that are gone.
+    pub removed: Vec<&'a GroupName>,
 }

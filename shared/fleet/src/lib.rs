@@ -21,11 +21,11 @@ mod relabel;
 mod selector;
 mod set;
 
-pub use change::{Change, ChangeError, FILE_BYTES_MAX, GroupText};
+pub use change::{Change, ChangeError, FILE_BYTES_MAX, GroupText, ReadChange};
 pub use difference::{ValueChange, differences};
 pub use effective::{Effective, Origin, Resolved, Wish};
 pub use facts::labels_of;
-pub use group::{Foreign, Group, GroupName, Groups, PRECEDENCE_MAX, ProjectWish};
+pub use group::{Foreign, Group, GroupName, Groups, GroupsChanged, PRECEDENCE_MAX, ProjectWish};
 pub use preference::{PREFERENCE_KEYS, Preference};
 pub use relabel::LabelEdit;
 pub use selector::{SELECTOR_MAX, Selector};

@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use fallow_fleet::GROUPS_MAX;
 use fallow_proto::operator::v1::GroupFile;
 
 use super::Failure;
@@ -10,8 +11,6 @@ use super::Failure;
 /// Bytes that are read of a file: what is longer is refused by the coordinator, which says how long it may
 /// be.
 const READ_MAX: u64 = 1 << 20;
-/// Files that are sent at most; a fleet has no more groups.
-const FILES_MAX: usize = 256;
 
 /// Reads all files that are named, and those of a directory that end in `.toml`, by their names.
 ///
@@ -29,9 +28,10 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<GroupFile>, Failure> {
     // One that is named twice, or beside its directory, is one file.
     files.sort();
     files.dedup();
-    if files.len() > FILES_MAX {
+    // Each is a group, and a fleet has no more.
+    if files.len() > GROUPS_MAX {
         let text =
-            format!("{} files are named, and a fleet has up to {FILES_MAX} groups: name fewer", files.len());
+            format!("{} files are named, and a fleet has up to {GROUPS_MAX} groups: name fewer", files.len());
         return Err(Failure::bad_input(text));
     }
     files.iter().map(|path| one(path)).collect()

@@ -16,15 +16,17 @@ use fallow_domain::{
     AccountKey, DocumentVersion, FleetDocument, Instant, Invalid, MasterUrl, Preferences, ProjectAssignment,
     Share, printable,
 };
-use fallow_fleet::{Change, ChangeError, DocumentSet, Groups};
-use fallow_store::{Batch, BatchResult, KeyRange, Store, StoreError};
-use tokio::sync::{Mutex, watch};
+use fallow_fleet::{Change, ChangeError, DocumentSet, Groups, GroupsChanged};
+use fallow_store::{Batch, BatchResult, Entry, KeyRange, Store, StoreError};
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 
-pub use version::{Audited, Published};
+pub use version::{Audited, Head, Published};
 use version::{FORMAT, PREFIX};
 
 /// Bytes of a message that says why a version was made.
 const MESSAGE_MAX: usize = 1_000;
+/// Versions that are read at once where many are listed: each may be large.
+const PAGE: usize = 2;
 
 /// A change of the document that is not made.
 #[derive(Debug, thiserror::Error)]
@@ -88,8 +90,7 @@ impl Documents {
     /// # Errors
     /// What the store says.
     pub fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let newest = store.scan_prefix(PREFIX)?.pop();
-        let newest = newest.map(|(key, value)| version::read(&key, &value)).transpose()?;
+        let newest = newest(&*store)?.map(|(key, value)| version::read(&key, &value)).transpose()?;
         let published = newest.map(|audited| Arc::new(Published { audited, traceparent: String::new() }));
         Ok(Self { store, current: Arc::new(watch::Sender::new(published)), changing: Arc::default() })
     }
@@ -115,19 +116,28 @@ impl Documents {
     /// All newest documents, or a set of version 0 that says nothing.
     #[must_use]
     pub fn set(&self) -> DocumentSet {
-        self.current().map_or_else(empty, |published| published.audited.set.clone())
+        newest_set(&self.current)
     }
 
     /// The newest versions with their audit records, at most so many, oldest first.
     ///
     /// # Errors
     /// What the store says.
-    pub fn history(&self, limit: usize) -> Result<Vec<Audited>, StoreError> {
+    pub fn history(&self, limit: usize) -> Result<Vec<Head>, StoreError> {
         let newest = self.document().version.0;
         let before = newest.saturating_sub(limit as u64);
-        let range = KeyRange::prefix(PREFIX).after(&key(DocumentVersion(before)));
-        let entries = self.store.scan(&range, limit)?;
-        entries.iter().map(|(key, value)| version::read(key, value)).collect()
+        let mut range = KeyRange::prefix(PREFIX).after(&key(DocumentVersion(before)));
+        let mut heads = Vec::new();
+        loop {
+            let page = self.store.scan(&range, PAGE.min(limit - heads.len()))?;
+            for (key, value) in &page {
+                heads.push(version::read_head(key, value)?);
+            }
+            match page.last() {
+                Some((last, _)) if heads.len() < limit => range = range.after(last),
+                _ => return Ok(heads),
+            }
+        }
     }
 
     /// Gives the named projects new shares. Shares that are so already make no new version.
@@ -143,10 +153,11 @@ impl Documents {
         if shares.is_empty() {
             return Err(DocumentError::Nothing);
         }
-        self.change_fleet(author, now, |document| {
+        let shares = shares.to_vec();
+        self.change_fleet(author, now, move |document| {
             let mut seen = BTreeSet::new();
             let mut said = Vec::new();
-            for (name, share) in shares {
+            for (name, share) in &shares {
                 let known =
                     || document.projects.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
                 if !seen.insert(name) {
@@ -175,7 +186,7 @@ impl Documents {
         preferences: Preferences,
     ) -> Result<FleetDocument, DocumentError> {
         preferences.check_set()?;
-        self.change_fleet(author, now, |document| {
+        self.change_fleet(author, now, move |document| {
             document.preferences = preferences;
             Ok("preferences".to_owned())
         })
@@ -192,7 +203,7 @@ impl Documents {
         now: Instant,
         assignment: ProjectAssignment,
     ) -> Result<FleetDocument, DocumentError> {
-        self.change_fleet(author, now, |document| {
+        self.change_fleet(author, now, move |document| {
             let said = format!("project {}", assignment.name);
             match document.projects.iter_mut().find(|project| project.name == assignment.name) {
                 Some(project) => *project = assignment,
@@ -219,20 +230,21 @@ impl Documents {
         if self.current().is_none() {
             return Ok(empty().fleet);
         }
-        self.change_fleet(author, now, |document| {
+        let (change, keys) = (change.to_owned(), keys.to_vec());
+        self.change_fleet(author, now, move |document| {
             document.version = DocumentVersion(document.version.0 + 1);
             for project in &mut document.projects {
                 if let Some((_, key)) = keys.iter().find(|(url, _)| *url == project.url) {
                     project.account_key = key.clone();
                 }
             }
-            Ok(change.to_owned())
+            Ok(change)
         })
         .await
     }
 
-    /// Changes groups, all of them or none, and says what that amounts to. What is so already makes no new
-    /// version.
+    /// Changes groups, all of them or none, and gives the documents before and after. What is so already
+    /// makes no new version.
     ///
     /// # Errors
     /// [`DocumentError`]; nothing is changed then.
@@ -240,13 +252,19 @@ impl Documents {
         &self,
         author: Author,
         now: Instant,
-        change: &Change,
-    ) -> Result<DocumentSet, DocumentError> {
-        self.change(author, now, |set| {
-            let groups = change.groups(set)?;
-            let said = what_changed(&set.groups, &groups);
-            set.groups = groups;
-            Ok(said)
+        change: Change,
+    ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
+        let (making, changing) = (self.making(author, now), self.changing.clone());
+        blocking(move || {
+            // Reading the files takes longest: others who change documents do not wait for it.
+            let read = change.read();
+            let alone = changing.blocking_lock_owned();
+            making.make(alone, |set| {
+                let groups = read.groups(set)?;
+                let said = what_changed(&set.groups, &groups);
+                set.groups = groups;
+                Ok(said)
+            })
         })
         .await
     }
@@ -255,23 +273,48 @@ impl Documents {
         &self,
         author: Author,
         now: Instant,
-        edit: impl FnOnce(&mut FleetDocument) -> Result<String, DocumentError>,
+        edit: impl FnOnce(&mut FleetDocument) -> Result<String, DocumentError> + Send + 'static,
     ) -> Result<FleetDocument, DocumentError> {
-        self.change(author, now, |set| edit(&mut set.fleet)).await.map(|set| set.fleet)
+        let making = self.making(author, now);
+        let alone = self.changing.clone().lock_owned().await;
+        let made = blocking(move || making.make(alone, |set| edit(&mut set.fleet)));
+        made.await.map(|(_, set)| set.fleet)
     }
 
-    async fn change(
-        &self,
-        author: Author,
-        now: Instant,
+    fn making(&self, author: Author, now: Instant) -> Making {
+        Making { store: self.store.clone(), current: self.current.clone(), author, now }
+    }
+}
+
+/// Runs what blocks on a thread where that is fine.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
+}
+
+/// The making of a version.
+struct Making {
+    store: Arc<dyn Store>,
+    current: Arc<watch::Sender<Option<Arc<Published>>>>,
+    author: Author,
+    now: Instant,
+}
+
+impl Making {
+    /// Makes a version by an edit of the newest, and gives the documents before and after. Stored and
+    /// published in one go: a caller that goes away meanwhile (its call is dropped then) must not leave a
+    /// version in the store that nobody was told of and no other can follow.
+    fn make(
+        self,
+        _alone: OwnedMutexGuard<()>,
         edit: impl FnOnce(&mut DocumentSet) -> Result<String, DocumentError>,
-    ) -> Result<DocumentSet, DocumentError> {
-        let alone = self.changing.clone().lock_owned().await;
-        let before = self.set();
+    ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
+        let Self { store, current, author, now } = self;
+        let before = newest_set(&current);
         let mut set = before.clone();
         let change = edit(&mut set)?;
         if set == before {
-            return Ok(before);
+            return Ok((before, set));
         }
         set.fleet.version = DocumentVersion(before.fleet.version.0 + 1);
         set.fleet.check()?;
@@ -289,27 +332,24 @@ impl Documents {
         let key = key(set.fleet.version);
         let value = FORMAT.write(&key, &audited)?;
         let batch = Batch::new().require_absent(key.clone()).put(key, value);
-        let (store, current) = (self.store.clone(), self.current.clone());
-        // Stored and published in one go: a caller that goes away meanwhile (its call is dropped then) must
-        // not leave a version in the store that nobody was told of and no other can follow.
-        let made = tokio::task::spawn_blocking(move || {
-            let _alone = alone;
-            if let BatchResult::Conflict { .. } = store.apply_durable(batch)? {
-                let what = "a new version of the document";
-                let version = audited.set.fleet.version;
-                return Err(Invalid::new(what, version, "a version that is not there yet").into());
-            }
-            tracing::info!(
-                version = audited.set.fleet.version.0,
-                by = audited.made_by,
-                change = audited.change,
-                "document made"
-            );
-            current.send_replace(Some(Arc::new(Published { audited, traceparent: author.traceparent })));
-            Ok(set)
-        });
-        made.await.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
+        if let BatchResult::Conflict { .. } = store.apply_durable(batch)? {
+            let what = "a new version of the document";
+            return Err(Invalid::new(what, set.fleet.version, "a version that is not there yet").into());
+        }
+        tracing::info!(
+            version = audited.set.fleet.version.0,
+            by = audited.made_by,
+            change = audited.change,
+            "document made"
+        );
+        current.send_replace(Some(Arc::new(Published { audited, traceparent: author.traceparent })));
+        Ok((before, set))
     }
+}
+
+fn newest_set(current: &watch::Sender<Option<Arc<Published>>>) -> DocumentSet {
+    let published = current.borrow().clone();
+    published.map_or_else(empty, |published| published.audited.set.clone())
 }
 
 /// Twenty digits, so that versions sort as they were made.
@@ -317,12 +357,36 @@ fn key(version: DocumentVersion) -> Vec<u8> {
     format!("document/{:020}", version.0).into_bytes()
 }
 
+/// The newest version as it is stored. There may be many, and each may be large: they are not gone through,
+/// but it is asked whether there is one so far behind another, in steps that double, then halve.
+fn newest(store: &dyn Store) -> Result<Option<Entry>, StoreError> {
+    let all = KeyRange::prefix(PREFIX);
+    let Some(mut newest) = store.scan(&all, 1)?.pop() else { return Ok(None) };
+    let (mut step, mut doubling) = (1_u64, true);
+    while step > 0 {
+        let (key, _) = &newest;
+        let before = number(key)?.saturating_add(step - 1);
+        match store.scan(&all.after(&self::key(DocumentVersion(before))), 1)?.pop() {
+            Some(later) => newest = later,
+            None => doubling = false,
+        }
+        step = if doubling { step.saturating_mul(2) } else { step / 2 };
+    }
+    Ok(Some(newest))
+}
+
+/// The number of the version under a key.
+fn number(key: &[u8]) -> Result<u64, StoreError> {
+    let digits = key.strip_prefix(PREFIX).and_then(|digits| std::str::from_utf8(digits).ok());
+    let number = digits.and_then(|digits| digits.parse().ok());
+    number.ok_or_else(|| FORMAT.bad_value(key, "it has no number of a version"))
+}
+
 /// Which groups are others, in words.
 fn what_changed(before: &Groups, after: &Groups) -> String {
-    let put = after.0.iter().filter(|(name, group)| before.0.get(*name) != Some(*group));
-    let gone = before.0.keys().filter(|name| !after.0.contains_key(*name));
-    let said: Vec<String> =
-        put.map(|(name, _)| name.to_string()).chain(gone.map(|name| format!("{name} removed"))).collect();
+    let GroupsChanged { put, removed } = before.changed(after);
+    let put = put.into_iter().map(ToString::to_string);
+    let said: Vec<String> = put.chain(removed.into_iter().map(|name| format!("{name} removed"))).collect();
     printable::line(&format!("groups {}", said.join(", ")), MESSAGE_MAX)
 }
 
@@ -340,6 +404,7 @@ mod tests {
     use super::*;
     use fallow_fleet::GroupText;
     use fallow_store::{Format, SledStore};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn assignment(name: &str) -> ProjectAssignment {
         ProjectAssignment {
@@ -419,18 +484,39 @@ mod tests {
         let author = || Author { name: "tester".into(), message: "quiet\nroom".into(), ..Author::default() };
         let change = group("quiet", 5, "[preferences]\ncpu_fraction = 0.5\n");
         for _ in 0..2 {
-            let set = documents.change_groups(author(), Instant::EPOCH, &change).await.unwrap();
+            let (_, set) = documents.change_groups(author(), Instant::EPOCH, change.clone()).await.unwrap();
             assert_eq!((set.fleet.version.0, set.groups.0.len()), (2, 1));
         }
         let removal = Change { remove: vec!["quiet".into()], ..Change::default() };
-        documents.change_groups(Author::default(), Instant::EPOCH, &removal).await.unwrap();
+        documents.change_groups(Author::default(), Instant::EPOCH, removal).await.unwrap();
         let history = documents.history(100).unwrap();
         let said = (history[1].change.as_str(), history[1].message.as_str());
         assert_eq!(said, ("groups quiet", "quiet\u{fffd}room"));
         assert_eq!(history[2].change, "groups quiet removed");
+        assert_eq!((history[1].groups, history[2].groups), (1, 0));
         // What is back to what it was has its hash again.
         assert_eq!((history[0].hash == history[2].hash, history[0].hash == history[1].hash), (true, false));
         assert_eq!(documents.history(1).unwrap(), history[2..]);
+    }
+
+    #[tokio::test]
+    async fn r6_5_while_files_of_groups_are_read_nobody_else_who_changes_documents_waits() {
+        let dir = tempfile::tempdir().unwrap();
+        let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+        documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+        let long = format!("{}\n", "# a remark of some length\n".repeat(2_400));
+        let groups = (1..=200).map(|number| group(&format!("g{number}"), number, &long));
+        let change = Change { files: groups.flat_map(|one| one.files).collect(), ..Change::default() };
+        let mut call = std::pin::pin!(documents.change_groups(Author::default(), Instant::EPOCH, change));
+        // Polled once: it has begun.
+        assert!(futures_util::poll!(&mut call).is_pending());
+        assert_eq!(shares(&documents, &[("a", 2.0)]).await.unwrap(), 2);
+        let (before, set) = call.await.unwrap();
+        assert_eq!((before.fleet.version.0, before.groups.0.len()), (2, 0));
+        assert_eq!(
+            (set.fleet.version.0, set.fleet.projects[0].share.get(), set.groups.0.len()),
+            (3, 2.0, 200)
+        );
     }
 
     #[tokio::test]
@@ -438,10 +524,74 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
         let far = "[projects.far]\nurl = \"https://far.example.org/\"\naccount_key = \"k\"\n";
-        documents.change_groups(Author::default(), Instant::EPOCH, &group("g", 1, far)).await.unwrap();
+        documents.change_groups(Author::default(), Instant::EPOCH, group("g", 1, far)).await.unwrap();
         let put = documents.put_project(Author::default(), Instant::EPOCH, assignment("far")).await;
         assert!(put.unwrap_err().to_string().contains("group g: projects.far.url"));
         assert_eq!(documents.document().version.0, 1);
+    }
+
+    /// A store that notes how many entries it was asked for at once, and how many values it gave.
+    struct Watched {
+        store: SledStore,
+        most: AtomicUsize,
+        given: AtomicUsize,
+    }
+
+    impl Store for Watched {
+        fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+            self.store.get(key)
+        }
+        fn scan(&self, range: &KeyRange, limit: usize) -> Result<Vec<fallow_store::Entry>, StoreError> {
+            let found = self.store.scan(range, limit)?;
+            let _ = self.most.fetch_max(found.len(), Ordering::Relaxed);
+            let _ = self.given.fetch_add(found.len(), Ordering::Relaxed);
+            Ok(found)
+        }
+        fn apply(&self, batch: Batch) -> Result<BatchResult, StoreError> {
+            self.store.apply(batch)
+        }
+        fn apply_durable(&self, batch: Batch) -> Result<BatchResult, StoreError> {
+            self.store.apply_durable(batch)
+        }
+        fn flush(&self) -> Result<(), StoreError> {
+            self.store.flush()
+        }
+    }
+
+    #[test]
+    fn r6_5_a_start_and_a_list_of_versions_hold_few_of_them_in_memory_however_many_there_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledStore::open(dir.path()).unwrap();
+        let (most, given) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let watched = Arc::new(Watched { store, most, given });
+        let mut set = empty();
+        // The first ones may be gone, and one after another of all numbers is the newest.
+        for version in 3..=500 {
+            set.fleet.version = DocumentVersion(version);
+            let audited = Audited {
+                set: set.clone(),
+                hash: set.hash().unwrap(),
+                made_at: Instant::EPOCH,
+                made_by: "somebody".into(),
+                change: "preferences".into(),
+                message: String::new(),
+            };
+            let key = key(set.fleet.version);
+            let value = FORMAT.write(&key, &audited).unwrap();
+            // What stands behind the versions is none of them.
+            let batch = Batch::new().put(key, value).put("documented", "x").put("documen", "x");
+            assert!(watched.apply(batch).unwrap().is_applied());
+            watched.given.store(0, Ordering::Relaxed);
+            let documents = Documents::open(watched.clone()).unwrap();
+            assert_eq!(documents.document().version.0, version);
+            assert!(watched.given.load(Ordering::Relaxed) <= 30, "{version}: {:?}", watched.given);
+        }
+        let documents = Documents::open(watched.clone()).unwrap();
+        let history = documents.history(400).unwrap();
+        let versions: Vec<u64> = history.iter().map(|head| head.version.0).collect();
+        assert_eq!(versions, (101..=500).collect::<Vec<_>>());
+        assert_eq!(documents.history(1_000).unwrap().len(), 498);
+        assert!(watched.most.load(Ordering::Relaxed) <= PAGE, "{:?}", watched.most);
     }
 
     #[test]
@@ -461,7 +611,9 @@ mod tests {
         let (set, by) = (&read.set, read.made_by.as_str());
         assert_eq!((set.fleet.version.0, set.groups.0.len(), by), (3, 0, "somebody"));
         assert_eq!((read.hash.as_str().len(), read.message.as_str()), (64, ""));
-        assert_eq!(documents.history(100).unwrap(), [read]);
+        let history = documents.history(100).unwrap();
+        assert_eq!((history.len(), history[0].version.0, history[0].groups), (1, 3, 0));
+        assert_eq!((&history[0].hash, history[0].made_by.as_str()), (&read.hash, "somebody"));
     }
 
     #[tokio::test]

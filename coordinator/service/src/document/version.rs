@@ -1,8 +1,11 @@
-//! A version of the fleet's documents as it is stored, and as it is published.
+//! A version of the fleet's documents as it is stored, as it is published, and as it is listed.
 
-use fallow_domain::Instant;
+use std::collections::BTreeMap;
+
+use fallow_domain::{DocumentVersion, Instant};
 use fallow_fleet::{ContentHash, DocumentSet};
 use fallow_store::{Format, StoreError};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 /// Version 1 had the fleet-wide document alone: a set without groups.
@@ -34,6 +37,45 @@ pub struct Audited {
     pub message: String,
 }
 
+/// A version with its audit record, but without what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Its number.
+    pub version: DocumentVersion,
+    /// The hash of what it says.
+    pub hash: ContentHash,
+    /// When it was made.
+    pub made_at: Instant,
+    /// By whom.
+    pub made_by: String,
+    /// What was changed, in words.
+    pub change: String,
+    /// Why, in the words of who made it; may be empty.
+    pub message: String,
+    /// How many groups it has.
+    pub groups: u64,
+}
+
+/// What is read of a version for its head: the rest is passed over.
+#[derive(Deserialize)]
+struct StoredHead {
+    document: StoredDocument,
+    #[serde(default)]
+    groups: BTreeMap<String, IgnoredAny>,
+    #[serde(default)]
+    hash: ContentHash,
+    made_at: Instant,
+    made_by: String,
+    change: String,
+    #[serde(default)]
+    message: String,
+}
+
+#[derive(Deserialize)]
+struct StoredDocument {
+    version: DocumentVersion,
+}
+
 /// The newest version.
 #[derive(Clone, Debug)]
 pub struct Published {
@@ -54,4 +96,15 @@ pub(super) fn read(key: &[u8], value: &[u8]) -> Result<Audited, StoreError> {
         audited.hash = audited.set.hash().map_err(|error| FORMAT.bad_value(key, error))?;
     }
     Ok(audited)
+}
+
+/// Reads what is listed of a stored version.
+pub(super) fn read_head(key: &[u8], value: &[u8]) -> Result<Head, StoreError> {
+    let StoredHead { document, groups, mut hash, made_at, made_by, change, message } =
+        FORMAT.read(key, value)?;
+    if hash == ContentHash::default() {
+        hash = read(key, value)?.hash;
+    }
+    let (version, groups) = (document.version, groups.len() as u64);
+    Ok(Head { version, hash, made_at, made_by, change, message, groups })
 }

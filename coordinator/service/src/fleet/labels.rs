@@ -68,6 +68,11 @@ impl Agent {
         Labels::merged(&self.enrolled_with, &lock(&self.given_labels), &facts)
     }
 
+    /// Whether this is the name that it is listed by, or its host name.
+    fn is_called(&self, host: &str) -> bool {
+        self.name() == host || lock(&self.state).host().is_some_and(|said| said.hostname == host)
+    }
+
     /// What it is asked for.
     pub(super) fn effective(&self, set: &DocumentSet) -> Effective {
         Effective::of(set, &self.labels())
@@ -139,24 +144,15 @@ impl Fleet {
         Ok(agent.labels())
     }
 
-    /// The host that somebody means: by the id of its agent, its name, or its host name.
+    /// The host that somebody means: by the id of its agent, its name, or its host name. Names are the
+    /// agents' own word: where one calls itself as another host is called, both are found, and neither is
+    /// meant.
     pub(crate) fn find(&self, host: &str) -> Result<Arc<Agent>, UnknownHost> {
         if let Some(agent) = self.agent(host).filter(|agent| !lock(&agent.record).forgotten) {
             return Ok(agent);
         }
         let agents = self.all();
-        let named = |agent: &&Arc<Agent>| {
-            let state = lock(&agent.state);
-            state.host().is_some_and(|said| said.name == host)
-        };
-        let on = |agent: &&Arc<Agent>| {
-            let state = lock(&agent.state);
-            state.host().map_or_else(|| agent.hostname() == host, |said| said.hostname == host)
-        };
-        let mut found: Vec<_> = agents.iter().filter(named).collect();
-        if found.is_empty() {
-            found = agents.iter().filter(on).collect();
-        }
+        let found: Vec<_> = agents.iter().filter(|agent| agent.is_called(host)).collect();
         match found.as_slice() {
             [one] => Ok(Arc::clone(one)),
             [] => Err(UnknownHost::None(host.to_owned())),
@@ -170,12 +166,14 @@ impl Fleet {
 
 #[cfg(test)]
 mod tests {
+    use fallow_domain::agent_state::Entry;
     use fallow_domain::{AgentId, Instant};
     use fallow_store::{SledStore, Store};
 
     use super::*;
     use crate::document::Documents;
     use crate::fleet::enrol::AgentRecord;
+    use crate::fleet::totals::Totals;
     use crate::fleet::{Issuer, LinkSettings};
     use fallow_tls::Authority;
 
@@ -230,5 +228,50 @@ mod tests {
         assert_eq!(of("B"), Ok("B".into()));
         assert!(of("lab").unwrap_err().contains("of agents A, B: name one by its agent's id"));
         assert!(of("nobody").unwrap_err().contains("`fallow hosts`"));
+    }
+
+    /// Has an agent say that it is called so, on this host.
+    fn report(fleet: &Fleet, id: &str, name: &str, hostname: &str) {
+        let said = HostState { name: name.into(), hostname: hostname.into(), ..HostState::default() };
+        let agent = fleet.agent(id).unwrap();
+        lock(&agent.state).put(Entry::Host(Box::new(said)), &mut Totals::default());
+    }
+
+    #[tokio::test]
+    async fn r6_4_an_agent_that_calls_itself_as_another_host_is_called_does_not_take_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let fleet = fleet(dir.path());
+        report(&fleet, "A", "", "lab-pc-7");
+        report(&fleet, "B", "lab-pc-7", "elsewhere");
+        let several = "of agents A, B: name one by its agent's id";
+        let of = |name: &str| {
+            fleet.find(name).map(|agent| agent.id.0.clone()).unwrap_or_else(|error| error.to_string())
+        };
+        assert!(of("lab-pc-7").contains(several), "{}", of("lab-pc-7"));
+        let edit = LabelEdit::read(["rack=4"]).unwrap();
+        let refused = fleet.relabel(&Author::default(), "lab-pc-7", &edit).await.unwrap_err().to_string();
+        assert!(refused.contains(several), "{refused}");
+        let refused = fleet.revoke("lab-pc-7", "", Instant::EPOCH).unwrap_err().to_string();
+        assert!(refused.contains(several), "{refused}");
+        assert_eq!(fleet.enrolled(), 2);
+        // One whose name and host name are the same is one host.
+        report(&fleet, "B", "elsewhere", "elsewhere");
+        assert_eq!((of("elsewhere"), of("lab-pc-7")), ("B".to_owned(), "A".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn r6_5_hosts_that_were_taken_out_of_the_fleet_are_not_counted_in_previews_and_groups() {
+        let dir = tempfile::tempdir().unwrap();
+        let fleet = fleet(dir.path());
+        fleet.revoke("B", "", Instant::EPOCH).unwrap();
+        let before = fleet.documents.set();
+        let mut after = before.clone();
+        after.fleet.preferences.suspended = true;
+        let preview = fleet.preview(&before, &after);
+        assert_eq!((preview.hosts, preview.changed_hosts), (1, 1));
+        let agents: Vec<_> = preview.values.into_values().flatten().map(|id| id.0).collect();
+        assert_eq!(agents, ["A"]);
+        let [room, other] = ["room=12", "!room"].map(|selector| selector.parse().unwrap());
+        assert_eq!(fleet.chosen(&[&room, &other, &room]), [1, 0, 1]);
     }
 }

@@ -212,6 +212,12 @@ impl Fleet {
         agents.values().filter(|agent| !lock(&agent.record).forgotten).cloned().collect()
     }
 
+    /// The agents that are asked for anything: neither revoked nor forgotten.
+    fn members(&self) -> Vec<Arc<Agent>> {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        agents.values().filter(|agent| agent.is_member()).cloned().collect()
+    }
+
     /// An agent's name, as hosts are listed: what it calls itself, or else its host; empty for one that is
     /// not known.
     #[must_use]

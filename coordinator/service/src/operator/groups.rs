@@ -1,15 +1,17 @@
 //! Labels, groups and versions of documents: what operators ask of them (R6.4, R6.5).
 
+use std::sync::Arc;
+
 use fallow_config::Diagnostic;
 use fallow_domain::Labels;
 use fallow_fleet::{
-    Change, ChangeError, DocumentSet, Effective, GROUPS_MAX, GroupText, Groups, Origin, Resolved,
+    Change, ChangeError, DocumentSet, Effective, GROUPS_MAX, Group, GroupName, GroupText, Origin, Resolved,
 };
 use fallow_proto::operator::v1 as wire;
 use tonic::Status;
 
-use super::{convert, status};
-use crate::document::{Audited, Author, DocumentError, Documents};
+use super::{convert, status, unblocked};
+use crate::document::{Author, DocumentError, Documents, Head};
 use crate::fleet::Fleet;
 use crate::fleet::labels::Explained;
 use crate::fleet::preview::Preview;
@@ -22,8 +24,8 @@ const VERSIONS_MAX: usize = 1_000;
 
 /// Puts groups in place, or says what that would change.
 pub(super) async fn change(
-    fleet: &std::sync::Arc<Fleet>,
-    documents: &Documents,
+    fleet: Arc<Fleet>,
+    documents: Arc<Documents>,
     author: Author,
     request: wire::ChangeGroupsRequest,
 ) -> Result<wire::ChangeGroupsReply, Status> {
@@ -38,28 +40,38 @@ pub(super) async fn change(
     }
     let text = |file: wire::GroupFile| GroupText { file: file.name, text: file.text };
     let change = Change { files: files.into_iter().map(text).collect(), remove, prune };
-    let before = documents.set();
-    let after = if dry_run {
-        let groups = change.groups(&before).map_err(DocumentError::Groups);
-        groups.map(|groups| DocumentSet { groups, ..before.clone() })
+    let made = if dry_run {
+        unblocked(move || {
+            let before = documents.set();
+            let groups = change.groups(&before)?;
+            let after = DocumentSet { groups, ..before.clone() };
+            Ok((before, after))
+        })
+        .await?
     } else {
         let author = Author { message, ..author };
-        documents.change_groups(author, clock::now(), &change).await
+        documents.change_groups(author, clock::now(), change).await
     };
-    let after = match after {
+    let (before, after) = match made {
         Err(DocumentError::Groups(ChangeError::Files(found))) => {
             let findings = found.0.iter().take(FINDINGS_MAX).map(finding).collect();
             return Ok(wire::ChangeGroupsReply { findings, ..wire::ChangeGroupsReply::default() });
         }
-        after => after.map_err(|error| status::of_document(&error))?,
+        made => made.map_err(|error| status::of_document(&error))?,
     };
+    unblocked(move || changed(&fleet, &before, &after, per_host)).await?
+}
+
+/// What a change amounts to, host by host.
+fn changed(
+    fleet: &Fleet,
+    before: &DocumentSet,
+    after: &DocumentSet,
+    per_host: bool,
+) -> Result<wire::ChangeGroupsReply, Status> {
     let hash = after.hash().map_err(|error| Status::internal(error.to_string()))?;
-    let (put, removed) = changed(&before.groups, &after.groups);
-    let version = after.fleet.version.0;
-    let fleet = fleet.clone();
-    let preview = tokio::task::spawn_blocking(move || fleet.preview(&before, &after)).await;
-    let preview = preview.map_err(|died| Status::internal(died.to_string()))?;
-    let Preview { hosts, changed_hosts, values } = preview;
+    let changed = before.groups.changed(&after.groups);
+    let Preview { hosts, changed_hosts, values } = fleet.preview(before, after);
     let value =
         |(change, agents): (fallow_fleet::ValueChange, Vec<fallow_domain::AgentId>)| wire::ChangedValue {
             key: change.key,
@@ -71,10 +83,10 @@ pub(super) async fn change(
         };
     Ok(wire::ChangeGroupsReply {
         findings: Vec::new(),
-        document_version: version,
+        document_version: after.fleet.version.0,
         hash: hash.as_str().to_owned(),
-        put,
-        removed,
+        put: names(&changed.put),
+        removed: names(&changed.removed),
         values: values.into_iter().map(value).collect(),
         hosts,
         changed_hosts,
@@ -91,22 +103,21 @@ fn finding(found: &Diagnostic) -> wire::Finding {
     }
 }
 
-/// Names of groups that are new or others, and of those that are gone.
-fn changed(before: &Groups, after: &Groups) -> (Vec<String>, Vec<String>) {
-    let put = after.0.iter().filter(|(name, group)| before.0.get(*name) != Some(*group));
-    let gone = before.0.keys().filter(|name| !after.0.contains_key(*name));
-    (put.map(|(name, _)| name.to_string()).collect(), gone.map(ToString::to_string).collect())
+fn names(groups: &[&GroupName]) -> Vec<String> {
+    groups.iter().map(ToString::to_string).collect()
 }
 
 /// All groups, the one that prevails over the others first.
 pub(super) fn list(fleet: &Fleet, set: &DocumentSet) -> wire::ListGroupsReply {
     let mut groups: Vec<_> = set.groups.0.iter().collect();
     groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.precedence));
-    let group = |(name, group): (&fallow_fleet::GroupName, &fallow_fleet::Group)| wire::Group {
+    let selectors: Vec<_> = groups.iter().map(|(_, group)| &group.selector).collect();
+    let hosts = fleet.chosen(&selectors);
+    let group = |((name, group), hosts): ((&GroupName, &Group), u64)| wire::Group {
         name: name.to_string(),
         precedence: group.precedence,
         selector: group.selector.to_string(),
-        hosts: fleet.chosen(&group.selector),
+        hosts,
         values: group
             .projects
             .iter()
@@ -120,7 +131,7 @@ pub(super) fn list(fleet: &Fleet, set: &DocumentSet) -> wire::ListGroupsReply {
             .collect(),
     };
     wire::ListGroupsReply {
-        groups: groups.into_iter().map(group).collect(),
+        groups: groups.into_iter().zip(hosts).map(group).collect(),
         document_version: set.fleet.version.0,
     }
 }
@@ -185,14 +196,14 @@ pub(super) fn limit(limit: u32) -> usize {
 }
 
 /// A version, without what it says.
-pub(super) fn version(audited: &Audited) -> wire::DocumentInfo {
+pub(super) fn version(head: Head) -> wire::DocumentInfo {
     wire::DocumentInfo {
-        version: audited.set.fleet.version.0,
-        hash: audited.hash.as_str().to_owned(),
-        made_at_micros: audited.made_at.as_micros(),
-        made_by: audited.made_by.clone(),
-        change: audited.change.clone(),
-        message: audited.message.clone(),
-        groups: audited.set.groups.0.len() as u64,
+        version: head.version.0,
+        hash: head.hash.as_str().to_owned(),
+        made_at_micros: head.made_at.as_micros(),
+        made_by: head.made_by,
+        change: head.change,
+        message: head.message,
+        groups: head.groups,
     }
 }

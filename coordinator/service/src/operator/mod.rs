@@ -15,3 +15,9 @@ mod status;
 
 pub use auth::{AUTHOR, Authorised, TokenError, TokenFile};
 pub use service::OperatorService;
+
+/// Runs what blocks, or computes for long, on a thread where that is fine.
+async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, tonic::Status> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|died| tonic::Status::internal(died.to_string()))
+}

@@ -17,7 +17,7 @@ use tracing::{Instrument as _, Span};
 use wire::operator_server::Operator as Service;
 
 use super::auth::AUTHOR;
-use super::{convert, groups, incoming, status};
+use super::{convert, groups, incoming, status, unblocked};
 use crate::document::{Author, Documents};
 use crate::fleet::Fleet;
 use crate::fleet::token::{self, TokenTerms};
@@ -294,11 +294,6 @@ fn author_of<T>(request: &Request<T>, span: &Span) -> Author {
     Author { name, traceparent, message: String::new() }
 }
 
-/// Runs what blocks on a thread where that is fine.
-async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
-    tokio::task::spawn_blocking(work).await.map_err(|died| Status::internal(died.to_string()))
-}
-
 #[tonic::async_trait]
 impl Service for OperatorService {
     async fn create_tokens(
@@ -389,13 +384,17 @@ impl Service for OperatorService {
 
     async fn list_hosts(&self, request: Request<wire::ListHostsRequest>) -> Reply<wire::ListHostsReply> {
         let span = span_of(&request, "ListHosts");
-        let document_version = self.documents.document().version.0;
-        let work = async {
+        let (fleet, documents) = (self.fleet.clone(), self.documents.clone());
+        let work = async move {
             let selector: Selector =
                 request.get_ref().selector.parse().map_err(|error| status::of_invalid(&error))?;
-            let chosen = self.fleet.hosts().filter(|host| selector.chooses(&host.labels));
-            let hosts = chosen.map(|host| convert::host(&host)).collect();
-            Ok(wire::ListHostsReply { hosts, document_version })
+            let list = move || {
+                let document_version = documents.document().version.0;
+                let chosen = fleet.hosts().filter(|host| selector.chooses(&host.labels));
+                let hosts = chosen.map(|host| convert::host(&host)).collect();
+                wire::ListHostsReply { hosts, document_version }
+            };
+            unblocked(list).await
         };
         self.call("ListHosts", span, work).await
     }
@@ -450,13 +449,14 @@ impl Service for OperatorService {
     ) -> Reply<wire::ChangeGroupsReply> {
         let span = span_of(&request, "ChangeGroups");
         let author = author_of(&request, &span);
-        let work = groups::change(&self.fleet, &self.documents, author, request.into_inner());
+        let work = groups::change(self.fleet.clone(), self.documents.clone(), author, request.into_inner());
         self.call("ChangeGroups", span, work).await
     }
 
     async fn list_groups(&self, request: Request<wire::ListGroupsRequest>) -> Reply<wire::ListGroupsReply> {
         let span = span_of(&request, "ListGroups");
-        self.call("ListGroups", span, async { Ok(groups::list(&self.fleet, &self.documents.set())) }).await
+        let (fleet, documents) = (self.fleet.clone(), self.documents.clone());
+        self.call("ListGroups", span, unblocked(move || groups::list(&fleet, &documents.set()))).await
     }
 
     async fn label_host(&self, request: Request<wire::LabelHostRequest>) -> Reply<wire::LabelHostReply> {
@@ -495,10 +495,9 @@ impl Service for OperatorService {
         let documents = self.documents.clone();
         let limit = groups::limit(request.get_ref().limit);
         let work = async {
-            let read = tokio::task::spawn_blocking(move || documents.history(limit)).await;
-            let read = read.map_err(|died| Status::internal(died.to_string()))?;
+            let read = unblocked(move || documents.history(limit)).await?;
             let read = read.map_err(|error| status::of_store(&error))?;
-            Ok(wire::ListDocumentsReply { documents: read.iter().map(groups::version).collect() })
+            Ok(wire::ListDocumentsReply { documents: read.into_iter().map(groups::version).collect() })
         };
         self.call("ListDocuments", span, work).await
     }
