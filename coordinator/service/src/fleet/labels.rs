@@ -13,6 +13,7 @@ use fallow_fleet::{DocumentSet, Effective, GroupName, LabelEdit, labels_of};
 use fallow_store::{Batch, StoreError};
 
 use super::{Agent, Fleet, Host, keys};
+use crate::audit::{self, Action};
 use crate::document::Author;
 
 /// Labels that are not changed.
@@ -74,6 +75,11 @@ impl Agent {
     }
 }
 
+/// Labels in words.
+pub(super) fn said(labels: &Labels) -> String {
+    labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+}
+
 /// What a host is asked for, and why.
 #[derive(Debug)]
 pub struct Explained {
@@ -121,20 +127,22 @@ impl Fleet {
             let label = value.map_or_else(|| name.to_string(), |value| format!("{name}={value}"));
             return Err(LabelError::Enrolled { host: host.to_owned(), label });
         }
-        let labels = edit.applied(&lock(&agent.given_labels))?;
+        let before = lock(&agent.given_labels).clone();
+        let labels = edit.applied(&before)?;
+        let record = by.record(Action::HostLabelled, &agent.said()).changed(&said(&before), &said(&labels));
         let key = keys::labels(&agent.id);
         let value = keys::LABELS.write(&key, &labels)?;
         let store = self.store.clone();
         let relabelled = agent.clone();
         // Stored and taken over in one go, whether or not the caller goes away meanwhile.
         let stored = tokio::task::spawn_blocking(move || {
-            let _ = store.apply_durable(Batch::new().put(key, value))?;
+            let _ = audit::apply(&*store, &Batch::new().put(key, value), &record)?;
             *lock(&relabelled.given_labels) = labels;
             relabelled.relabelled.notify_one();
             Ok::<(), StoreError>(())
         });
         stored.await.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))?;
-        tracing::info!(agent = agent.id.0, by = by.name, "labels changed");
+        tracing::info!(agent = agent.id.0, by = by.actor.name(), "labels changed");
         Ok(agent.labels())
     }
 
