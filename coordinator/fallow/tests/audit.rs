@@ -39,8 +39,13 @@ fn r6_10_operators_see_who_did_what_and_that_the_log_is_whole() {
     assert!(refused["reason"].as_str().unwrap().contains("there is no host"), "{refused}");
     let table = done(dir, &["audit"]);
     assert_eq!(table.lines().count(), 5, "{table}");
-    for said in ["project created", "version 1: project sieve", "labels room=12", "refused: there is no host"]
-    {
+    for said in [
+        "operator ann@",
+        "project created",
+        "version 1: project sieve",
+        "labels room=12",
+        "refused: there is no host",
+    ] {
         assert!(table.contains(said), "{said} is not in\n{table}");
     }
     let all = json(dir, &["audit", "--since", "1h"]);

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// The newest so many.
     #[arg(long, default_value_t = 20, value_parser = units::count(1, 1_000))]
     limit: u32,
-    /// Only what this operator or agent did, as it is shown.
+    /// Only what this operator did, by his name, or this agent, by its id.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "NAME")]
     actor: String,
     /// Only this kind, as it is shown, such as 'host revoked'.
@@ -141,7 +141,7 @@ fn row(entry: &Entry) -> Vec<String> {
     vec![
         sequence.to_string(),
         at,
-        record.actor.name().to_owned(),
+        who(&record.actor),
         record.from.clone(),
         record.action.words().to_owned(),
         record.object.clone(),
@@ -150,6 +150,15 @@ fn row(entry: &Entry) -> Vec<String> {
         record.message.clone(),
         outcome,
     ]
+}
+
+/// With what he is: an operator's name is what he says.
+fn who(actor: &Actor) -> String {
+    match actor {
+        Actor::Operator(name) => format!("operator {name}"),
+        Actor::Agent(id) => format!("agent {}", id.0),
+        Actor::Coordinator | Actor::Stranger => actor.name().to_owned(),
+    }
 }
 
 /// Hashes of documents as other tables show them.
@@ -175,6 +184,7 @@ fn to_json(entry: &Entry) -> Value {
         "at": table::instant(at.as_micros()),
         "actor_kind": kind,
         "actor": record.actor.name(),
+        "actor_is_claimed": matches!(record.actor, Actor::Operator(_)),
         "from": record.from,
         "action": record.action.words(),
         "object": record.object,

@@ -247,9 +247,9 @@ mod tests {
 
         #[test]
         fn r6_10_any_change_of_an_entry_is_found_where_it_is(
-            entries in entries(), at in any::<prop::sample::Index>(), other in record(), field in 0..4_u8,
+            mut entries in entries(), at in any::<prop::sample::Index>(), other in record(), field in 0..4_u8,
         ) {
-            let (mut entries, at) = (entries.clone(), at.index(entries.len()));
+            let at = at.index(entries.len());
             let head = entries[entries.len() - 1].head();
             let before = entries[at].clone();
             match field {
@@ -265,9 +265,9 @@ mod tests {
 
         #[test]
         fn r6_10_a_changed_entry_with_a_hash_that_fits_it_does_not_fit_what_follows(
-            entries in entries(), at in any::<prop::sample::Index>(), other in record(),
+            mut entries in entries(), at in any::<prop::sample::Index>(), other in record(),
         ) {
-            let (mut entries, at) = (entries.clone(), at.index(entries.len()));
+            let at = at.index(entries.len());
             let head = entries[entries.len() - 1].head();
             prop_assume!(entries[at].record != other);
             let previous = if at == 0 { Head::default() } else { entries[at - 1].head() };
@@ -277,9 +277,9 @@ mod tests {
 
         #[test]
         fn r6_10_entries_that_are_cut_out_or_off_are_missed(
-            entries in entries(), at in any::<prop::sample::Index>(), count in 1..4_usize,
+            mut entries in entries(), at in any::<prop::sample::Index>(), count in 1..4_usize,
         ) {
-            let (mut entries, at) = (entries.clone(), at.index(entries.len()));
+            let at = at.index(entries.len());
             let head = entries[entries.len() - 1].head();
             entries.drain(at..entries.len().min(at + count));
             prop_assert!(checked(&entries, head).is_err());
@@ -287,10 +287,9 @@ mod tests {
 
         #[test]
         fn r6_10_entries_that_change_places_are_found_also_with_each_others_numbers(
-            entries in entries(), one in any::<prop::sample::Index>(), other in any::<prop::sample::Index>(),
+            mut entries in entries(), one in any::<prop::sample::Index>(), other in any::<prop::sample::Index>(),
             renumbered in any::<bool>(),
         ) {
-            let mut entries = entries.clone();
             let (one, other) = (one.index(entries.len()), other.index(entries.len()));
             let head = entries[entries.len() - 1].head();
             prop_assume!(one != other);

@@ -4,7 +4,8 @@
 //! audit/head            number and hash of the newest entry
 //! audit/entry/NUMBER    an entry; twenty digits, so that entries sort as they were made
 //! ```
-//! Whoever adds an entry replaces the head that it read, in the same batch: of two that come at once one is second.
+//! Whoever adds an entry replaces the head that it read, in the same batch, so no two follow the same one. Within a
+//! process they come one after the other: hundreds of hosts that enrol at once would else outrun each other.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,6 +21,9 @@ const HEAD: &[u8] = b"audit/head";
 const ENTRIES: &[u8] = b"audit/entry/";
 const HEAD_FORMAT: Format = Format { name: "end of the audit log", version: 1, migrate: no_migration };
 const ENTRY_FORMAT: Format = Format { name: "entry of the audit log", version: 1, migrate: no_migration };
+
+/// Held by whoever adds an entry.
+static ADDING: Mutex<()> = Mutex::new(());
 
 /// Entries that are given out at once.
 pub const PAGE_MAX: usize = 1_000;
@@ -38,6 +42,7 @@ fn apply_after(
     record: &Record,
     unrecorded: u64,
 ) -> Result<BatchResult, StoreError> {
+    let _alone = lock(&ADDING);
     loop {
         let held = store.get(HEAD)?;
         let head = read_head(held.as_deref())?;
@@ -216,5 +221,73 @@ impl AuditLog {
         let range = KeyRange::between(key(after.saturating_add(1)), key(end.saturating_add(1)));
         let stored = self.store.scan(&range, PAGE_MAX)?;
         stored.iter().map(|(key, value)| ENTRY_FORMAT.read(key, value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fallow_store::SledStore;
+
+    use super::*;
+    use crate::audit::{Actor, Chain};
+
+    fn record(object: &str) -> Record {
+        Record::new(Actor::Coordinator, "", Action::ProjectCreated, object)
+    }
+
+    fn whole(store: &Arc<dyn Store>) -> u64 {
+        let log = AuditLog::open(store.clone()).unwrap();
+        let mut chain = Chain::default();
+        let page = log.page(&Query { after: Some(0), limit: PAGE_MAX, ..Query::default() }).unwrap();
+        page.entries.iter().for_each(|entry| chain.follow(entry).unwrap());
+        chain.ends(page.head).unwrap();
+        chain.head().sequence
+    }
+
+    #[test]
+    fn r6_10_a_change_and_its_entry_are_stored_together_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path()).unwrap());
+        let change = Batch::new().require_absent("k").put("k", "v");
+        assert!(apply(&*store, &change, &record("a")).unwrap().is_applied());
+        assert_eq!((whole(&store), store.get(b"k").unwrap()), (1, Some(b"v".to_vec())));
+        let again = apply(&*store, &change, &record("b")).unwrap();
+        assert!(matches!(again, BatchResult::Conflict { key, .. } if key == b"k"));
+        assert_eq!(whole(&store), 1);
+    }
+
+    #[test]
+    fn r6_10_entries_that_come_at_once_make_one_chain() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path()).unwrap());
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let store = &store;
+                scope.spawn(move || {
+                    for at in 0..10 {
+                        let change = Batch::new().put(format!("{thread}/{at}"), "");
+                        assert!(apply(&**store, &change, &record("a")).unwrap().is_applied());
+                    }
+                });
+            }
+        });
+        assert_eq!(whole(&store), 80);
+    }
+
+    #[test]
+    fn r6_10_an_entry_beyond_the_end_is_an_error_and_is_not_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path()).unwrap());
+        for object in ["a", "b"] {
+            let _ = apply(&*store, &Batch::new(), &record(object)).unwrap();
+        }
+        let page =
+            AuditLog::open(store.clone()).unwrap().page(&Query { limit: 2, ..Query::default() }).unwrap();
+        let first = HEAD_FORMAT.write(HEAD, &page.entries[0].head()).unwrap();
+        assert!(store.apply(Batch::new().put(HEAD, first)).unwrap().is_applied());
+        for error in [AuditLog::open(store.clone()).err(), apply(&*store, &Batch::new(), &record("c")).err()]
+        {
+            assert!(error.unwrap().to_string().contains("beyond the end"));
+        }
     }
 }
