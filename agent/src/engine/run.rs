@@ -145,12 +145,19 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     .await??;
     let supervisor = supervisor(&settings, &facts, inputs.clone())?;
     let web = Web::new().map_err(|why| AgentError::system(why, std::io::Error::other("TLS")))?;
+    let fleet_projects = web.fleet_projects();
+    if let Some(identity) = member.as_ref().map(Membership::identity).filter(|it| !it.projects_url.is_empty())
+        && let Err(why) = fleet_projects.are_at(&identity.projects_url, identity.authority)
+    {
+        tracing::warn!(url = identity.projects_url, why, "the coordinator's projects cannot be reached");
+    }
     let transfers = Transfers::new(web, dir.clone(), VERSION, inputs.clone());
     let (stop_link, stop) = watch::channel(false);
     let (link, link_task) = match member {
         Some(member) => {
             let (link, task) = Link::start(
                 member,
+                fleet_projects,
                 host_identity.epoch.clone(),
                 host_identity.seed,
                 ToEngine(inputs.clone()),

@@ -20,6 +20,8 @@ pub struct Identity {
     pub addresses: Vec<Address>,
     /// The fleet's authority, which the coordinator is known by.
     pub authority: Fingerprint,
+    /// Under which the coordinator's own projects are reached; empty as long as it did not say so.
+    pub projects_url: String,
     /// The certificate, in DER.
     pub certificate: Vec<u8>,
     /// What it says.
@@ -31,6 +33,8 @@ pub struct Identity {
 struct Stored {
     coordinator: Vec<String>,
     authority: String,
+    #[serde(default)]
+    projects_url: String,
     /// For whoever looks: it stands in the certificate.
     agent_id: String,
     /// In DER, as hexadecimal digits.
@@ -55,7 +59,7 @@ impl Identity {
         if says.key != key.fingerprint() {
             return Err("the certificate is for another key".to_owned());
         }
-        Ok(Self { addresses, authority, certificate, says })
+        Ok(Self { addresses, authority, projects_url: String::new(), certificate, says })
     }
 
     /// The agent's name in its fleet.
@@ -108,6 +112,7 @@ impl Identity {
                 .authority
                 .parse()
                 .map_err(|error: fallow_tls::NoFingerprint| error.to_string())?,
+            projects_url: stored.projects_url,
             certificate,
             says,
         })
@@ -122,6 +127,7 @@ impl Identity {
         let stored = Stored {
             coordinator: self.addresses.iter().map(ToString::to_string).collect(),
             authority: self.authority.to_string(),
+            projects_url: self.projects_url.clone(),
             agent_id: self.says.agent.0.clone(),
             certificate: hex(&self.certificate),
         };

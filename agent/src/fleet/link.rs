@@ -31,6 +31,7 @@ use super::backoff::Backoff;
 use super::membership::Membership;
 use super::outbox::{Batch, Outbox};
 use super::{Arrived, Ask, Entries};
+use crate::transfer::fleet_projects::FleetProjects;
 
 /// Changes are gathered for this long before they are sent.
 const GATHER: Duration = Duration::from_millis(200);
@@ -86,6 +87,7 @@ impl Link {
     /// tell, if it can within a second, and ends.
     pub fn start(
         member: Membership,
+        projects: FleetProjects,
         epoch: String,
         seed: u64,
         engine: impl Engine,
@@ -104,8 +106,16 @@ impl Link {
             status: Mutex::new(status),
         });
         let rng = StdRng::seed_from_u64(seed ^ u64::from(std::process::id()));
-        let session =
-            Session { shared: Arc::clone(&shared), member, must_renew: false, epoch, engine, stop, rng };
+        let session = Session {
+            shared: Arc::clone(&shared),
+            member,
+            projects,
+            must_renew: false,
+            epoch,
+            engine,
+            stop,
+            rng,
+        };
         (Self { shared }, tokio::spawn(session.run()))
     }
 
@@ -151,6 +161,8 @@ impl From<Status> for End {
 struct Session<E> {
     shared: Arc<Shared>,
     member: Membership,
+    /// Who has to know where the coordinator's own projects are.
+    projects: FleetProjects,
     /// The coordinator says that the certificate is not good any more, whatever the clock here says.
     must_renew: bool,
     epoch: String,
@@ -247,8 +259,30 @@ impl<E: Engine> Session<E> {
         let Some(FromCoordinator { body: Some(from_coordinator::Body::Welcome(welcome)), .. }) = first else {
             return Err(End::Lost("the coordinator's first message is no welcome".into()));
         };
+        self.note_projects(&welcome);
         self.resume(&welcome).await?;
         self.exchange(&to, &mut stream, &welcome, channel).await
+    }
+
+    /// Before any document that names them.
+    fn note_projects(&mut self, welcome: &Welcome) {
+        let url = printable::line(&welcome.projects_url, limits::TEXT_BYTES);
+        if let Err(error) = self.member.projects_are_at(&url) {
+            tracing::warn!(
+                error = causes::line(&error),
+                "where the coordinator's projects are is not stored"
+            );
+        }
+        let authority = self.member.identity().authority;
+        if !url.is_empty()
+            && let Err(why) = self.projects.are_at(&url, authority)
+        {
+            tracing::warn!(
+                url,
+                why,
+                "the coordinator's projects cannot be reached where it says that they are"
+            );
+        }
     }
 
     async fn resume(&mut self, welcome: &Welcome) -> Result<(), End> {

@@ -85,6 +85,18 @@ impl Membership {
         }
     }
 
+    /// Takes note of where the coordinator's own projects are reached, if that is news.
+    ///
+    /// # Errors
+    /// [`AgentError::System`] when it cannot be stored; it holds all the same.
+    pub fn projects_are_at(&mut self, url: &str) -> Result<(), AgentError> {
+        if self.identity.projects_url == url {
+            return Ok(());
+        }
+        url.clone_into(&mut self.identity.projects_url);
+        self.identity.write(&self.path)
+    }
+
     /// Gets a newer certificate over this connection, stores it and shows it from then on.
     ///
     /// # Errors
@@ -94,9 +106,10 @@ impl Membership {
             self.key.certificate_request().map_err(|error| Status::internal(causes::line(&error)))?;
         let mut client = FleetClient::new(channel);
         let reply = answered(client.renew(RenewRequest { certificate_request: request })).await?.into_inner();
-        let Identity { addresses, authority, .. } = self.identity.clone();
+        let Identity { addresses, authority, projects_url, .. } = self.identity.clone();
         let newer =
             Identity::new(addresses, authority, reply.certificate, &self.key).map_err(Status::internal)?;
+        let newer = Identity { projects_url, ..newer };
         if newer.agent_id() != self.identity.agent_id() {
             return Err(Status::internal("the certificate is another host's"));
         }

@@ -8,6 +8,7 @@
 
 mod download;
 mod encoding;
+pub mod fleet_projects;
 mod local;
 mod notes;
 mod pace;

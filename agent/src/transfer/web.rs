@@ -11,6 +11,7 @@ use reqwest::{Body, Client, RequestBuilder, Response, StatusCode, Url};
 use tokio::time::{Instant, timeout_at};
 
 use super::encoding::{self, Decoder};
+use super::fleet_projects::FleetProjects;
 use super::notes::TransferLog;
 use super::pace::{Kind, Limits, Pace};
 use super::redirect::{self, HOPS_MAX, Method};
@@ -38,7 +39,19 @@ pub(super) const REPLY_MAX: usize = 32 << 20;
 pub struct Web {
     far: Client,
     near: Client,
+    fleet: FleetProjects,
     limits: Limits,
+}
+
+/// What every HTTP client of the agent's is like.
+pub(super) fn client(limits: Limits) -> reqwest::ClientBuilder {
+    Client::builder()
+        .user_agent(USER_AGENT)
+        .connect_timeout(CONNECT)
+        .referer(false)
+        .redirect(reqwest::redirect::Policy::none())
+        .pool_max_idle_per_host(2)
+        .pool_idle_timeout(limits.idle)
 }
 
 /// An HTTP request.
@@ -120,15 +133,7 @@ impl Web {
     pub fn with_limits(limits: Limits) -> Result<Self, String> {
         // Fails only if some provider is installed already, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let base = || {
-            Client::builder()
-                .user_agent(USER_AGENT)
-                .connect_timeout(CONNECT)
-                .referer(false)
-                .redirect(reqwest::redirect::Policy::none())
-                .pool_max_idle_per_host(2)
-                .pool_idle_timeout(limits.idle)
-        };
+        let base = || client(limits);
         // A host without CA certificates can still talk to projects over plain HTTP.
         let build = |no_proxy: bool| {
             let with = |builder: reqwest::ClientBuilder| if no_proxy { builder.no_proxy() } else { builder };
@@ -138,7 +143,13 @@ impl Web {
             })
         };
         let fail = |error: reqwest::Error| format!("cannot set up HTTP: {}", chain(&error));
-        Ok(Self { far: build(false).map_err(fail)?, near: build(true).map_err(fail)?, limits })
+        let (far, near) = (build(false).map_err(fail)?, build(true).map_err(fail)?);
+        Ok(Self { far, near, fleet: FleetProjects::default(), limits })
+    }
+
+    /// Where the projects of the agent's coordinator are, once that is known.
+    pub fn fleet_projects(&self) -> FleetProjects {
+        self.fleet.clone()
     }
 
     /// GETs a small document.
@@ -204,7 +215,8 @@ impl Web {
         url: &Url,
     ) -> Result<RequestBuilder, TransferError> {
         let near = url.host_str().is_some_and(loopback::is_this_host);
-        let client = if near { &self.near } else { &self.far };
+        let of_fleet = self.fleet.client(url);
+        let client = of_fleet.as_ref().unwrap_or(if near { &self.near } else { &self.far });
         let builder = match (method, request.content) {
             (Method::Post, Some(content)) => {
                 let builder = client.post(url.clone()).header(CONTENT_TYPE, "text/xml");

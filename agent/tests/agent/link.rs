@@ -175,6 +175,7 @@ impl Fleet for Coordinator {
         let welcome = {
             let mut held = self.0.lock().unwrap();
             let welcome = Welcome {
+                projects_url: String::new(),
                 protocol: PROTOCOL,
                 epoch: held.epoch.clone(),
                 applied_sequence: held.applied,

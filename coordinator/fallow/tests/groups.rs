@@ -120,6 +120,17 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
     assert_eq!(document(&mut pc[2], 3).await.0, 1.0);
     assert!(done(dir, &["apply", "-f", &groups]).contains("the groups are so already"));
 
+    // Who sets the same value for the whole fleet is told, and for other values is not.
+    let overruled = done(dir, &["preferences", "set", "--cpu-fraction", "75%"]);
+    assert!(
+        overruled.contains("hosts of these groups keep what the group says: quiet, site;"),
+        "{overruled}"
+    );
+    assert!(done(dir, &["shares", "set", "sums=50"]).contains("says: quiet;"));
+    assert!(!done(dir, &["shares", "set", "primes=50"]).contains("says:"));
+    done(dir, &["preferences", "set", "--cpu-fraction", "100%"]);
+    done(dir, &["shares", "set", "sums=100", "primes=100"]);
+
     let list = done(dir, &["groups"]);
     let rows: Vec<Vec<&str>> = list.lines().map(|line| line.split_whitespace().take(4).collect()).collect();
     assert_eq!(
@@ -138,10 +149,14 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
         "groups     site, quiet",
         "label      room=12 (operator)",
         "label      os=linux",
+        "label      campus=north (enrolment)",
     ] {
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words(&why).contains(&words(expected)), "{expected} is not in\n{why}");
     }
+    let enrolled = fallow(dir, &["hosts", "label", "pc-1", "campus-"]);
+    assert_eq!(enrolled.status.code(), Some(3));
+    assert!(text(&enrolled).contains("pc-1 was enrolled with campus=north"), "{}", text(&enrolled));
     let shown = json(dir, &["hosts", "show", "pc-3"]);
     assert!(
         shown["values"]
@@ -152,14 +167,14 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
     );
 
     let history = json(dir, &["documents"]);
-    let newest = &history["documents"][2];
+    let applied = &history["documents"][2];
     assert_eq!(
-        (&newest["version"], &newest["message"], &newest["change"]),
+        (&applied["version"], &applied["message"], &applied["change"]),
         (&3.into(), &"exams".into(), &"groups quiet, site".into())
     );
     done(dir, &["groups", "remove", "quiet", "site"]);
     let history = json(dir, &["documents"]);
-    assert_eq!(history["documents"][1]["hash"], history["documents"][3]["hash"]);
+    assert_eq!(history["documents"][1]["hash"], history["documents"][8]["hash"]);
     let table = done(dir, &["documents", "--limit", "2"]);
     assert_eq!(
         (table.lines().count(), table.contains("groups quiet removed, site removed")),

@@ -11,7 +11,7 @@ use fallow_coordinator::fleet::LinkSettings;
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::operator::v1::{
     ChangeGroupsReply, ChangeGroupsRequest, CreateProjectRequest, ExplainHostRequest, GroupFile,
-    LabelHostRequest, ListDocumentsRequest, ListGroupsRequest, ListHostsRequest,
+    LabelHostRequest, ListDocumentsRequest, ListGroupsRequest, ListHostsRequest, ListProjectsRequest,
 };
 use peers::{Agent, Client, Identity, connect, enroll, hello, tokens};
 use tonic::Code;
@@ -177,6 +177,25 @@ async fn r6_4_a_host_is_explained_with_the_origin_of_each_value_and_what_its_own
     for (bad, code) in [("os=plan9", Code::InvalidArgument), ("room", Code::InvalidArgument)] {
         assert_eq!(label(&mut operator, "host", &[bad]).await.unwrap_err().code(), code, "{bad}");
     }
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_4_a_project_that_a_group_alone_names_is_sent_to_its_hosts_with_the_groups_account_and_is_listed()
+{
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator, "a").await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let far = "name = \"far\"\nprecedence = 3\nselector = \"\"\n[projects.a]\nabsent = true\n[projects.far]\n\
+        url = \"https://far.example.org/\"\naccount_key = \"group-key\"\nshare = 7\n";
+    apply(&mut operator, &[far]).await;
+    let mut agent = Agent::link(&identity, hello(&identity, "e", 0)).await.0;
+    agent.snapshot(1, vec![host("linux")]).await;
+    assert_eq!(agent.account_key().await, "group-key");
+    let listed = operator.list_projects(ListProjectsRequest {}).await.unwrap().into_inner().projects;
+    let listed: Vec<_> = listed.iter().map(|one| (one.name.as_str(), one.share, one.hosted)).collect();
+    assert_eq!(listed, [("a", 50.0, true), ("far", 0.0, false)]);
     coordinator.stop().await.unwrap();
 }
 

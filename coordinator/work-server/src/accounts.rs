@@ -257,7 +257,8 @@ mod tests {
         request.cpu_req_secs = seconds;
         request.work_req_seconds = seconds;
         let account = project.account(key).unwrap().unwrap();
-        let (reply, _) = project.scheduler_rpc(request.write().as_bytes(), &account, now()).unwrap();
+        let (reply, _) =
+            project.scheduler_rpc(request.write().as_bytes(), &account, &project.url, now()).unwrap();
         SchedulerReply::parse(reply.as_bytes()).unwrap()
     }
 

@@ -78,7 +78,7 @@ pub use operator_types::{
     OutputContent, OutputSpec, Page, ProjectInfo, SubmissionPiece, SubmissionStatus, WorkunitStatus,
     WorkunitView,
 };
-pub use server::{Clock, ProjectServer};
+pub use server::{Clock, ProjectServer, Via};
 pub use settings::{DeletionPolicy, ProjectSettings, SETTINGS, SendRules};
 pub use submit::SUBMIT_MAX;
 pub use workunit::{LOST_FREE, LOST_FREE_EACH, Outcome, Rules, ServerState, TOTAL_MAX, Validation};

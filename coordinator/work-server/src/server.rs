@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::thread::JoinHandle;
 
 use fallow_daemon::lock;
@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     store: Arc<dyn Store>,
     dir: PathBuf,
     base_url: String,
+    /// What clients that come without TLS reach the router under, where that is another address.
+    plain_base: OnceLock<String>,
     clock: Clock,
     projects: RwLock<BTreeMap<String, Arc<Project>>>,
     /// Held while a project is made: two calls with one name must not both make it.
@@ -91,6 +93,7 @@ impl ProjectServer {
             store,
             dir: dir.to_path_buf(),
             base_url,
+            plain_base: OnceLock::new(),
             clock,
             projects: RwLock::new(projects),
             creating: Mutex::new(()),
@@ -99,6 +102,14 @@ impl ProjectServer {
         let thread = background::spawn(shared.clone())?;
         let background = BackgroundWork { shared: shared.clone(), thread: Some(thread) };
         Ok(Self { shared, _background: Arc::new(background) })
+    }
+
+    /// Clients that come without TLS ([`Via::Plain`]) are told addresses under this base, such as
+    /// `http://10.0.0.5:8080`, in place of the usual ones. Said once, before anybody is served.
+    pub fn serve_plainly_at(&self, base: &str) {
+        if self.shared.plain_base.set(base.trim_end_matches('/').to_owned()).is_err() {
+            tracing::error!("where clients without TLS are served is said already");
+        }
     }
 
     /// Makes a project of this name, with new keys and an account of its own.
@@ -302,7 +313,24 @@ impl ProjectServer {
     }
 }
 
+/// How a request came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Via {
+    /// Under the addresses that projects are known by.
+    #[default]
+    Public,
+    /// Without TLS, where projects are known by addresses with it.
+    Plain,
+}
+
 impl Shared {
+    /// The URL of a project as whoever comes so reaches it: what he is told is to be reached in the same way.
+    pub(crate) fn url_via(&self, project: &Project, via: Via) -> MasterUrl {
+        let plain = self.plain_base.get().filter(|_| via == Via::Plain);
+        let plain = plain.and_then(|base| MasterUrl::parse(&format!("{base}/{}/", project.name)).ok());
+        plain.unwrap_or_else(|| project.url.clone())
+    }
+
     pub(crate) fn now(&self) -> Instant {
         (self.clock)()
     }

@@ -145,6 +145,8 @@ fn r6_4_projects_are_in_one_place_whichever_groups_name_them() {
     let whole = applied(&set(), &change(&[("a", &one), ("b", share)]));
     let document = Effective::of(&whole, &labels(&["room=1"])).document(&whole);
     assert_eq!(document.projects.last().map(|one| (one.name.as_str(), one.share.get())), Some(("far", 7.0)));
+    let foreign = whole.foreign();
+    assert_eq!((foreign.len(), foreign[0].name.as_str(), foreign[0].share), (1, "far", Share::ZERO));
     let removal = Change { remove: vec!["a".into()], ..Change::default() };
     assert!(removal.groups(&whole).unwrap_err().to_string().contains("group b: projects.far"));
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use fallow_domain::{FleetDocument, ProjectAssignment, hex};
+use fallow_domain::{FleetDocument, ProjectAssignment, Share, hex};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,11 @@ use crate::{Foreign, GroupName, Groups};
 pub const GROUPS_MAX: usize = 256;
 /// Projects that a document may name; agents take no more.
 const PROJECTS_MAX: usize = 1_000;
+
+/// Names of projects that a problem lists.
+const KNOWN_SAID: usize = 20;
+/// Unknown projects of a group that are said.
+const UNKNOWN_SAID: usize = 100;
 
 /// The fleet-wide document and all groups. Versions are of the whole, so the number stands in the fleet-wide
 /// document.
@@ -55,6 +60,22 @@ impl DocumentSet {
             account_key: account_key.clone(),
         });
         own.or_else(|| self.groups.0.values().find_map(|group| group.projects.get(name)?.foreign.clone()))
+    }
+
+    /// The projects that groups alone name, by their names, with the share that the whole fleet gives them:
+    /// none.
+    #[must_use]
+    pub fn foreign(&self) -> Vec<ProjectAssignment> {
+        let said = self.groups.0.values().flat_map(|group| &group.projects);
+        let places: BTreeMap<_, _> =
+            said.filter_map(|(name, said)| Some((name, said.foreign.as_ref()?))).collect();
+        let assignment = |(name, place): (&String, &Foreign)| ProjectAssignment {
+            name: name.clone(),
+            url: place.url.clone(),
+            account_key: place.account_key.clone(),
+            share: Share::ZERO,
+        };
+        places.into_iter().map(assignment).collect()
     }
 
     /// Everything that keeps the groups from meaning something together, whichever hosts are in them: unknown
@@ -114,10 +135,16 @@ impl DocumentSet {
                 }
             }
         }
-        let known: Vec<&str> = own.iter().copied().chain(places.keys().copied()).collect();
+        let known: BTreeSet<&str> = own.iter().copied().chain(places.keys().copied()).collect();
+        let mut listed: Vec<&str> = known.iter().copied().take(KNOWN_SAID).collect();
+        if known.len() > KNOWN_SAID {
+            listed.push("...");
+        }
+        let listed = if listed.is_empty() { "none".to_owned() } else { listed.join(", ") };
         for (name, group) in &self.groups.0 {
-            for project in group.projects.keys().filter(|project| !known.contains(&project.as_str())) {
-                let listed = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            // One that is found wrong so often has another fleet in mind.
+            let unknown = group.projects.keys().filter(|project| !known.contains(project.as_str()));
+            for project in unknown.take(UNKNOWN_SAID) {
                 let expected =
                     format!("one of the fleet's (there is: {listed}), or url and account_key beside it");
                 let reason = format!("there is no project {project:?} in the fleet");

@@ -126,6 +126,19 @@ impl ServerCertVerifier for FleetVerifier {
     }
 }
 
+/// How an HTTP client speaks TLS with servers of one fleet, under the names and numbers by which they are
+/// reached.
+///
+/// # Errors
+/// [`TlsError`] when TLS cannot be set up.
+pub fn web_config(authority: Fingerprint) -> Result<ClientConfig, TlsError> {
+    Ok(ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(FleetVerifier(authority)))
+        .with_no_client_auth())
+}
+
 /// Connects to the coordinator of one fleet.
 #[derive(Clone, Debug)]
 pub struct Connector {

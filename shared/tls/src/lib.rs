@@ -31,17 +31,19 @@ pub use access_string::{AccessString, AccessStringError, Purpose};
 pub use address::{Address, AddressError};
 pub use authority::{Authority, Issued};
 pub use certificate::{HostCertificate, Peer};
-pub use client::{Connector, HostCredentials, dial};
+pub use client::{Connector, HostCredentials, dial, web_config};
 pub use error::{ConnectError, TlsError};
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use key::HostKey;
-pub use server::{CoordinatorCertificate, accept, server_config};
+pub use server::{CoordinatorCertificate, accept, accept_anybody, public_config, server_config};
 
 /// The one name of a coordinator in its certificate. It stands for a role and is no host's: `.invalid` never
 /// is.
 pub const COORDINATOR_NAME: &str = "coordinator.fallow.invalid";
-/// What is spoken inside: gRPC's HTTP/2.
+/// What is spoken on the fleet's port: gRPC's HTTP/2.
 const ALPN: &[u8] = b"h2";
+/// What is spoken on the projects' port.
+const HTTP1: &[u8] = b"http/1.1";
 
 fn provider() -> std::sync::Arc<rustls::crypto::CryptoProvider> {
     std::sync::Arc::new(rustls::crypto::ring::default_provider())

@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::client::certified;
-use crate::{ALPN, Authority, HostCertificate, Peer, TlsError, provider};
+use crate::{ALPN, Authority, HTTP1, HostCertificate, Peer, TlsError, provider};
 
 /// The certificate that a coordinator's ports show. It can be replaced while they are open: connections from
 /// then on are shown the new one.
@@ -159,10 +159,25 @@ pub fn server_config(
     Ok(Arc::new(config))
 }
 
+/// How a port for everybody speaks TLS: who connects is not asked for a certificate.
+///
+/// # Errors
+/// [`TlsError`].
+pub fn public_config(certificate: Arc<CoordinatorCertificate>) -> Result<Arc<ServerConfig>, TlsError> {
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_no_client_auth()
+        .with_cert_resolver(certificate);
+    config.alpn_protocols = vec![HTTP1.to_vec()];
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Arc::new(config))
+}
+
 /// What a client that was refused may take to read why.
 const ALERT: Duration = Duration::from_millis(500);
 
-/// Shakes hands with whoever connected. Who it is comes with the stream.
+/// Shakes hands with whoever connected to the fleet's port. Who it is comes with the stream.
 ///
 /// # Errors
 /// What went wrong; the other end was told.
@@ -170,19 +185,7 @@ pub async fn accept<S>(config: Arc<ServerConfig>, stream: S) -> io::Result<(TlsS
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let accepted = TlsAcceptor::from(config).accept(stream).into_fallible().await;
-    let stream = match accepted {
-        Ok(stream) => stream,
-        Err((error, mut stream)) => {
-            // Closed at once, the connection would be reset before the reason is read.
-            let _ = timeout(ALERT, async {
-                stream.shutdown().await?;
-                tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
-            })
-            .await;
-            return Err(error);
-        }
-    };
+    let stream = accept_anybody(config, stream).await?;
     let session = stream.get_ref().1;
     if session.alpn_protocol() != Some(ALPN) {
         return Err(io::Error::other("the client does not speak HTTP/2"));
@@ -192,4 +195,26 @@ where
         Some(shown) => Peer::Host(HostCertificate::read(shown).map_err(io::Error::other)?),
     };
     Ok((stream, peer))
+}
+
+/// Shakes hands with whoever connected, and does not ask who it is.
+///
+/// # Errors
+/// What went wrong; the other end was told.
+pub async fn accept_anybody<S>(config: Arc<ServerConfig>, stream: S) -> io::Result<TlsStream<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    match TlsAcceptor::from(config).accept(stream).into_fallible().await {
+        Ok(stream) => Ok(stream),
+        Err((error, mut stream)) => {
+            // Closed at once, the connection would be reset before the reason is read.
+            let _ = timeout(ALERT, async {
+                stream.shutdown().await?;
+                tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+            })
+            .await;
+            Err(error)
+        }
+    }
 }

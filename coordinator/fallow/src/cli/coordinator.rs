@@ -51,9 +51,18 @@ pub(crate) struct Run {
     /// How long certificates of hosts are good; each is renewed when two thirds of that are over.
     #[arg(long, default_value = "30d", value_name = "TIME", value_parser = certificate_life)]
     certificate_life: Duration,
-    /// Where to serve the projects by HTTP: loopback only; port 0 for the kept or a free one.
+    /// Where to serve the projects by HTTP: with TLS, except on loopback; port 0 for the kept or a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS", value_parser = units::listen)]
     http: SocketAddr,
+    /// The URL under which clients reach the projects, without their names, such as https://lab.example.org behind a
+    /// reverse proxy. It is part of what projects are known by, and fixed at the first start. Without it: where they
+    /// are served.
+    #[arg(long, value_name = "URL")]
+    projects_url: Option<String>,
+    /// Let BOINC clients come without TLS, which do not know the fleet's certificate authority: whoever is on the way
+    /// can read and change what they say and get, account keys included. Programs stay signed; agents use TLS.
+    #[arg(long)]
+    allow_plain_http: bool,
     /// How often each side of a link says something at least; after three times that in silence it is closed.
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = heartbeat)]
     heartbeat: Duration,
@@ -99,6 +108,8 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         advertise: run.advertise,
         certificate_life,
         http: run.http,
+        projects_url: run.projects_url,
+        allow_plain_http: run.allow_plain_http,
         link,
     };
     // Before anything is made: a refused start leaves nothing behind.

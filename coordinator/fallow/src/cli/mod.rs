@@ -23,6 +23,7 @@ pub(crate) mod hosts;
 mod job;
 pub(crate) mod jobs;
 pub(crate) mod manual;
+mod overruled;
 pub(crate) mod preferences;
 pub(crate) mod projects;
 pub(crate) mod results;

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::connect::Target;
 use super::table::{self, Column::Text};
-use super::{Failure, print, print_json, units};
+use super::{Failure, overruled, print, print_json, units};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -192,11 +192,13 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut document =
         client.get_document(GetDocumentRequest {}).await?.into_inner().document.unwrap_or_default();
     if let Some(changes) = changes {
-        let mut preferences = from_wire(&document.preferences.unwrap_or_default())?;
+        let before = from_wire(&document.preferences.unwrap_or_default())?;
+        let mut preferences = before.clone();
         changes.apply(&mut preferences);
         preferences.check_set()?;
         let request = SetPreferencesRequest { preferences: Some(to_wire(&preferences)) };
         document = client.set_preferences(request).await?.into_inner().document.unwrap_or_default();
+        overruled::tell(&mut client, &differing(&before, &preferences)).await;
     }
     let preferences = from_wire(&document.preferences.unwrap_or_default())?;
     if show.json {
@@ -205,6 +207,13 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let rows = rows(&preferences).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     let table = table::render(&[Text("preference"), Text("value")], rows);
     print(&format!("{table}document version {}\n", document.version))
+}
+
+/// The keys of the preferences that differ.
+fn differing(before: &Preferences, after: &Preferences) -> Vec<String> {
+    let pairs = rows(before).into_iter().zip(rows(after));
+    let others = pairs.filter(|((_, before), (_, after))| before != after);
+    others.map(|((name, _), _)| format!("preferences.{}", name.replace('-', "_"))).collect()
 }
 
 fn rows(preferences: &Preferences) -> [(&'static str, String); 13] {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::connect::Target;
 use super::projects::percent;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, print, print_json, warn};
+use super::{Failure, overruled, print, print_json, warn};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -73,11 +73,15 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         Some(Command::Set(set)) => (set.show, Some(parse(&set.shares)?)),
     };
     let mut client = show.target.connect().await?;
+    let keys: Vec<String> = shares.iter().flatten().map(|one| format!("projects.{}", one.project)).collect();
     let reply = match shares {
         Some(shares) => client.set_shares(SetSharesRequest { shares }).await?,
         None => client.get_document(GetDocumentRequest {}).await?,
     };
     let document = reply.into_inner().document.unwrap_or_default();
+    if !keys.is_empty() {
+        overruled::tell(&mut client, &keys).await;
+    }
     if let Some(project) = document.projects.first().filter(|_| all_are_zero(&document)) {
         warn(&format!(
             "all shares are 0 now: no project is owed anything, so agents share out their time as it happens; give one a share above 0, such as {}=1",

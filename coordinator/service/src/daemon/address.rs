@@ -1,5 +1,4 @@
-//! Where the coordinator listens: for the fleet anywhere, as TLS is spoken there; for the projects on loopback
-//! only. Its ports stay the same.
+//! Where the coordinator listens, on ports that stay the same, and by which URL its projects are known.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
@@ -9,6 +8,7 @@ use rand::rngs::SysRng;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
+use super::projects_url::Served;
 use super::{Options, StartError};
 
 const FORMAT: Format = Format { name: "addresses", version: 1, migrate: no_migration };
@@ -21,10 +21,13 @@ const BACKLOG: i32 = 4_096;
 /// Ports tried before the system is asked for one.
 const TRIES: usize = 100;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct StoredAddresses {
     grpc: SocketAddr,
     http: SocketAddr,
+    /// By which the projects are known; none in what earlier versions stored: it follows from `http` then.
+    #[serde(default)]
+    projects_url: Option<String>,
 }
 
 /// Why an address is listened at: what can be done when it is taken depends on it.
@@ -36,12 +39,9 @@ enum Use {
     Asked(&'static str),
 }
 
-/// Refuses addresses at which others could read what is said, and at a first start ports that are taken: nothing is made
+/// Refuses addresses that cannot be served at, and at a first start ports that are taken: nothing is made
 /// then. Later ones find that out when they listen, after they know who holds the directory.
 pub(super) fn check(options: &Options) -> Result<(), StartError> {
-    if !options.http.ip().is_loopback() {
-        return Err(StartError::NotLoopback(options.http));
-    }
     if !options.http.is_ipv4() {
         return Err(StartError::NotIpv4(options.http));
     }
@@ -59,19 +59,19 @@ pub(super) fn check(options: &Options) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Binds both addresses and keeps them for the next start.
+/// Binds both addresses, and keeps them for the next start.
 pub(super) fn bind(
     store: &dyn Store,
     listen: SocketAddr,
     http: SocketAddr,
 ) -> Result<(TcpListener, TcpListener), StartError> {
-    let stored = store.get(KEY)?;
-    let kept: Option<StoredAddresses> = stored.map(|value| FORMAT.read(KEY, &value)).transpose()?;
+    let kept = kept(store)?;
     if let Some(StoredAddresses { http: kept, .. }) = kept
         && (http.ip() != kept.ip() || (http.port() != 0 && http.port() != kept.port()))
     {
         return Err(StartError::AddressFixed { asked: http, kept });
     }
+    let kept = kept.as_ref();
     let grpc_kept = kept.map(|kept| kept.grpc).filter(|kept| listen.port() == 0 && kept.ip() == listen.ip());
     // A port that is asked for where it was kept already is as the kept one: agents know it.
     let grpc_is_kept = kept.is_some_and(|kept| listen.port() == 0 || kept.grpc == listen);
@@ -79,11 +79,52 @@ pub(super) fn bind(
     let http_use = if kept.is_some() { Use::Kept("its projects") } else { Use::Asked("--http") };
     let grpc = listener(grpc_kept.unwrap_or(listen), grpc_use)?;
     let http = listener(kept.map_or(http, |kept| kept.http), http_use)?;
-    let now = StoredAddresses { grpc: local(&grpc)?, http: local(&http)? };
-    if kept != Some(now) {
-        let _ = store.apply_durable(Batch::new().put(KEY, FORMAT.write(KEY, &now)?))?;
+    let projects_url = kept.and_then(|kept| kept.projects_url.clone());
+    let now = StoredAddresses { grpc: local(&grpc)?, http: local(&http)?, projects_url };
+    if kept != Some(&now) {
+        keep(store, &now)?;
     }
     Ok((grpc, http))
+}
+
+/// The URL by which the projects are known: the kept one, or the one that is asked for at a first start, which is
+/// kept then.
+pub(super) fn projects_url(
+    store: &dyn Store,
+    asked: Option<&str>,
+    decide: impl Fn(Option<&str>) -> Result<Served, StartError>,
+) -> Result<Served, StartError> {
+    let kept = kept(store)?;
+    let of_before = |kept: &StoredAddresses| format!("http://{}", kept.http);
+    let known = kept.as_ref().and_then(|kept| {
+        // What earlier versions served was known by its address.
+        kept.projects_url.clone().or_else(|| has_projects(store).then(|| of_before(kept)))
+    });
+    let asked = asked.map(|asked| asked.trim_end_matches('/'));
+    if let (Some(asked), Some(known)) = (asked, &known)
+        && asked != known
+    {
+        return Err(StartError::UrlFixed { asked: asked.to_owned(), kept: known.clone() });
+    }
+    let served = decide(known.as_deref().or(asked))?;
+    if let Some(kept) = kept.filter(|kept| kept.projects_url.as_deref() != Some(&served.url)) {
+        keep(store, &StoredAddresses { projects_url: Some(served.url.clone()), ..kept })?;
+    }
+    Ok(served)
+}
+
+fn has_projects(store: &dyn Store) -> bool {
+    store.scan_prefix(b"project/").is_ok_and(|found| !found.is_empty())
+}
+
+fn kept(store: &dyn Store) -> Result<Option<StoredAddresses>, StartError> {
+    let stored = store.get(KEY)?;
+    Ok(stored.map(|value| FORMAT.read(KEY, &value)).transpose()?)
+}
+
+fn keep(store: &dyn Store, addresses: &StoredAddresses) -> Result<(), StartError> {
+    let _ = store.apply_durable(Batch::new().put(KEY, FORMAT.write(KEY, addresses)?))?;
+    Ok(())
 }
 
 pub(super) fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
@@ -147,14 +188,32 @@ mod tests {
     }
 
     #[test]
-    fn r6_10_projects_are_served_on_loopback_only_and_the_fleet_anywhere() {
-        for http in ["192.168.1.1:0", "0.0.0.0:0"] {
-            let text = check(&options("127.0.0.1:0", http)).unwrap_err().to_string();
-            assert!(text.contains("plain HTTP"), "{text}");
+    fn r6_10_both_ports_may_be_on_any_address() {
+        for (listen, http) in
+            [("0.0.0.0:0", "0.0.0.0:0"), ("[::]:0", "127.0.0.1:0"), ("192.168.1.1:0", "192.168.1.1:0")]
+        {
+            check(&options(listen, http)).unwrap();
         }
-        for listen in ["0.0.0.0:0", "[::]:0", "192.168.1.1:0"] {
-            check(&options(listen, "127.0.0.1:0")).unwrap();
-        }
+        let error = check(&options("[::1]:0", "[::1]:0")).unwrap_err();
+        assert!(error.to_string().contains("not an IPv4 address"), "{error}");
+    }
+
+    #[test]
+    fn r6_8_the_url_of_projects_is_kept_and_another_one_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledStore::open(dir.path()).unwrap();
+        drop(bind(&store, at("127.0.0.1:0"), at("127.0.0.1:0")).unwrap());
+        let decide = |url: Option<&str>| {
+            let url = url.unwrap_or("http://127.0.0.1:9").to_owned();
+            Ok(Served { url, plain_url: None, allows_plain: true })
+        };
+        let first = projects_url(&store, Some("https://lab.example.org/"), decide).unwrap();
+        assert_eq!(first.url, "https://lab.example.org");
+        assert_eq!(projects_url(&store, None, decide).unwrap(), first);
+        let other = projects_url(&store, Some("https://other.example.org"), decide).unwrap_err();
+        assert!(other.to_string().contains("leave it out"), "{other}");
+        drop(bind(&store, at("127.0.0.1:0"), at("127.0.0.1:0")).unwrap());
+        assert_eq!(projects_url(&store, None, decide).unwrap(), first);
     }
 
     #[test]

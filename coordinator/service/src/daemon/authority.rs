@@ -72,11 +72,12 @@ pub(super) fn addresses(advertised: &[Address], listens: SocketAddr) -> Vec<Addr
 }
 
 /// Names and numbers for the coordinator's certificate, for those who look for them there, as browsers do.
-pub(super) fn names(addresses: &[Address], listens: SocketAddr) -> Vec<String> {
+pub(super) fn names(addresses: &[Address], listens: &[SocketAddr], projects_url: &str) -> Vec<String> {
     let mut names: Vec<_> = addresses.iter().map(|address| address.host().to_owned()).collect();
-    if !listens.ip().is_unspecified() {
-        names.push(listens.ip().to_string());
-    }
+    let numbers = listens.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified());
+    names.extend(numbers.map(|ip| ip.to_string()));
+    let rest = projects_url.split_once("://").map_or(projects_url, |(_, rest)| rest);
+    names.extend(rest.split(['/', ':']).next().map(str::to_owned));
     names.extend(["localhost".to_owned(), "127.0.0.1".to_owned()]);
     names.sort();
     names.dedup();

@@ -15,14 +15,31 @@ use crate::operator::TokenError;
 /// A coordinator does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Projects would be served without TLS to others.
+    /// A URL that projects cannot be known by.
     #[error(
-        "--http {0} is not a loopback address, and projects are served by plain HTTP there: account keys and jobs could be read \
-         and changed on the way; use 127.0.0.1"
+        "projects cannot be known by {url} ({why}): say under which URL clients reach them, with a dot in its host, such as \
+         --projects-url https://lab.example.org:24002"
     )]
-    NotLoopback(SocketAddr),
+    ProjectsUrl {
+        /// The URL.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The projects' URL cannot be changed.
+    #[error(
+        "--projects-url {asked} differs from {kept}, by which agents and clients know this coordinator's projects: leave it out"
+    )]
+    UrlFixed {
+        /// What was asked for.
+        asked: String,
+        /// What it is.
+        kept: String,
+    },
     /// BOINC clients need a dot in a URL.
-    #[error("--http {0} is not an IPv4 address, which BOINC clients need: use 127.0.0.1")]
+    #[error(
+        "--http {0} is not an IPv4 address, which BOINC clients need: use 127.0.0.1, or 0.0.0.0 for all addresses"
+    )]
     NotIpv4(SocketAddr),
     /// Another process listens there.
     #[error(
@@ -203,7 +220,8 @@ impl StartError {
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::NotLoopback(_)
+            Self::ProjectsUrl { .. }
+            | Self::UrlFixed { .. }
             | Self::NotIpv4(_)
             | Self::OfAgent { .. }
             | Self::SameAddress(_)

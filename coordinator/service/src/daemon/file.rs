@@ -33,10 +33,10 @@ impl Addresses {
         }
     }
 
-    pub(super) fn new(grpc: SocketAddr, http: SocketAddr) -> Self {
+    pub(super) fn new(grpc: SocketAddr, http: &str) -> Self {
         Self {
             fleet: format!("https://{grpc}"),
-            http: format!("http://{http}"),
+            http: http.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

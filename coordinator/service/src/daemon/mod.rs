@@ -20,6 +20,7 @@ mod file;
 mod metrics;
 mod port;
 mod private;
+mod projects_url;
 mod serve;
 
 use std::net::SocketAddr;
@@ -38,6 +39,8 @@ use crate::document::Documents;
 use crate::fleet::{Fleet, Issuer, LinkSettings};
 use crate::operator::TokenFile;
 
+use projects_url::{Served, Wanted};
+
 pub use error::StartError;
 pub use file::{Addresses, DaemonFile};
 
@@ -55,8 +58,12 @@ pub struct Options {
     pub advertise: Vec<Address>,
     /// The life of certificates.
     pub certificate_life: Duration,
-    /// Where it serves its projects by HTTP; likewise.
+    /// Where it serves its projects by HTTP, with TLS on all but loopback addresses; likewise.
     pub http: SocketAddr,
+    /// The URL by which its projects are known, if that is not where it serves them.
+    pub projects_url: Option<String>,
+    /// Clients of the projects may come without TLS, wherever they are.
+    pub allow_plain_http: bool,
     /// The fleet link.
     pub link: LinkSettings,
 }
@@ -76,6 +83,8 @@ impl Options {
             advertise: Vec::new(),
             certificate_life: CERTIFICATE_LIFE,
             http: any,
+            projects_url: None,
+            allow_plain_http: false,
             link: LinkSettings::default(),
         }
     }
@@ -93,9 +102,10 @@ impl Options {
 pub struct Coordinator {
     dir: PathBuf,
     grpc: SocketAddr,
-    http: SocketAddr,
     access: AccessString,
     tls: Arc<rustls::ServerConfig>,
+    projects_tls: Arc<rustls::ServerConfig>,
+    served: Served,
     store: Arc<dyn Store>,
     store_id: Option<(u64, u64)>,
     fleet: Arc<Fleet>,
@@ -114,7 +124,8 @@ impl Coordinator {
     /// [`StartError`]; nothing runs then.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         options.check()?;
-        let Options { dir, listen, advertise, certificate_life, http, link } = options;
+        let Options { dir, listen, advertise, certificate_life, http, projects_url, allow_plain_http, link } =
+            options;
         let opened = tokio::task::spawn_blocking({
             let dir = dir.clone();
             move || -> Result<(Arc<dyn Store>, String, Authority), StartError> {
@@ -141,18 +152,28 @@ impl Coordinator {
             secret,
         };
         TokenFile::write(&dir.join(TOKEN), &access)?;
-        let names = authority::names(&addresses, grpc_at);
+        let served = address::projects_url(&*store, projects_url.as_deref(), |url| {
+            let wanted = Wanted { url, listens: http_at, advertised: &advertise, plain: allow_plain_http };
+            projects_url::served(&wanted)
+        })?;
+        let names = authority::names(&addresses, &[grpc_at, http_at], &served.url);
         let issuer = Arc::new(Issuer { authority, life: certificate_life });
         let shown = CoordinatorCertificate::issue(&issuer.authority, &names, clock::now(), certificate_life);
         let shown = Arc::new(shown.map_err(StartError::Tls)?);
         let tls = fallow_tls::server_config(&issuer.authority, shown.clone()).map_err(StartError::Tls)?;
+        let projects_tls = fallow_tls::public_config(shown.clone()).map_err(StartError::Tls)?;
         let documents = Arc::new(Documents::open(store.clone())?);
         let fleet = Fleet::open(store.clone(), documents.clone(), issuer.clone(), link)?;
         let projects = tokio::task::spawn_blocking({
             let (store, dir) = (store.clone(), dir.join("projects"));
-            move || ProjectServer::open(store, &dir, &format!("http://{http_at}"))
+            let url = served.url.clone();
+            move || ProjectServer::open(store, &dir, &url)
         });
         let projects = projects.await.map_err(StartError::Died)??;
+        if let Some(plain) = &served.plain_url {
+            projects.serve_plainly_at(plain);
+        }
+        fleet.set_projects_url(&served.url);
         fleet.set_accounts(Arc::new(accounts::ProjectAccounts(projects.clone())));
         accounts::tell_agents(&documents, &projects).await?;
         let registered = metrics::register(&fleet, &documents, &projects);
@@ -163,9 +184,10 @@ impl Coordinator {
             store_id,
             dir,
             grpc: grpc_at,
-            http: http_at,
             access,
             tls,
+            projects_tls,
+            served,
             store,
             fleet,
             documents,
@@ -180,7 +202,7 @@ impl Coordinator {
         serve::grpc(&mut coordinator, grpc)?;
         serve::http(&mut coordinator, http)?;
         serve::new_jobs(&mut coordinator);
-        DaemonFile::new(Addresses::new(coordinator.grpc, coordinator.http))
+        DaemonFile::new(Addresses::new(coordinator.grpc, &coordinator.served.url))
             .write(&coordinator.dir)
             .map_err(|source| StartError::Directory { dir: coordinator.dir.clone(), source })?;
         tracing::info!(
@@ -203,7 +225,7 @@ impl Coordinator {
     /// Where the projects are.
     #[must_use]
     pub fn http_url(&self) -> String {
-        format!("http://{}", self.http)
+        self.served.url.clone()
     }
 
     /// What operators' tools reach it by.

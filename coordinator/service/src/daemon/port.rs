@@ -12,12 +12,14 @@
 //! host, or one, is told to whoever serves the request ([`fallow_tls::Peer`]).
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use axum::{Extension, Router, middleware};
 use fallow_telemetry::RateLimit;
+use fallow_work_server::Via;
 use fallow_work_server::connections::{self, Access, ConnectionHandle, Connections, Timeouts, TrackedStream};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -48,6 +50,24 @@ pub(super) enum Protocol {
         /// A connection that is silent for so long is asked whether it lives: frees what a vanished host
         /// held.
         keepalive: Duration,
+    },
+}
+
+/// How TLS is spoken at a port.
+#[derive(Clone)]
+pub(super) enum Tls {
+    /// Not at all.
+    #[cfg(test)]
+    None,
+    /// By everybody; hosts show who they are.
+    Mutual(Arc<ServerConfig>),
+    /// By whoever wants to; nobody is asked who he is.
+    Public {
+        config: Arc<ServerConfig>,
+        /// Others are served as well.
+        allows_plain: bool,
+        /// Others are told the same addresses.
+        is_public_plain: bool,
     },
 }
 
@@ -111,18 +131,20 @@ const PAUSE: Duration = Duration::from_millis(500);
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// The first byte of whoever speaks TLS.
 const TLS_HANDSHAKE: u8 = 22;
-/// What somebody is told who does not speak TLS where it is spoken.
-const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
-    This port speaks TLS only: it is for agents and operators' tools of the fleet (https).\n";
+/// What somebody is told who does not speak TLS where it is spoken, and why.
+const NO_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port speaks TLS only: ";
+const FLEET_WANTS_TLS: &str = "it is for agents and operators' tools of the fleet.\n";
+const PROJECTS_WANT_TLS: &str = "use https. BOINC clients need the certificate of the fleet's authority for it \
+    (authority.pem), or the coordinator has to allow plain HTTP (--allow-plain-http).\n";
 /// What an evicted connection takes to close.
 const LEAVING: Duration = Duration::from_millis(10);
 
-/// Serves until `stop` is true and all requests in progress are answered; over TLS, if it is said how.
+/// Serves until `stop` is true and all requests in progress are answered.
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
     bounds: Bounds,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Tls,
     mut stop: watch::Receiver<bool>,
 ) {
     let pool = ConnectionPool::new(bounds);
@@ -308,7 +330,7 @@ async fn converse(
     router: Router,
     handle: ConnectionHandle,
     protocol: Protocol,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Tls,
     stop: impl Future<Output = ()>,
 ) {
     if let Protocol::Projects { .. } = protocol {
@@ -319,39 +341,70 @@ async fn converse(
     // Whoever serves the request may ask it for its address.
     let address = TcpConnectInfo { local_addr: None, remote_addr: from };
     let router = Extension(address).layer(Extension(handle.clone()).layer(router));
-    let Some(tls) = tls else {
-        let service = TowerToHyperService::new(router);
-        return speak(TrackedStream::new(stream, &handle), service, protocol, stop).await;
-    };
-    let mut first = [0];
-    if matches!(stream.peek(&mut first).await, Ok(1)) && first[0] != TLS_HANDSHAKE {
-        return refuse_plain(stream, from).await;
-    }
-    let accepted = timeout(HANDSHAKE, fallow_tls::accept(tls, TrackedStream::new(stream, &handle))).await;
-    match accepted {
-        Ok(Ok((stream, peer))) => {
+    let tracked = |stream| TrackedStream::new(stream, &handle);
+    match tls {
+        #[cfg(test)]
+        Tls::None => speak(tracked(stream), TowerToHyperService::new(router), protocol, stop).await,
+        Tls::Mutual(_) if !speaks_tls(&stream).await => refuse_plain(stream, from, FLEET_WANTS_TLS).await,
+        Tls::Mutual(config) => {
+            let accepted = timeout(HANDSHAKE, fallow_tls::accept(config, tracked(stream))).await;
+            let Some((stream, peer)) = greeted(accepted, from) else { return };
             let service = TowerToHyperService::new(Extension(Arc::new(peer)).layer(router));
             speak(stream, service, protocol, stop).await;
         }
+        Tls::Public { config, allows_plain, is_public_plain } => {
+            if speaks_tls(&stream).await {
+                let accepted = timeout(HANDSHAKE, fallow_tls::accept_anybody(config, tracked(stream))).await;
+                let Some(stream) = greeted(accepted, from) else { return };
+                speak(stream, TowerToHyperService::new(router), protocol, stop).await;
+            } else if allows_plain {
+                let via = if is_public_plain { Via::Public } else { Via::Plain };
+                let service = TowerToHyperService::new(Extension(via).layer(router));
+                speak(tracked(stream), service, protocol, stop).await;
+            } else {
+                refuse_plain(stream, from, PROJECTS_WANT_TLS).await;
+            }
+        }
+    }
+}
+
+/// Whether what a client begins with is a TLS handshake. Waits for its first byte; whoever sends none is cut off
+/// elsewhere.
+async fn speaks_tls(stream: &TcpStream) -> bool {
+    let mut first = [0];
+    !matches!(stream.peek(&mut first).await, Ok(1)) || first[0] == TLS_HANDSHAKE
+}
+
+/// What came of a handshake.
+fn greeted<T>(
+    accepted: Result<std::io::Result<T>, tokio::time::error::Elapsed>,
+    from: Option<SocketAddr>,
+) -> Option<T> {
+    match accepted {
+        Ok(Ok(greeted)) => Some(greeted),
         Ok(Err(error)) => {
             if let Some(times) = NOT_GREETED.allow() {
                 let error = fallow_daemon::causes::line(&error);
-                tracing::warn!(?from, error, times, "a connection to the fleet's port came to nothing");
+                tracing::warn!(?from, error, times, "a TLS connection came to nothing");
             }
+            None
         }
-        Err(_) => tracing::trace!("closed: the handshake took too long"),
+        Err(_) => {
+            tracing::trace!("closed: the handshake took too long");
+            None
+        }
     }
 }
 
 static NOT_GREETED: RateLimit = RateLimit::new();
 
 /// Says to whoever speaks without TLS that it takes that.
-async fn refuse_plain(mut stream: TcpStream, from: Option<std::net::SocketAddr>) {
+async fn refuse_plain(mut stream: TcpStream, from: Option<SocketAddr>, why: &str) {
     if let Some(times) = NOT_GREETED.allow() {
-        tracing::warn!(?from, times, "refused: somebody speaks without TLS to the fleet's port");
+        tracing::warn!(?from, times, "refused: somebody speaks without TLS where it is spoken");
     }
     let _ = timeout(HANDSHAKE, async {
-        stream.write_all(NO_TLS).await?;
+        stream.write_all(format!("{NO_TLS}{why}").as_bytes()).await?;
         stream.shutdown().await?;
         // Closed with something unread, the connection would be reset before the answer is read.
         tokio::io::copy(&mut tokio::io::AsyncReadExt::take(&mut stream, 64 << 10), &mut tokio::io::sink())
@@ -474,7 +527,7 @@ mod tests {
             )
             .route("/large", get(|| async { vec![b'x'; LARGE] }))
             .route("/endless", get(endless));
-        let server = tokio::spawn(serve(listener, router, bounds, None, stop.subscribe()));
+        let server = tokio::spawn(serve(listener, router, bounds, Tls::None, stop.subscribe()));
         (address, stop, server)
     }
 

@@ -41,7 +41,7 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     );
     let router = Routes::new(fleet).add_service(operator).into_axum_router();
     let bounds = port::Bounds::fleet(coordinator.connection_limits.fleet);
-    let tls = Some(coordinator.tls.clone());
+    let tls = port::Tls::Mutual(coordinator.tls.clone());
     let served = port::serve(listener, router, bounds, tls, coordinator.stop.subscribe());
     let (fleet, mut stop) = (coordinator.fleet.clone(), coordinator.stop.subscribe());
     coordinator.servers.spawn(async move {
@@ -103,7 +103,12 @@ pub(super) fn http(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     let router = coordinator.projects.router();
     let stop = coordinator.stop.subscribe();
     let bounds = port::Bounds::projects(coordinator.connection_limits.projects);
-    coordinator.servers.spawn(port::serve(listener, router, bounds, None, stop));
+    let tls = port::Tls::Public {
+        config: coordinator.projects_tls.clone(),
+        allows_plain: coordinator.served.allows_plain,
+        is_public_plain: coordinator.served.plain_url.is_none(),
+    };
+    coordinator.servers.spawn(port::serve(listener, router, bounds, tls, stop));
     Ok(())
 }
 

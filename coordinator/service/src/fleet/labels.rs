@@ -120,7 +120,7 @@ impl Fleet {
     /// [`LabelError`]; nothing is changed then.
     pub async fn relabel(&self, by: &Author, host: &str, edit: &LabelEdit) -> Result<Labels, LabelError> {
         let agent = self.find(host)?;
-        let _alone = self.relabelling.lock().await;
+        let alone = self.relabelling.clone().lock_owned().await;
         let enrolled = |name: &&fallow_domain::LabelName| agent.enrolled_with.get(name.as_str()).is_some();
         if let Some(name) = edit.names().find(enrolled) {
             let value = agent.enrolled_with.get(name.as_str());
@@ -136,6 +136,7 @@ impl Fleet {
         let relabelled = agent.clone();
         // Stored and taken over in one go, whether or not the caller goes away meanwhile.
         let stored = tokio::task::spawn_blocking(move || {
+            let _alone = alone;
             let _ = audit::apply(&*store, &Batch::new().put(key, value), &record)?;
             *lock(&relabelled.given_labels) = labels;
             relabelled.relabelled.notify_one();

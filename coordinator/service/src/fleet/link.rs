@@ -231,6 +231,7 @@ impl<'a> Connection<'a> {
             applied_sequence: held.sequence,
             heartbeat_interval_micros: i64::try_from(fleet.settings.heartbeat.as_micros())
                 .unwrap_or(i64::MAX),
+            projects_url: fleet.projects_url.get().cloned().unwrap_or_default(),
         };
         let pending = PendingMessages {
             welcome: Some(welcome),

@@ -86,6 +86,8 @@ pub struct Fleet {
     documents: Arc<Documents>,
     issuer: Arc<Issuer>,
     accounts: OnceLock<Arc<dyn Accounts>>,
+    /// Under which the coordinator's own projects are reached; empty as long as nobody said so.
+    projects_url: OnceLock<String>,
     guesses: FailedAuthDelay,
     settings: LinkSettings,
     agents: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
@@ -96,7 +98,7 @@ pub struct Fleet {
     /// Held by who changes an agent's record.
     changing: Mutex<()>,
     // One change of labels at a time: each starts from the newest.
-    relabelling: tokio::sync::Mutex<()>,
+    relabelling: Arc<tokio::sync::Mutex<()>>,
     stopping: watch::Sender<bool>,
 }
 
@@ -155,6 +157,7 @@ impl Fleet {
             documents,
             issuer,
             accounts: OnceLock::new(),
+            projects_url: OnceLock::new(),
             guesses: FailedAuthDelay::default(),
             settings,
             agents: RwLock::new(agents),
@@ -163,7 +166,7 @@ impl Fleet {
             calls: Mutex::default(),
             returns: Mutex::default(),
             changing: Mutex::default(),
-            relabelling: tokio::sync::Mutex::default(),
+            relabelling: Arc::default(),
             stopping: watch::Sender::new(false),
         }))
     }
@@ -172,6 +175,14 @@ impl Fleet {
     #[must_use]
     pub fn audit(&self) -> &Arc<AuditLog> {
         &self.audit
+    }
+
+    /// Under which the coordinator's own projects are reached: agents are told. Said once, before anybody is
+    /// served.
+    pub fn set_projects_url(&self, url: &str) {
+        if self.projects_url.set(url.to_owned()).is_err() {
+            tracing::error!("where the projects are is said already");
+        }
     }
 
     /// Ends all links, so that the agents know at once.

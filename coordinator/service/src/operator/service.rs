@@ -122,9 +122,9 @@ impl OperatorService {
                 projects.projects().into_iter().map(with_counts).collect::<Result<Vec<_>, ProjectError>>()
             })
             .await?;
-        let document = self.documents.document();
+        let set = self.documents.set();
         let mut summaries = Vec::new();
-        for assignment in &document.projects {
+        for assignment in set.fleet.projects.iter().chain(&set.foreign()) {
             let found = hosted.iter().find(|(_, info)| info.name == assignment.name);
             let mut last_refusal =
                 found.and_then(|(_, info)| info.last_refusal.clone()).map(convert::refusal);

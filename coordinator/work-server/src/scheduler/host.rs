@@ -259,7 +259,7 @@ mod tests {
         let mut ask = |seqno: u64, cpus: u32, now: Instant| {
             request.rpc_seqno = seqno;
             request.host_info.p_ncpus = cpus;
-            project.scheduler_rpc(request.write().as_bytes(), &account, now).unwrap();
+            project.scheduler_rpc(request.write().as_bytes(), &account, &project.url, now).unwrap();
             let said = warnings.lines();
             assert!(
                 said.iter().all(|text| text.contains("the agent") && text.contains("copied")),

@@ -90,7 +90,8 @@ mod tests {
         };
         let heard = Heard::of(Level::INFO);
         let _listening = tracing::subscriber::set_default(heard.clone());
-        let (reply, _) = project.scheduler_rpc(request.write().as_bytes(), &account, now).unwrap();
+        let (reply, _) =
+            project.scheduler_rpc(request.write().as_bytes(), &account, &project.url, now).unwrap();
         assert_eq!(
             [reply.matches("<result_ack>").count(), reply.matches("<result_abort>").count()],
             [9_000; 2]
@@ -142,7 +143,8 @@ mod tests {
             request.host_info.d_free = 1e12;
             let rpc = |request: &mut SchedulerRequest, later: i64| {
                 let now = now + Duration::from_mins(later);
-                let (reply, _) = project.scheduler_rpc(request.write().as_bytes(), &account, now).unwrap();
+                let (reply, _) =
+                    project.scheduler_rpc(request.write().as_bytes(), &account, &project.url, now).unwrap();
                 request.rpc_seqno += 1;
                 SchedulerReply::parse(reply.as_bytes()).unwrap()
             };

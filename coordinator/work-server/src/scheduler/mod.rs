@@ -19,7 +19,7 @@ mod work_request;
 
 use fallow_boinc::scheduler::{Message, Priority, SchedulerReply, SchedulerRequest};
 use fallow_boinc::signature::md5_hex;
-use fallow_domain::{AccountKey, Duration, Instant};
+use fallow_domain::{AccountKey, Duration, Instant, MasterUrl};
 use fallow_telemetry::RateLimit;
 use tracing::{debug, info, warn};
 
@@ -97,7 +97,8 @@ impl ReplyContent {
 }
 
 impl Project {
-    /// Answers a request. Says also whether outputs are to be compared now.
+    /// Answers a request that came to the project under this URL. Says also whether outputs are to be compared
+    /// now.
     ///
     /// # Errors
     /// Failures of the store, after which the client should try again; whatever is wrong with the request is
@@ -106,6 +107,7 @@ impl Project {
         &self,
         body: &[u8],
         account: &Account,
+        url: &MasterUrl,
         now: Instant,
     ) -> Result<(String, bool), ProjectError> {
         let request = match SchedulerRequest::parse(body) {
@@ -129,7 +131,7 @@ impl Project {
         let reply = self.carry_out(&request, account, now)?;
         self.log(&request, &reply);
         let to_compare = reply.to_compare;
-        Ok((reply::write(self, &request, account, reply, now)?, to_compare))
+        Ok((reply::write(self, &request, account, reply, url, now)?, to_compare))
     }
 
     /// The account with this key.

@@ -6,7 +6,7 @@ use fallow_boinc::scheduler as wire;
 use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
 use fallow_boinc::signature::md5_hex;
 use fallow_daemon::lock;
-use fallow_domain::{Bytes, Duration, Flops, Instant, ResourceType, Speed};
+use fallow_domain::{Bytes, Duration, Flops, Instant, MasterUrl, ResourceType, Speed};
 
 use super::{ReplyContent, SCHEDULER_VERSION, SentJob, external_cpid};
 use crate::catalog::Catalog;
@@ -51,6 +51,7 @@ pub(super) fn write(
     request: &SchedulerRequest,
     account: &Account,
     content: ReplyContent,
+    url: &MasterUrl,
     now: Instant,
 ) -> Result<String, ProjectError> {
     let settings = project.settings();
@@ -66,7 +67,7 @@ pub(super) fn write(
         // Estimates come from what jobs took on this host; clients of today correct them better than by a
         // factor.
         dont_use_dcf: true,
-        master_url: Some(project.url.to_string()),
+        master_url: Some(url.to_string()),
         request_delay: records::delay(&settings, &content.host),
         messages: content.messages,
         project_name: Some(project.long_name()),
@@ -106,8 +107,8 @@ pub(super) fn write(
     let mut known = BTreeSet::new();
     for sent in content.jobs {
         let speed = content.experience.speed(&capacity, &sent.version);
-        add_version(project, Speed::new(speed).ok(), &sent.version, &mut known, &mut reply);
-        add_job(project, &sent, speed / capacity.speed_of(sent.version.usage), &mut reply)?;
+        add_version(project, url, Speed::new(speed).ok(), &sent.version, &mut known, &mut reply);
+        add_job(project, url, &sent, speed / capacity.speed_of(sent.version.usage), &mut reply)?;
     }
     if content.is_part {
         reply.results.iter_mut().for_each(|job| job.report_immediately = true);
@@ -147,6 +148,7 @@ fn jitter(host: u64, now: Instant) -> f64 {
 /// harm.
 fn add_version(
     project: &Project,
+    url: &MasterUrl,
     flops: Option<Speed>,
     version: &Version,
     known: &mut BTreeSet<(String, String, ResourceType)>,
@@ -164,7 +166,7 @@ fn add_version(
             ..wire::App::default()
         });
     }
-    reply.files.extend(version.files.iter().map(|file| version_file(project, file)));
+    reply.files.extend(version.files.iter().map(|file| version_file(url, file)));
     let file_ref = |(position, file): (usize, &VersionFile)| wire::FileRef {
         file_name: file.name.clone(),
         open_name: file.open_name.clone(),
@@ -188,10 +190,10 @@ fn add_version(
     });
 }
 
-fn version_file(project: &Project, file: &VersionFile) -> wire::FileInfo {
+fn version_file(url: &MasterUrl, file: &VersionFile) -> wire::FileInfo {
     wire::FileInfo {
         name: file.name.clone(),
-        download_urls: vec![download_url(project, &file.name)],
+        download_urls: vec![download_url(url, &file.name)],
         md5_cksum: Some(file.md5.clone()),
         nbytes: Some(Bytes(file.nbytes)),
         executable: file.executable,
@@ -205,6 +207,7 @@ fn version_file(project: &Project, file: &VersionFile) -> wire::FileInfo {
 /// before them.
 fn add_job(
     project: &Project,
+    url: &MasterUrl,
     sent: &SentJob,
     faster: f64,
     reply: &mut SchedulerReply,
@@ -214,7 +217,7 @@ fn add_job(
     for input in &workunit.inputs {
         reply.files.push(wire::FileInfo {
             name: input.file_name.clone(),
-            download_urls: vec![download_url(project, &input.file_name)],
+            download_urls: vec![download_url(url, &input.file_name)],
             md5_cksum: Some(input.md5.clone()),
             nbytes: Some(Bytes(input.nbytes)),
             sticky: input.sticky,
@@ -237,7 +240,7 @@ fn add_job(
     for (position, output) in workunit.outputs.iter().enumerate() {
         let file_name = output_name(&name, position);
         reply.files.push(wire::FileInfo {
-            upload_urls: vec![format!("{}file_upload_handler", project.url)],
+            upload_urls: vec![format!("{url}file_upload_handler")],
             max_nbytes: Some(output.max_bytes),
             xml_signature: Some(project.signing_keys.sign_upload(&file_name, output.max_bytes)?),
             generated_locally: true,
@@ -269,7 +272,7 @@ fn file_ref(file_name: &str, open_name: &str) -> wire::FileRef {
     }
 }
 
-fn download_url(project: &Project, file: &str) -> String {
+fn download_url(url: &MasterUrl, file: &str) -> String {
     // Names of files are plain: they need no escapes.
-    format!("{}download/{file}", project.url)
+    format!("{url}download/{file}")
 }

@@ -65,7 +65,8 @@ fn r5_6_what_a_policy_refuses_without_a_list_of_the_hosts_jobs_is_told_too() {
     assert!(request.in_progress_results.is_none());
     let account = project.account(&request.authenticator).unwrap().unwrap();
     let told = |now| {
-        let (reply, _) = project.scheduler_rpc(request.write().as_bytes(), &account, now).unwrap();
+        let (reply, _) =
+            project.scheduler_rpc(request.write().as_bytes(), &account, &project.url, now).unwrap();
         reply
     };
     project.send_by(SendChoice::new(&Never));

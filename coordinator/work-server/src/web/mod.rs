@@ -25,13 +25,14 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use fallow_domain::MasterUrl;
 use tokio::sync::Semaphore;
 use tracing::error;
 
 use self::admission::Admission;
 use super::error::ProjectError;
 use super::project::Project;
-use super::server::{ProjectServer, Shared};
+use super::server::{ProjectServer, Shared, Via};
 use crate::connections::ConnectionHandle;
 use crate::workunit::Job;
 
@@ -97,6 +98,11 @@ fn router(server: ProjectServer) -> Router {
 impl Web {
     fn shared(&self) -> &Arc<Shared> {
         self.server.shared()
+    }
+
+    /// A project's URL, as whoever asks reaches it.
+    fn url(&self, project: &Project, via: Option<Extension<Via>>) -> MasterUrl {
+        self.shared().url_via(project, via.map(|Extension(via)| via).unwrap_or_default())
     }
 
     fn project(&self, name: &str) -> Result<Arc<Project>, Failure> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::response::{Html, Response};
 use fallow_boinc::account::{AccountOut, ConfigPlatform, ProjectConfig, error_num};
@@ -14,6 +15,7 @@ use crate::error::ProjectError;
 use crate::project::{Project, put_account};
 use crate::random::random_key;
 use crate::records::{Account, Counters};
+use crate::server::Via;
 
 /// What clients ask of passwords. They never reach us: we see a hash only.
 const PASSWORD_MIN: u32 = 6;
@@ -27,15 +29,22 @@ type Parameters = Query<BTreeMap<String, String>>;
 pub(super) async fn master(
     State(web): State<Web>,
     Path(project): Path<String>,
+    via: Option<Extension<Via>>,
 ) -> Result<Html<String>, Failure> {
     let project = web.project(&project)?;
+    let url = web.url(&project, via);
     let about = "A project of this lab's own. Attach a BOINC client to this address, or a Fallow agent.";
-    let scheduler = format!("{}cgi", project.url);
+    let scheduler = format!("{url}cgi");
     Ok(Html(master::write(&project.long_name(), about, &[scheduler])))
 }
 
-pub(super) async fn config(State(web): State<Web>, Path(project): Path<String>) -> Result<Response, Failure> {
+pub(super) async fn config(
+    State(web): State<Web>,
+    Path(project): Path<String>,
+    via: Option<Extension<Via>>,
+) -> Result<Response, Failure> {
     let project = web.project(&project)?;
+    let url = web.url(&project, via);
     let platform = |name: &str| ConfigPlatform {
         platform_name: name.to_owned(),
         user_friendly_name: name.to_owned(),
@@ -43,8 +52,8 @@ pub(super) async fn config(State(web): State<Web>, Path(project): Path<String>) 
     };
     let config = ProjectConfig {
         name: project.long_name(),
-        master_url: project.url.to_string(),
-        web_rpc_url_base: Some(project.url.to_string()),
+        master_url: url.to_string(),
+        web_rpc_url_base: Some(url.to_string()),
         min_passwd_length: PASSWORD_MIN,
         account_creation_disabled: !project.settings().account_creation,
         client_account_creation_disabled: !project.settings().account_creation,

@@ -24,6 +24,7 @@ use super::{Budgets, Failure, Holder, Web, blocking, known, xml};
 use crate::connections::ConnectionHandle;
 use crate::project::Project;
 use crate::records::Account;
+use crate::server::Via;
 
 /// The largest request, and what an account may have on its way. One with a thousand reported jobs and their
 /// standard error is about as large.
@@ -49,9 +50,11 @@ pub(super) async fn rpc(
     State(web): State<Web>,
     Path(project): Path<String>,
     connection: Option<Extension<ConnectionHandle>>,
+    via: Option<Extension<Via>>,
     body: Body,
 ) -> Result<Response, Failure> {
     let project = web.project(&project)?;
+    let url = web.url(&project, via);
     if body.size_hint().lower() > BODY_MAX as u64 {
         return Err(Failure::TooLarge);
     }
@@ -78,7 +81,7 @@ pub(super) async fn rpc(
     let reading = reading.map_err(|_| Failure::Ours)?;
     let shared = web.shared().clone();
     let answer = blocking(move || {
-        let (reply, to_compare) = project.scheduler_rpc(&whole.body, &account, shared.now())?;
+        let (reply, to_compare) = project.scheduler_rpc(&whole.body, &account, &url, shared.now())?;
         if to_compare {
             shared.wakeup.notify();
         }

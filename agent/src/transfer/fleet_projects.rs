@@ -1,0 +1,85 @@
+//! HTTP to the projects of the agent's own coordinator (R6.10).
+//!
+//! Their server shows a certificate of the fleet's authority, which no other server's counts by: the authority is
+//! trusted for the one host and port that the coordinator said, and there alone.
+
+use std::sync::{Arc, RwLock};
+
+use fallow_tls::Fingerprint;
+use reqwest::{Client, Url};
+
+use super::pace::Limits;
+use super::web;
+
+/// The client for them, as soon as it is known where they are.
+#[derive(Clone, Debug, Default)]
+pub struct FleetProjects(Arc<RwLock<Option<Reached>>>);
+
+#[derive(Debug)]
+struct Reached {
+    host: String,
+    port: Option<u16>,
+    client: Client,
+}
+
+impl FleetProjects {
+    /// They are reached under this URL, with a certificate of this authority. Another URL than one with https
+    /// needs no such client.
+    ///
+    /// # Errors
+    /// In words, why they cannot be reached so.
+    pub fn are_at(&self, url: &str, authority: Fingerprint) -> Result<(), String> {
+        let reached = match Url::parse(url) {
+            Ok(url) if url.scheme() == "https" => {
+                let host = url.host_str().ok_or("it names no host")?.to_owned();
+                let config = fallow_tls::web_config(authority).map_err(|error| error.to_string())?;
+                let builder = web::client(Limits::default()).tls_backend_preconfigured(config);
+                let is_near = fallow_daemon::loopback::is_this_host(&host);
+                let builder = if is_near { builder.no_proxy() } else { builder };
+                let client = builder.build().map_err(|error| error.to_string())?;
+                Some(Reached { host, port: url.port_or_known_default(), client })
+            }
+            Ok(_) => None,
+            Err(error) => return Err(error.to_string()),
+        };
+        *fallow_daemon::write(&self.0) = reached;
+        Ok(())
+    }
+
+    /// The client for a URL, if it is one of theirs.
+    pub(super) fn client(&self, url: &Url) -> Option<Client> {
+        let reached = fallow_daemon::read(&self.0);
+        let reached = reached.as_ref()?;
+        let is_theirs = url.scheme() == "https"
+            && url.host_str() == Some(reached.host.as_str())
+            && url.port_or_known_default() == reached.port;
+        is_theirs.then(|| reached.client.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_10_the_fleets_authority_is_trusted_for_its_coordinators_projects_and_for_nobody_else() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let projects = FleetProjects::default();
+        let authority = Fingerprint::of(b"authority");
+        let is_theirs = |url: &str| projects.client(&Url::parse(url).unwrap()).is_some();
+        assert!(!is_theirs("https://lab.example.org:24002/primes/"));
+        projects.are_at("https://lab.example.org:24002", authority).unwrap();
+        assert!(is_theirs("https://lab.example.org:24002/primes/cgi"));
+        for other in [
+            "https://lab.example.org/primes/",
+            "http://lab.example.org:24002/primes/",
+            "https://lab.example.org:24003/",
+            "https://other.example.org:24002/",
+        ] {
+            assert!(!is_theirs(other), "{other}");
+        }
+        projects.are_at("http://127.0.0.1:24002", authority).unwrap();
+        assert!(!is_theirs("https://lab.example.org:24002/primes/cgi"), "they have moved");
+        assert!(projects.are_at("nonsense", authority).is_err());
+    }
+}
