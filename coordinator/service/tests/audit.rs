@@ -10,7 +10,9 @@ use std::time::Duration;
 use fallow_coordinator::audit::refusals::AN_HOUR;
 use fallow_coordinator::audit::{Chain, wire as told};
 use fallow_coordinator::daemon::{Coordinator, Options};
+use fallow_coordinator::operator::OperatorService;
 use fallow_proto::operator::v1::add_app_version_part::Part;
+use fallow_proto::operator::v1::operator_server::Operator as _;
 use fallow_proto::operator::v1::{
     AddAppVersionPart, AddAppVersionRequest, AppFile, AuditActor, AuditEntry, CreateProjectRequest,
     ForgetHostRequest, LabelHostRequest, ListAuditReply, ListAuditRequest, ListHostsRequest,
@@ -20,6 +22,7 @@ use fallow_proto::operator::v1::{
 use fallow_store::{Batch, KeyRange, Kind, SledStore, Store as _};
 use fallow_tls::AccessString;
 use peers::{Agent, Client, PATIENCE, connect, enroll, hello, tokens};
+use tokio::sync::watch;
 use tonic::{Code, Request};
 
 async fn start(dir: &Path) -> (Coordinator, Client) {
@@ -178,6 +181,32 @@ async fn r6_10_everything_that_operators_do_is_in_the_audit_log_with_who_did_wha
         assert!(entry.from.starts_with("127.0.0.1:"), "{entry:?}");
     }
     whole(&mut operator).await;
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_10_what_an_operator_changes_is_recorded_also_if_he_goes_away_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator, "primes").await;
+    let service = OperatorService::new(
+        Arc::new(SledStore::open(dir.path().join("unused")).unwrap()),
+        coordinator.fleet().clone(),
+        coordinator.documents().clone(),
+        coordinator.projects().clone(),
+        coordinator.access().clone(),
+        watch::Sender::new(false),
+    );
+    let setting = Setting { key: "poll".into(), value: "90s".into() };
+    let request = SetProjectRequest { name: "primes".into(), settings: vec![setting] };
+    {
+        let call = std::pin::pin!(service.set_project(by(request)));
+        // Polled once: the change is on its way. Then the caller goes.
+        assert!(futures_util::poll!(call).is_pending());
+    }
+    let recorded = of(&mut operator, "project changed", 1).await;
+    assert_eq!((recorded[0].after.as_str(), recorded[0].refused), ("poll=90s", false));
+    drop(service);
     coordinator.stop().await.unwrap();
 }
 

@@ -58,12 +58,14 @@ impl Service for FleetService {
             let refused = Record::new(Actor::Stranger, &from, Action::EnrolmentRefused, &hostname);
             let asked = Asked { token, hostname, certificate_request, from };
             let (store, issuer) = (fleet.store.clone(), fleet.issuer.clone());
-            let enrolled = move || enrol::enrol(&*store, &issuer, clock::now(), &asked);
+            let audit = fleet.audit.clone();
+            // Recorded whether or not the caller goes away meanwhile.
+            let enrolled = move || {
+                let enrolled = enrol::enrol(&*store, &issuer, clock::now(), &asked);
+                enrolled.inspect_err(|error| audit.refused(refused.refused(&error.to_string())))
+            };
             let enrolled = tokio::task::spawn_blocking(enrolled).await;
             let enrolled = enrolled.map_err(|died| Status::internal(died.to_string()))?;
-            if let Err(error) = &enrolled {
-                fleet.audit.refused(refused.refused(&error.to_string()));
-            }
             if matches!(&enrolled, Err(error) if is_guess(error)) {
                 fleet.guesses.slow_down().await;
             }

@@ -104,11 +104,19 @@ impl OperatorService {
         work.await.inspect_err(|status| self.audit().refused(asked.refused(status.message())))
     }
 
-    /// Keeps on record what was done and stored.
-    async fn done(&self, record: Record) -> Result<(), Status> {
+    /// Changes something of the projects and keeps on record what was done, if anything was: in one go, whether or not
+    /// the caller goes away meanwhile.
+    async fn recorded<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&ProjectServer) -> Result<(T, Option<Record>), ProjectError> + Send + 'static,
+    ) -> Result<T, Status> {
         let audit = self.audit().clone();
-        let recorded = unblocked(move || audit.done(&record)).await?;
-        recorded.map_err(|error| status::of_store(&error))
+        let change = move |projects: &ProjectServer| {
+            let (changed, record) = change(projects)?;
+            record.map_or(Ok(()), |record| audit.done(&record))?;
+            Ok(changed)
+        };
+        self.blocking(change).await
     }
 
     fn audit(&self) -> &Arc<AuditLog> {
@@ -175,18 +183,20 @@ impl OperatorService {
         }
         let known = self.documents.document().projects.iter().any(|project| project.name == request.name);
         let name = request.name;
-        let info = self
-            .blocking(move |projects| match projects.create_project(&name, settings) {
+        let record = author.record(Action::ProjectCreated, &name);
+        let make = move |projects: &ProjectServer| {
+            let info = match projects.create_project(&name, settings) {
                 // Made before, by a call that did not get as far as the document.
                 Err(ProjectError::ProjectExists { .. }) if !known => {
                     let made = projects.projects().into_iter().find(|info| info.name == name);
                     made.ok_or(ProjectError::ProjectExists { name })
                 }
                 made => made,
-            })
-            .await?;
-        let made = author.record(Action::ProjectCreated, &info.name);
-        self.done(made.changed("", &format!("{} share {}", info.url, share.get()))).await?;
+            }?;
+            let record = record.changed("", &format!("{} share {}", info.url, share.get()));
+            Ok((info, Some(record)))
+        };
+        let info = self.recorded(make).await?;
         let assignment =
             ProjectAssignment { name: info.name, url: info.url, account_key: info.account_key, share };
         let put = self.documents.put_project(author, clock::now(), assignment.clone()).await;
@@ -589,15 +599,13 @@ impl Service for OperatorService {
                 ?changes,
                 "settings of a project change"
             );
-            let changed = self.blocking(move |projects| {
+            let change = move |projects: &ProjectServer| {
                 let before = projects.project(&name)?;
                 let settings = projects.change_settings(&name, &changes)?;
-                let said = (audit::said(&before, &changes), named);
-                Ok((said, convert::settings(&ProjectInfo { settings, ..before })))
-            });
-            let ((before, after), settings) = changed.await?;
-            self.done(done.changed(&before, &after)).await?;
-            Ok(settings)
+                let done = done.changed(&audit::said(&before, &changes), &named);
+                Ok((convert::settings(&ProjectInfo { settings, ..before }), Some(done)))
+            };
+            self.recorded(change).await
         };
         self.call("SetProject", span, self.or_refused(asked, work)).await
     }
@@ -621,14 +629,14 @@ impl Service for OperatorService {
         let work = async {
             let received = incoming::receive(&self.projects, parts).await?;
             let done = author.record(Action::AppVersionAdded, &audit::version(&received));
-            let file_names = self
-                .blocking(move |projects| {
-                    // Its directory stays until this is over, also if the caller goes away meanwhile.
-                    let received = received;
-                    projects.add_app_version(&received.project, &received.version)
-                })
-                .await?;
-            self.done(done.changed("", &file_names.join(" "))).await?;
+            let add = move |projects: &ProjectServer| {
+                // Its directory stays until this is over, also if the caller goes away meanwhile.
+                let received = received;
+                let file_names = projects.add_app_version(&received.project, &received.version)?;
+                let done = done.changed("", &file_names.join(" "));
+                Ok((file_names, Some(done)))
+            };
+            let file_names = self.recorded(add).await?;
             Ok(wire::AddAppVersionReply { file_names })
         };
         self.call("AddAppVersion", span, self.or_refused(asked, work)).await
@@ -644,16 +652,17 @@ impl Service for OperatorService {
             let said = audit::piece(&piece);
             let done = author.record(Action::Submitted, &project).changed("", &said);
             let agents = self.fleet.enrolled() as u64;
+            let of = project.clone();
             let submit = move |projects: &ProjectServer| {
-                let taken = projects.submit_piece(&project, piece)?;
-                Ok(convert::taken(taken, agents, projects.accounts_outside(&project)? as u64))
+                let taken = projects.submit_piece(&of, piece)?;
+                // What was only checked, or taken before, changes nothing.
+                let is_new = taken.known < taken.names.len() as u64;
+                Ok((taken, Some(done).filter(|_| is_new)))
             };
-            let reply = self.blocking(submit).await?;
-            // What was only checked, or taken before, changes nothing.
-            if !is_only_asked && reply.known < reply.names.len() as u64 {
-                self.done(done).await?;
-            }
-            Ok(reply)
+            let taken = self.recorded(submit).await?;
+            let outside =
+                self.blocking(move |projects| Ok(projects.accounts_outside(&project)? as u64)).await?;
+            Ok(convert::taken(taken, agents, outside))
         };
         match is_only_asked {
             true => self.call("Submit", span, work).await,
@@ -699,11 +708,17 @@ impl Service for OperatorService {
         let author = author_of(&request, &span);
         let work = async {
             tracing::info!(by = author.actor.name(), "an operator shuts the coordinator down");
-            // With a full disk too.
-            if let Err(status) = self.done(author.record(Action::Shutdown, "coordinator")).await {
-                tracing::error!(reason = status.message(), "the shutdown is not in the audit log");
-            }
-            self.stop.send_replace(true);
+            let (audit, stop) = (self.audit().clone(), self.stop.clone());
+            let record = author.record(Action::Shutdown, "coordinator");
+            let shut_down = move || {
+                // A full disk keeps nobody from it.
+                if let Err(error) = audit.done(&record) {
+                    let error = fallow_daemon::causes::line(&error);
+                    tracing::error!(error, "the shutdown is not in the audit log");
+                }
+                stop.send_replace(true);
+            };
+            unblocked(shut_down).await?;
             Ok(wire::ShutdownReply {})
         };
         self.call("Shutdown", span, work).await
