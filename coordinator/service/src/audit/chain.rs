@@ -1,8 +1,8 @@
 //! The chain: each entry's hash is over the hash of the one before it and the entry itself.
 //!
-//! So no entry can be changed, taken out, put in or moved without all hashes behind it being others. What an entry
-//! is hashed as depends on nothing but its content: every text stands behind its length, so that no two entries are
-//! the same bytes.
+//! So no entry can be changed, taken out, put in or moved without all hashes behind it being others. What an
+//! entry is hashed as depends on nothing but its content: every text stands behind its length, so that no two
+//! entries are the same bytes.
 
 use fallow_domain::{Instant, from_hex, hex};
 use ring::digest::{Context, SHA256};
@@ -287,7 +287,8 @@ mod tests {
 
         #[test]
         fn r6_10_entries_that_change_places_are_found_also_with_each_others_numbers(
-            mut entries in entries(), one in any::<prop::sample::Index>(), other in any::<prop::sample::Index>(),
+            mut entries in entries(), one in any::<prop::sample::Index>(),
+            other in any::<prop::sample::Index>(),
             renumbered in any::<bool>(),
         ) {
             let (one, other) = (one.index(entries.len()), other.index(entries.len()));

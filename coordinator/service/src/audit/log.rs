@@ -4,8 +4,9 @@
 //! audit/head            number and hash of the newest entry
 //! audit/entry/NUMBER    an entry; twenty digits, so that entries sort as they were made
 //! ```
-//! Whoever adds an entry replaces the head that it read, in the same batch, so no two follow the same one. Within a
-//! process they come one after the other: hundreds of hosts that enrol at once would else outrun each other.
+//! Whoever adds an entry replaces the head that it read, in the same batch, so no two follow the same one.
+//! Within a process they come one after the other: hundreds of hosts that enrol at once would else outrun
+//! each other.
 
 use std::sync::{Arc, Mutex};
 
@@ -150,8 +151,8 @@ impl AuditLog {
         apply(&*self.store, &Batch::new(), record).map(drop)
     }
 
-    /// Records that somebody was refused, if there were not too many lately. Nobody waits for it, and it is stored
-    /// as soon as there is a thread for it: whoever is refused is not told whether it is recorded.
+    /// Records that somebody was refused, if there were not too many lately. Nobody waits for it, and it is
+    /// stored as soon as there is a thread for it: whoever is refused is not told whether it is recorded.
     pub fn refused(&self, record: Record) {
         let Some(unrecorded) = lock(&self.refusals).count(record.action, clock::now()) else { return };
         let store = self.store.clone();

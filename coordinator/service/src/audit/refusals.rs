@@ -1,4 +1,5 @@
-//! How many refusals are recorded: anybody can be refused as often as he likes, and must not fill the disk with it.
+//! How many refusals are recorded: anybody can be refused as often as he likes, and must not fill the disk
+//! with it.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +7,8 @@ use fallow_domain::{Duration, Instant};
 
 use super::record::Action;
 
-/// Refusals of each kind that are recorded in an hour. Three kinds are anybody's (to enrol, to link, to call as an
-/// operator): with half a kilobyte each, an attack that never ends writes 150 MB a year.
+/// Refusals of each kind that are recorded in an hour. Three kinds are anybody's (to enrol, to link, to call
+/// as an operator): with half a kilobyte each, an attack that never ends writes 150 MB a year.
 pub const AN_HOUR: u32 = 12;
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -24,8 +25,8 @@ struct Recorded {
 }
 
 impl Refusals {
-    /// Counts a refusal. If it is to be recorded: how many before it were not. An hour begins with the first refusal
-    /// in it, and also when the clock was set back.
+    /// Counts a refusal. If it is to be recorded: how many before it were not. An hour begins with the first
+    /// refusal in it, and also when the clock was set back.
     pub fn count(&mut self, action: Action, now: Instant) -> Option<u64> {
         let new = Recorded { since: now, recorded: 0, unrecorded: 0 };
         let held = self.0.entry(action).or_insert(new);

@@ -43,7 +43,8 @@ pub struct OperatorService {
 type Reply<T> = Result<Response<T>, Status>;
 
 impl OperatorService {
-    /// For a server that is reached by `access`. `stop` becomes true when an operator shuts the coordinator down.
+    /// For a server that is reached by `access`. `stop` becomes true when an operator shuts the coordinator
+    /// down.
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,
@@ -104,8 +105,8 @@ impl OperatorService {
         work.await.inspect_err(|status| self.audit().refused(asked.refused(status.message())))
     }
 
-    /// Changes something of the projects and keeps on record what was done, if anything was: in one go, whether or not
-    /// the caller goes away meanwhile.
+    /// Changes something of the projects and keeps on record what was done, if anything was: in one go,
+    /// whether or not the caller goes away meanwhile.
     async fn recorded<T: Send + 'static>(
         &self,
         change: impl FnOnce(&ProjectServer) -> Result<(T, Option<Record>), ProjectError> + Send + 'static,
