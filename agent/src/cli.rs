@@ -218,8 +218,8 @@ pub struct Run {
     /// Where the data is.
     #[command(flatten)]
     pub dir: DirArg,
-    /// Where the coordinator is, such as lab.example.org:24001, if not where the token says or where it was. It is
-    /// kept once it has answered there
+    /// Where the coordinator is, such as lab.example.org:24001, if not where the token says or where it was.
+    /// It is kept once it has answered there
     #[arg(long, value_name = "HOST:PORT", env = "FALLOW_COORDINATOR")]
     pub coordinator: Option<String>,
     /// File with the enrolment token, one line, by which the agent joins a fleet; not needed after that

@@ -144,9 +144,15 @@ fn token(arguments: &Run, dir: &DataDir) -> Result<Option<AccessString>, AgentEr
     match AccessString::parse(&text, Purpose::Enrolment) {
         Ok(access) => Ok(Some(access)),
         // One of an earlier release has served, and is not needed any more.
-        Err(_) if dir.identity().exists() && Identity::read(&dir.identity()).is_ok() => Ok(None),
+        Err(_) if is_of_before(&text) && matches!(Identity::read(&dir.identity()), Ok(Some(_))) => Ok(None),
         Err(error) => Err(AgentError::bad_input(format!("{place}: {error}"))),
     }
+}
+
+/// Whether a token is of a release before coordinators had certificates: 64 hexadecimal digits.
+fn is_of_before(token: &str) -> bool {
+    let token = token.trim();
+    token.len() == 64 && token.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// The very program that runs, also when its file was replaced meanwhile.

@@ -2,6 +2,7 @@
 # Installs the programs of others that the tests talk to. Run it again at will: what is there is left alone.
 #
 # - boinc-client (Debian): the stock client and boinccmd, for the interoperability tests.
+# - ip (Debian's iproute2) and curl: machines of a network are namespaces, and what a port says is looked at.
 # - rotel (a Python package that carries an OTLP collector): a real receiver for traces, metrics and logs. It goes into
 #   ${FALLOW_PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/fallow/peers}, outside the repository.
 #
@@ -19,6 +20,8 @@ as_root() {
 missing=()
 command -v boinc >/dev/null && command -v boinccmd >/dev/null || missing+=(boinc-client)
 python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+command -v ip >/dev/null || missing+=(iproute2)
+command -v curl >/dev/null || missing+=(curl)
 if [ ${#missing[@]} -gt 0 ]; then
     export DEBIAN_FRONTEND=noninteractive
     as_root apt-get -qq update

@@ -40,6 +40,7 @@ use crate::input::Input;
 use crate::records::Records;
 use crate::supervise::{Delivery, Supervisor};
 use crate::transfer::Transfers;
+use crate::transfer::fleet_projects::FleetProjects;
 use attach::Waiters;
 use full_disk::{Departing, Departure};
 use metrics::Metrics;
@@ -60,6 +61,8 @@ struct Engine {
     dir: DataDir,
     hostname: String,
     transfers: Transfers,
+    /// Where the coordinator's own projects are.
+    fleet_projects: FleetProjects,
     supervisor: Supervisor,
     link: Option<Link>,
     metrics: Metrics,
@@ -207,6 +210,10 @@ impl Engine {
 
     async fn arrived(&mut self, arrived: Arrived) -> Result<(), AgentError> {
         match arrived {
+            Arrived::ProjectsAt { url, authority } => {
+                self.fleet_projects.note(&url, authority);
+                Ok(())
+            }
             Arrived::Contact(url) => {
                 self.turn(Event::ContactRequested { url, by: RequestedBy::Fleet }, None).await
             }

@@ -145,11 +145,10 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     .await??;
     let supervisor = supervisor(&settings, &facts, inputs.clone())?;
     let web = Web::new().map_err(|why| AgentError::system(why, std::io::Error::other("TLS")))?;
+    let fleet = member.as_ref().map(|member| member.identity().authority.to_string());
     let fleet_projects = web.fleet_projects();
-    if let Some(identity) = member.as_ref().map(Membership::identity).filter(|it| !it.projects_url.is_empty())
-        && let Err(why) = fleet_projects.are_at(&identity.projects_url, identity.authority)
-    {
-        tracing::warn!(url = identity.projects_url, why, "the coordinator's projects cannot be reached");
+    if let Some(identity) = member.as_ref().map(Membership::identity) {
+        fleet_projects.note(&identity.projects_url, identity.authority);
     }
     let transfers = Transfers::new(web, dir.clone(), VERSION, inputs.clone());
     let (stop_link, stop) = watch::channel(false);
@@ -157,7 +156,6 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         Some(member) => {
             let (link, task) = Link::start(
                 member,
-                fleet_projects,
                 host_identity.epoch.clone(),
                 host_identity.seed,
                 ToEngine(inputs.clone()),
@@ -190,6 +188,7 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         dir: dir.clone(),
         hostname,
         transfers,
+        fleet_projects,
         supervisor,
         link,
         metrics: Metrics::new(),
@@ -214,6 +213,9 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let mut life = Life { engine: &mut engine, incoming, signals, grace: settings.stop_grace };
     let result = async {
         life.engine.turn(Event::Started(Box::new(startup)), None).await?;
+        if let Some(authority) = fleet {
+            life.engine.turn(Event::FleetJoined { authority }, None).await?;
+        }
         let (phase, after) = (settings.benchmark_phase, settings.benchmark_after);
         let now = clock::now().as_secs_f64();
         let benchmark = Benchmark::new(settings.guard.clone(), phase, after, &facts.speed, now);
@@ -265,6 +267,9 @@ async fn enrolled(
         |identity: &Identity| token.as_ref().is_some_and(|token| token.authority != identity.authority);
     match identity.filter(|identity| !is_other(identity)) {
         Some(identity) => {
+            if token.is_some() {
+                tracing::info!(agent = %identity.agent_id(), "enrolled already: the token that was given is not used");
+            }
             let from = identity.coordinator();
             let is_there = |address: &Address| identity.addresses.contains(address);
             let to = coordinator.clone().filter(|address| !is_there(address));

@@ -1,8 +1,8 @@
 //! Who the agent is in its fleet (R6.10): its key, its certificate, and what it knows its coordinator by.
 //!
-//! The key is made here and stays here, in `identity.key`; it is on the disk before anybody hears of it, so that a
-//! try to enrol that was cut short is repeated with the same key, and the coordinator knows it again. The rest
-//! is in `identity.json`.
+//! The key is made here and stays here, in `identity.key`; it is on the disk before anybody hears of it, so
+//! that a try to enrol that was cut short is repeated with the same key, and the coordinator knows it again.
+//! The rest is in `identity.json`.
 
 use std::path::Path;
 
@@ -41,9 +41,6 @@ struct Stored {
     certificate: String,
 }
 
-/// What is told of a coordinator's clock: certificates are made as if some time before (`fallow_tls`).
-const BACKDATED: Duration = Duration::from_hours(1);
-
 impl Identity {
     /// From a certificate that just came.
     ///
@@ -72,10 +69,11 @@ impl Identity {
         self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
-    /// When the certificate is to be renewed: two thirds of its life after it was made.
-    pub fn renew_at(&self) -> Instant {
-        let made_at = self.says.not_before + BACKDATED;
-        made_at + (self.says.not_after - made_at).mul_f64(2.0 / 3.0)
+    /// How long from now until the certificate is to be renewed: two thirds of its life after it was made,
+    /// and no longer than that whatever the clock says.
+    pub fn renews_in(&self, now: Instant) -> Duration {
+        let after = self.says.renew_after();
+        (self.says.made_at() + after - now).max(Duration::ZERO).min(after)
     }
 
     /// Reads the file; none if there is none.
@@ -200,9 +198,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn r6_10_a_certificate_is_renewed_when_two_thirds_of_its_life_are_over() {
+    fn r6_10_a_certificate_is_renewed_when_two_thirds_of_its_life_are_over_whatever_the_clock_says() {
         let identity = sample(&HostKey::generate().unwrap());
-        assert_eq!(identity.renew_at(), Instant::EPOCH + Duration::from_hours(1_020));
+        let made_at = Instant::EPOCH + Duration::from_hours(1_000);
+        let hours = |at: Instant| identity.renews_in(at).as_secs_f64() / 3_600.0;
+        assert_eq!((hours(made_at), hours(made_at + Duration::from_hours(15))), (20.0, 5.0));
+        // A clock that is far ahead, and one that is far behind.
+        assert_eq!((hours(made_at + Duration::from_hours(500)), hours(Instant::EPOCH)), (0.0, 20.0));
     }
 
     #[test]

@@ -31,7 +31,6 @@ use super::backoff::Backoff;
 use super::membership::Membership;
 use super::outbox::{Batch, Outbox};
 use super::{Arrived, Ask, Entries};
-use crate::transfer::fleet_projects::FleetProjects;
 
 /// Changes are gathered for this long before they are sent.
 const GATHER: Duration = Duration::from_millis(200);
@@ -87,7 +86,6 @@ impl Link {
     /// tell, if it can within a second, and ends.
     pub fn start(
         member: Membership,
-        projects: FleetProjects,
         epoch: String,
         seed: u64,
         engine: impl Engine,
@@ -106,16 +104,8 @@ impl Link {
             status: Mutex::new(status),
         });
         let rng = StdRng::seed_from_u64(seed ^ u64::from(std::process::id()));
-        let session = Session {
-            shared: Arc::clone(&shared),
-            member,
-            projects,
-            must_renew: false,
-            epoch,
-            engine,
-            stop,
-            rng,
-        };
+        let session =
+            Session { shared: Arc::clone(&shared), member, must_renew: false, epoch, engine, stop, rng };
         (Self { shared }, tokio::spawn(session.run()))
     }
 
@@ -161,8 +151,6 @@ impl From<Status> for End {
 struct Session<E> {
     shared: Arc<Shared>,
     member: Membership,
-    /// Who has to know where the coordinator's own projects are.
-    projects: FleetProjects,
     /// The coordinator says that the certificate is not good any more, whatever the clock here says.
     must_renew: bool,
     epoch: String,
@@ -229,14 +217,18 @@ impl<E: Engine> Session<E> {
     }
 
     async fn talk(&mut self) -> Result<(), End> {
-        let channel = self.member.connect().await.map_err(|error| match &error {
+        let mut channel = self.member.connect().await.map_err(|error| match &error {
             ConnectError::OtherAuthority { .. } => End::Refused(error.to_string()),
             _ => End::Lost(causes::line(&error)),
         })?;
-        if self.must_renew || self.renews_in(clock::now()).is_zero() {
+        if self.must_renew || self.renews_in().is_zero() {
             let had_to = std::mem::take(&mut self.must_renew);
             match self.member.renew(channel.clone()).await {
-                Ok(()) => say_renewed(&self.member),
+                Ok(()) => {
+                    say_renewed(&self.member);
+                    // This connection shows the older one, which may have expired.
+                    channel = self.member.connect().await.map_err(|error| End::Lost(causes::line(&error)))?;
+                }
                 // As long as the older one is good, the link goes on with it.
                 Err(status) if had_to || is_final(&status) => return Err(status.into()),
                 Err(status) => say_not_renewed(&status),
@@ -259,13 +251,13 @@ impl<E: Engine> Session<E> {
         let Some(FromCoordinator { body: Some(from_coordinator::Body::Welcome(welcome)), .. }) = first else {
             return Err(End::Lost("the coordinator's first message is no welcome".into()));
         };
-        self.note_projects(&welcome);
+        self.note_projects(&welcome).await;
         self.resume(&welcome).await?;
         self.exchange(&to, &mut stream, &welcome, channel).await
     }
 
     /// Before any document that names them.
-    fn note_projects(&mut self, welcome: &Welcome) {
+    async fn note_projects(&mut self, welcome: &Welcome) {
         let url = printable::line(&welcome.projects_url, limits::TEXT_BYTES);
         if let Err(error) = self.member.projects_are_at(&url) {
             tracing::warn!(
@@ -274,15 +266,7 @@ impl<E: Engine> Session<E> {
             );
         }
         let authority = self.member.identity().authority;
-        if !url.is_empty()
-            && let Err(why) = self.projects.are_at(&url, authority)
-        {
-            tracing::warn!(
-                url,
-                why,
-                "the coordinator's projects cannot be reached where it says that they are"
-            );
-        }
+        self.engine.arrived(Arrived::ProjectsAt { url, authority }).await;
     }
 
     async fn resume(&mut self, welcome: &Welcome) -> Result<(), End> {
@@ -319,7 +303,7 @@ impl<E: Engine> Session<E> {
         let mut beat_at = Instant::now() + self.jittered(interval);
         let mut flush_at = Some(Instant::now());
         let mut waiting_since = None;
-        let mut renewal = Renewal::due(Instant::now() + self.renews_in(clock::now()));
+        let mut renewal = Renewal::due(Instant::now() + self.renews_in());
         let shared = Arc::clone(&self.shared);
         let mut stop = self.stop.clone();
         loop {
@@ -353,7 +337,9 @@ impl<E: Engine> Session<E> {
                         Ok(member) => {
                             self.member = *member;
                             say_renewed(&self.member);
-                            self.renews_in(clock::now())
+                            // By the time that passes: a clock that is ahead would have it renewed at once
+                            // again.
+                            self.member.identity().says.renew_after().into()
                         }
                         Err(status) => {
                             say_not_renewed(&status);
@@ -373,9 +359,8 @@ impl<E: Engine> Session<E> {
     }
 
     /// How long until the certificate is to be renewed.
-    fn renews_in(&self, now: fallow_domain::Instant) -> Duration {
-        let left = self.member.identity().renew_at() - now;
-        Duration::from_micros(left.as_micros().max(0).unsigned_abs())
+    fn renews_in(&self) -> Duration {
+        self.member.identity().renews_in(clock::now()).into()
     }
 
     /// A random time up to the interval, so that a fleet's heartbeats do not fall together; never longer, for
@@ -456,8 +441,8 @@ impl<E: Engine> Session<E> {
     }
 }
 
-/// A certificate that is not renewed while the link stands: asked for by the link's own connection, beside what is
-/// said on the link.
+/// A certificate that is not renewed while the link stands: asked for by the link's own connection, beside
+/// what is said on the link.
 enum Renewal {
     /// It is asked for at this time.
     At(Instant),

@@ -1,4 +1,5 @@
-//! The agent as a host of its fleet: how it becomes one, connects as one, and keeps its certificate valid (R6.10).
+//! The agent as a host of its fleet: how it becomes one, connects as one, and keeps its certificate valid
+//! (R6.10).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,7 +70,8 @@ impl Membership {
         fallow_tls::dial(&self.connector, &self.identity.addresses, &endpoint()).await
     }
 
-    /// Connects to the coordinator at another address, which is kept from then on. False: nobody answers there now.
+    /// Connects to the coordinator at another address, which is kept from then on. False: nobody answers
+    /// there now.
     ///
     /// # Errors
     /// [`AgentError`] when something else answers there.

@@ -15,6 +15,7 @@ pub mod outbox;
 use fallow_client::Entity;
 use fallow_domain::agent_state::{Entry, EntryKey};
 use fallow_domain::{FleetDocument, MasterUrl};
+use fallow_tls::Fingerprint;
 use tokio::sync::oneshot;
 
 /// What the link needs of the client.
@@ -51,4 +52,11 @@ pub enum Arrived {
     },
     /// Somebody wants a project contacted soon.
     Contact(MasterUrl),
+    /// Under which URL the coordinator's own projects are reached, and the authority of their certificate.
+    ProjectsAt {
+        /// The URL; empty where the coordinator did not say.
+        url: String,
+        /// The authority.
+        authority: Fingerprint,
+    },
 }

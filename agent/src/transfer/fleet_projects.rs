@@ -1,7 +1,7 @@
 //! HTTP to the projects of the agent's own coordinator (R6.10).
 //!
-//! Their server shows a certificate of the fleet's authority, which no other server's counts by: the authority is
-//! trusted for the one host and port that the coordinator said, and there alone.
+//! Their server shows a certificate of the fleet's authority, which no other server's counts by: the
+//! authority is trusted for the one host and port that the coordinator said, and there alone.
 
 use std::sync::{Arc, RwLock};
 
@@ -23,12 +23,25 @@ struct Reached {
 }
 
 impl FleetProjects {
+    /// Takes note of where they are, if that was said.
+    pub fn note(&self, url: &str, authority: Fingerprint) {
+        if !url.is_empty()
+            && let Err(why) = self.are_at(url, authority)
+        {
+            tracing::warn!(
+                url,
+                why,
+                "the coordinator's projects cannot be reached where it says that they are"
+            );
+        }
+    }
+
     /// They are reached under this URL, with a certificate of this authority. Another URL than one with https
     /// needs no such client.
     ///
     /// # Errors
     /// In words, why they cannot be reached so.
-    pub fn are_at(&self, url: &str, authority: Fingerprint) -> Result<(), String> {
+    fn are_at(&self, url: &str, authority: Fingerprint) -> Result<(), String> {
         let reached = match Url::parse(url) {
             Ok(url) if url.scheme() == "https" => {
                 let host = url.host_str().ok_or("it names no host")?.to_owned();

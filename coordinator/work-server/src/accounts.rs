@@ -108,6 +108,9 @@ impl Project {
         if self.has_account(&self.read(), &key)? {
             return Ok(key);
         }
+        if self.is_closed(&self.read(), agent)? {
+            return Err(ProjectError::AccountClosed { agent: agent.clone() });
+        }
         lock(&self.pending_accounts.agents).insert(agent.clone());
         let _alone = lock(&self.pending_accounts.making);
         // Whoever was alone before may have made it with his own.
@@ -120,19 +123,23 @@ impl Project {
         Ok(key)
     }
 
-    /// Takes an agent's account away: whoever shows its key from now on is unknown. Its jobs in progress go to others
-    /// when their deadlines are over.
+    /// Takes an agent's account away for good: whoever shows its key from now on is unknown, and no other one
+    /// is made. Its jobs in progress go to others when their deadlines are over.
     pub(crate) fn close_agent(&self, agent: &AgentId) -> Result<(), ProjectError> {
         let key = self.key_of(agent);
         let _alone = lock(&self.pending_accounts.making);
         lock(&self.pending_accounts.agents).remove(agent);
-        if !self.has_account(&self.read(), &key)? {
+        if self.is_closed(&self.read(), agent)? {
             return Ok(());
         }
         self.transact_durably(|txn| {
             txn.delete(self.keys.account(key.reveal()));
-            Ok(())
+            txn.put("closed account", self.keys.closed_agent(&agent.0), &true)
         })
+    }
+
+    fn is_closed(&self, txn: &Txn<'_>, agent: &AgentId) -> Result<bool, ProjectError> {
+        Ok(txn.contains(&self.keys.closed_agent(&agent.0))?)
     }
 
     fn has_account(&self, txn: &Txn<'_>, key: &AccountKey) -> Result<bool, ProjectError> {
@@ -159,7 +166,11 @@ impl Project {
         self.transact_durably(|txn| {
             let mut counters: Counters = txn.get("counters", &self.keys.counters())?.unwrap_or_default();
             for account in new {
-                if self.has_account(txn, &account.key)? {
+                let is_closed = match &account.agent {
+                    Some(agent) => self.is_closed(txn, agent)?,
+                    None => false,
+                };
+                if is_closed || self.has_account(txn, &account.key)? {
                     continue;
                 }
                 counters.last_account += 1;
@@ -227,9 +238,15 @@ mod tests {
         project.close_agent(&one).unwrap();
         assert!(rpc(&project, &key, 0, "c").is_none());
         assert!(rpc(&project, &others, 0, "d").is_some());
-        // Closed twice, or never opened: nothing happens.
+        // Closed twice: nothing happens. It is not opened again, nor one that never was.
         project.close_agent(&one).unwrap();
-        project.close_agent(&AgentId("01C".into())).unwrap();
+        let never = AgentId("01C".into());
+        project.close_agent(&never).unwrap();
+        for closed in [&one, &never] {
+            let error = project.agent_key(closed, now()).unwrap_err();
+            assert!(matches!(error, ProjectError::AccountClosed { .. }), "{error}");
+        }
+        assert!(rpc(&project, &key, 0, "c").is_none());
     }
 
     /// A project as an earlier version left it, and the key that all its agents had.

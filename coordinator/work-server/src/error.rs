@@ -4,13 +4,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fallow_boinc::runtime::slot_names::SlotClash;
-use fallow_domain::Invalid;
+use fallow_domain::{AgentId, Invalid};
 use fallow_policy::choice::NoSuchPolicy;
 use fallow_store::StoreError;
 
 /// A hosted project could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ProjectError {
+    /// The agent was taken out of the fleet.
+    #[error("agent {agent} was taken out of the fleet: its account is closed for good")]
+    AccountClosed {
+        /// The agent.
+        agent: AgentId,
+    },
     /// No project of this name is hosted here.
     #[error("there is no project {name:?} here: `fallow projects` lists those there are")]
     UnknownProject {

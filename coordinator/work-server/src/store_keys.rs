@@ -42,6 +42,10 @@ impl Keys {
     pub(crate) fn account(&self, account_key: &str) -> Vec<u8> {
         self.key(format_args!("account/{}", md5_hex(account_key)))
     }
+    /// That an agent's account was closed for good.
+    pub(crate) fn closed_agent(&self, agent: &str) -> Vec<u8> {
+        self.key(format_args!("closed-agent/{}", md5_hex(agent)))
+    }
     /// Account key by e-mail address.
     pub(crate) fn account_email(&self, email: &str) -> Vec<u8> {
         self.key(format_args!("account-email/{}", md5_hex(email)))

@@ -44,6 +44,12 @@ pub enum Event {
         /// The project.
         url: MasterUrl,
     },
+    /// The agent is a host of the fleet of this certificate authority, named by its fingerprint: what follows
+    /// comes from its coordinator.
+    FleetJoined {
+        /// The authority.
+        authority: String,
+    },
     /// A document came from the coordinator.
     DocumentOffered(FleetDocument),
     /// A document came that could not even be read; `version` as far as known.

@@ -75,7 +75,7 @@ impl HostRecord {
         let is = &self.meta;
         let document = was.document != is.document;
         let rules = document || was.owner != is.owner;
-        let durable = rules || was.declined != is.declined;
+        let durable = rules || was.declined != is.declined || was.fleet != is.fleet;
         let (store, mut fits) = (was != *is, false);
         if rules {
             let before = std::mem::replace(&mut self.in_force, in_force(&self.meta));

@@ -249,6 +249,7 @@ impl Client {
             Event::WaiterGone(waiter) => self.attach_unseen(waiter),
             Event::Ending => self.stop_attaching(),
             Event::Detach { url } => self.detach_url(&url),
+            Event::FleetJoined { authority } => self.join_fleet(authority),
             Event::DocumentOffered(document) => self.offer_document(document),
             Event::DocumentUnreadable { version, reason } => self.refuse_document(version, reason),
             Event::OwnerSuspended(suspended) => self.owner_suspends(suspended),

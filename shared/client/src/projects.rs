@@ -257,6 +257,18 @@ impl Client {
         }
     }
 
+    /// Takes note of the fleet. Another one counts its documents by itself: the one that is followed is older
+    /// than any of them, and followed until one comes.
+    pub(crate) fn join_fleet(&mut self, authority: String) {
+        self.edit_meta(|meta| {
+            let before = meta.fleet.replace(authority);
+            let is_other = before.is_some() && before != meta.fleet;
+            if let Some(document) = meta.document.as_mut().filter(|_| is_other) {
+                document.version = DocumentVersion(0);
+            }
+        });
+    }
+
     /// Follows the coordinator's document, whole or not at all (R6.1).
     pub(crate) fn offer_document(&mut self, document: FleetDocument) {
         let version = document.version;

@@ -44,6 +44,9 @@ pub(crate) struct Meta {
     /// Kept when the document drops one, for it may come back.
     #[serde(default)]
     pub declined: BTreeSet<MasterUrl>,
+    /// The certificate authority of the fleet that the document is of; none if that was never said.
+    #[serde(default)]
+    pub fleet: Option<String>,
     /// On how many occasions something may have been drawn from the host's random stream, so that a restart
     /// does not repeat it.
     pub draws: u64,

@@ -1,8 +1,8 @@
 //! The certificate authority of a fleet.
 //!
 //! Its key signs two kinds of certificates: the coordinator's own, for servers only, with the fixed name that
-//! everybody looks for and the names and numbers under which it is reached; and hosts', for clients only, each
-//! with one URI that names the agent. Neither passes for the other. Of a request only the key is taken.
+//! everybody looks for and the names and numbers under which it is reached; and hosts', for clients only,
+//! each with one URI that names the agent. Neither passes for the other. Of a request only the key is taken.
 
 use std::net::IpAddr;
 
@@ -35,8 +35,8 @@ pub struct Issued {
 
 /// How long an authority is valid. It is replaced by hand, which nobody wants to do often.
 const AUTHORITY_DAYS: i64 = 20 * 365;
-/// Clocks of hosts may be slow by so much.
-const SLOW_CLOCKS: Duration = Duration::from_secs(3_600);
+/// Certificates begin so long before they are made: clocks of hosts may be slow.
+pub const BACKDATED: Duration = Duration::from_secs(3_600);
 /// Longest request to be certified: one for a key of P-256 has a quarter of a kilobyte.
 const REQUEST_MAX: usize = 8 << 10;
 
@@ -179,7 +179,7 @@ fn blank(now: Instant, life: Duration) -> Result<CertificateParams, TlsError> {
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.serial_number = Some(SerialNumber::from_slice(&random()?));
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    params.not_before = epoch + since_epoch(now - SLOW_CLOCKS);
+    params.not_before = epoch + since_epoch(now - BACKDATED);
     params.not_after = epoch + since_epoch(now + life);
     Ok(params)
 }
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(issued.says.key, key.fingerprint());
         assert_eq!(Authority::key_in(&request).unwrap(), key.fingerprint());
         assert_eq!(issued.says.not_after, now() + DAY);
-        assert_eq!(issued.says.not_before, now() - SLOW_CLOCKS);
+        assert_eq!(issued.says.not_before, now() - BACKDATED);
         let again = authority.issue_host(&request, &AgentId("01J".into()), now(), DAY).unwrap();
         assert_ne!(issued.says.serial, again.says.serial, "numbers are drawn");
     }

@@ -1,10 +1,10 @@
 //! What certificates of hosts say.
 
-use fallow_domain::{AgentId, Instant, hex};
+use fallow_domain::{AgentId, Duration, Instant, hex};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::{Fingerprint, TlsError};
+use crate::{BACKDATED, Fingerprint, TlsError};
 
 /// In front of an agent's id in its certificate's URI.
 pub(crate) const URI: &str = "fallow://host/";
@@ -35,6 +35,18 @@ pub enum Peer {
 }
 
 impl HostCertificate {
+    /// When it was made.
+    #[must_use]
+    pub fn made_at(&self) -> Instant {
+        self.not_before + BACKDATED
+    }
+
+    /// How long after that it is to be renewed: two thirds of its life.
+    #[must_use]
+    pub fn renew_after(&self) -> Duration {
+        (self.not_after - self.made_at()).mul_f64(2.0 / 3.0)
+    }
+
     /// Reads one in DER. Who signed it is not looked at.
     ///
     /// # Errors

@@ -25,8 +25,8 @@ use crate::{ALPN, Address, COORDINATOR_NAME, ConnectError, Fingerprint, HostKey,
 /// A connection has to stand within so long.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The certificate that an agent shows. It can be replaced while the agent runs: connections from then on show
-/// the new one.
+/// The certificate that an agent shows. It can be replaced while the agent runs: connections from then on
+/// show the new one.
 #[derive(Debug, Default)]
 pub struct HostCredentials(RwLock<Option<Arc<CertifiedKey>>>);
 
@@ -171,7 +171,7 @@ impl Connector {
     pub async fn connect(&self, address: &Address) -> Result<TlsStream<TcpStream>, ConnectError> {
         let unreachable = |source| ConnectError::Unreachable { address: address.clone(), source };
         let silent = || io::Error::new(io::ErrorKind::TimedOut, "no answer within 5 s");
-        let stream = timeout(CONNECT, TcpStream::connect((address.host(), address.port()))).await;
+        let stream = timeout(CONNECT, reach(address)).await;
         let stream = stream.unwrap_or_else(|_| Err(silent())).map_err(unreachable)?;
         // Messages are small and waited for.
         let _ = stream.set_nodelay(true);
@@ -188,6 +188,22 @@ impl Connector {
             }),
         }
     }
+}
+
+/// Connects to the first of a host's numbers that answers. Each has its part of the time: one whose packets
+/// are dropped on the way, as of a network that is only half there, must not use up that of the others.
+async fn reach(address: &Address) -> io::Result<TcpStream> {
+    let numbers: Vec<_> = tokio::net::lookup_host((address.host(), address.port())).await?.collect();
+    let each = CONNECT / u32::try_from(numbers.len().max(1)).unwrap_or(u32::MAX);
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no number");
+    for number in numbers {
+        match timeout(each, TcpStream::connect(number)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => failed = error,
+            Err(_) => failed = io::Error::new(io::ErrorKind::TimedOut, format!("{number} does not answer")),
+        }
+    }
+    Err(failed)
 }
 
 /// What a handshake that failed means.

@@ -1,17 +1,17 @@
-//! Who is at the other end: certificates of a fleet, and TLS 1.3 between agents, operators and the coordinator
-//! (R6.10).
+//! Who is at the other end: certificates of a fleet, and TLS 1.3 between agents, operators and the
+//! coordinator (R6.10).
 //!
 //! Model: each coordinator is the certificate authority of its fleet ([`Authority`]). It has a certificate of
-//! its own for its ports, and signs one for each agent that enrols ([`HostCertificate`]); an agent's key never
-//! leaves its host. Whoever connects knows the authority by the SHA-256 of its certificate
-//! ([`Fingerprint`]), which stands in what an administrator hands over ([`AccessString`]); so nobody can sit in
-//! the middle of the first contact either. Names and addresses prove nothing: the coordinator is known by one
-//! fixed name in its certificate, so it may move.
+//! its own for its ports, and signs one for each agent that enrols ([`HostCertificate`]); an agent's key
+//! never leaves its host. Whoever connects knows the authority by the SHA-256 of its certificate
+//! ([`Fingerprint`]), which stands in what an administrator hands over ([`AccessString`]); so nobody can sit
+//! in the middle of the first contact either. Names and addresses prove nothing: the coordinator is known by
+//! one fixed name in its certificate, so it may move.
 //!
 //! Nothing is resumed: a TLS session that is taken up again would be that of a certificate which was renewed
 //! or revoked meanwhile. What a certificate permits is judged with each call, by whoever serves it, from
-//! [`Peer`]; here it is only proved. A certificate that has expired is accepted as a proof of who somebody is,
-//! and [`HostCertificate::not_after`] tells that it has: a host that was off for months may renew it.
+//! [`Peer`]; here it is only proved. A certificate that has expired is accepted as a proof of who somebody
+//! is, and [`HostCertificate::not_after`] tells that it has: a host that was off for months may renew it.
 //!
 //! An exception among the rooms under `shared/`: it knows sockets and the clock, for it is about connections.
 //! Omitted: intermediate authorities, revocation lists (the coordinator keeps who is revoked), a second
@@ -29,7 +29,7 @@ mod server;
 
 pub use access_string::{AccessString, AccessStringError, Purpose};
 pub use address::{Address, AddressError};
-pub use authority::{Authority, Issued};
+pub use authority::{Authority, BACKDATED, Issued};
 pub use certificate::{HostCertificate, Peer};
 pub use client::{Connector, HostCredentials, dial, web_config};
 pub use error::{ConnectError, TlsError};

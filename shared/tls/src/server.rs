@@ -19,13 +19,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::client::certified;
-use crate::{ALPN, Authority, HTTP1, HostCertificate, Peer, TlsError, provider};
+use crate::{ALPN, Authority, BACKDATED, HTTP1, HostCertificate, Peer, TlsError, provider};
 
 /// The certificate that a coordinator's ports show. It can be replaced while they are open: connections from
 /// then on are shown the new one.
 #[derive(Debug)]
 pub struct CoordinatorCertificate {
-    now: RwLock<Arc<CertifiedKey>>,
+    /// With when it was made.
+    shown: RwLock<(Arc<CertifiedKey>, Instant)>,
 }
 
 impl CoordinatorCertificate {
@@ -39,7 +40,7 @@ impl CoordinatorCertificate {
         now: Instant,
         life: fallow_domain::Duration,
     ) -> Result<Self, TlsError> {
-        Ok(Self { now: RwLock::new(issue(authority, hosts, now, life)?) })
+        Ok(Self { shown: RwLock::new((issue(authority, hosts, now, life)?, now)) })
     }
 
     /// Replaces it by a newer one.
@@ -54,8 +55,16 @@ impl CoordinatorCertificate {
         life: fallow_domain::Duration,
     ) -> Result<(), TlsError> {
         let newer = issue(authority, hosts, now, life)?;
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = newer;
+        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = (newer, now);
         Ok(())
+    }
+
+    /// Whether it is to be renewed: two thirds of its life are over, or the clock says that it is not valid
+    /// yet.
+    #[must_use]
+    pub fn is_due(&self, now: Instant, life: fallow_domain::Duration) -> bool {
+        let made_at = self.shown.read().unwrap_or_else(PoisonError::into_inner).1;
+        now < made_at - BACKDATED || now >= made_at + life.mul_f64(2.0 / 3.0)
     }
 }
 
@@ -72,7 +81,7 @@ fn issue(
 
 impl ResolvesServerCert for CoordinatorCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.now.read().unwrap_or_else(PoisonError::into_inner).clone())
+        Some(self.shown.read().unwrap_or_else(PoisonError::into_inner).0.clone())
     }
 }
 

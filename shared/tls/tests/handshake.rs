@@ -96,7 +96,7 @@ async fn r6_10_a_host_is_known_by_its_certificate_and_a_stranger_is_nobody() {
 }
 
 #[tokio::test]
-async fn r6_10_the_newest_certificates_are_shown_and_nothing_is_resumed() {
+async fn r6_10_the_newest_certificates_are_shown_by_every_connection() {
     let mut fleet = Fleet::start(now()).await;
     let key = HostKey::generate().unwrap();
     let credentials = fleet.host(&key, now());
@@ -104,9 +104,42 @@ async fn r6_10_the_newest_certificates_are_shown_and_nothing_is_resumed() {
     let mut serials = BTreeSet::new();
     for _ in 0..5 {
         let Peer::Host(shown) = fleet.greeted(&host).await else { panic!("nobody") };
-        assert!(serials.insert(shown.serial), "an older certificate was taken up again");
+        assert!(serials.insert(shown.serial), "an older certificate was shown");
         credentials.replace(&fleet.issue(&key, now()), &key).unwrap();
         fleet.certificate.renew(&fleet.authority, &[], now(), DAY).unwrap();
+    }
+}
+
+/// A client that would take up a session again, as clients do by default: it would be who it was then.
+#[tokio::test]
+async fn r6_10_no_session_is_taken_up_again_whatever_a_client_offers() {
+    let mut fleet = Fleet::start(now()).await;
+    let key = HostKey::generate().unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(authority_of(&fleet).await.into()).unwrap();
+    assert_eq!(fleet.accepted.recv().await.unwrap(), Ok(Peer::Anonymous));
+    let credentials = fleet.host(&key, now());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    // One for all connections: sessions are taken up again under the same settings only.
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_cert_resolver(credentials.clone());
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let mut serials = BTreeSet::new();
+    for _ in 0..3 {
+        let to = (fleet.address.host().to_owned(), fleet.address.port());
+        let stream = tokio::net::TcpStream::connect(to).await.unwrap();
+        let name = fallow_tls::COORDINATOR_NAME.try_into().unwrap();
+        let mut stream = connector.connect(name, stream).await.unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).await.unwrap();
+        assert_eq!(stream.get_ref().1.handshake_kind(), Some(rustls::HandshakeKind::Full));
+        let Ok(Peer::Host(shown)) = fleet.accepted.recv().await.unwrap() else { panic!("nobody") };
+        assert!(serials.insert(shown.serial), "an older certificate counts");
+        credentials.replace(&fleet.issue(&key, now()), &key).unwrap();
     }
 }
 

@@ -40,12 +40,12 @@ pub(crate) struct Run {
     /// FALLOW_DIR itself if a coordinator has run there.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where to listen for agents and operators, by TLS: 0.0.0.0:24001 for all addresses of this machine; port 0 for
-    /// the kept or a free one.
+    /// Where to listen for agents and operators, by TLS: 0.0.0.0:24001 for all addresses of this machine;
+    /// port 0 for the kept or a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS", value_parser = units::listen)]
     listen: SocketAddr,
-    /// Where agents and operators reach it, as tokens tell them; may be given more than once. Without it: where it
-    /// listens, or this machine's name.
+    /// Where agents and operators reach it, as tokens tell them; may be given more than once. Without it:
+    /// where it listens, or this machine's name.
     #[arg(long, value_name = "HOST:PORT")]
     advertise: Vec<Address>,
     /// How long certificates of hosts are good; each is renewed when two thirds of that are over.
@@ -54,13 +54,14 @@ pub(crate) struct Run {
     /// Where to serve the projects by HTTP: with TLS, except on loopback; port 0 for the kept or a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS", value_parser = units::listen)]
     http: SocketAddr,
-    /// The URL under which clients reach the projects, without their names, such as https://lab.example.org behind a
-    /// reverse proxy. It is part of what projects are known by, and fixed at the first start. Without it: where they
-    /// are served.
+    /// The URL under which clients reach the projects, without their names, such as https://lab.example.org
+    /// behind a reverse proxy. It is part of what projects are known by, and fixed at the first start.
+    /// Without it: where they are served.
     #[arg(long, value_name = "URL")]
     projects_url: Option<String>,
-    /// Let BOINC clients come without TLS, which do not know the fleet's certificate authority: whoever is on the way
-    /// can read and change what they say and get, account keys included. Programs stay signed; agents use TLS.
+    /// Let BOINC clients come without TLS, which do not know the fleet's certificate authority: whoever is on
+    /// the way can read and change what they say and get, account keys included. Programs stay signed; agents
+    /// use TLS.
     #[arg(long)]
     allow_plain_http: bool,
     /// How often each side of a link says something at least; after three times that in silence it is closed.

@@ -12,16 +12,19 @@ Example:
   fallow hosts revoke agent-7 --message 'stolen from room 12'
 
 Its link ends at once, its certificate is of no use any more, and the fleet's
-projects do not know its accounts. This cannot be undone: the machine joins
-again as a new host, with a new token and an empty directory of its agent.
-What its owner attached it to by himself, it goes on computing for.";
+own projects do not know its accounts. This cannot be undone: the machine joins
+again as a new host, with a token and an empty directory of its agent. A token
+that lies on it and still enrols is named: `fallow tokens revoke` ends that.
+Projects of others, which do not ask this coordinator, it goes on computing for
+until their accounts are changed.";
 
 pub(crate) const FORGET: &str = "\
 Example:
   fallow hosts forget agent-7
 
-For a machine that is gone for good. What it computed counts on in the fleet's
-sums. A host that is connected has to be revoked first.";
+For a machine that is gone for good: it does not come back by itself, and joins
+again as a new host only. What it computed counts on in the fleet's sums. A
+host that is connected has to be revoked first.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Revoke {
@@ -45,8 +48,15 @@ pub(crate) struct Forget {
 pub(crate) async fn revoke(arguments: Revoke) -> Result<(), Failure> {
     let Revoke { host, message, target } = arguments;
     let request = RevokeHostRequest { host, reason: message };
-    let id = target.connect().await?.revoke_host(request).await?.into_inner().agent_id;
-    print(&format!("Host {id} is no host of the fleet any more.\n"))
+    let reply = target.connect().await?.revoke_host(request).await?.into_inner();
+    print(&format!("Host {} is no host of the fleet any more.\n", reply.agent_id))?;
+    if reply.open_token.is_empty() {
+        return Ok(());
+    }
+    let token = reply.open_token;
+    print(&format!(
+        "It enrolled with token {token}, which still enrols: `fallow tokens revoke {token}` ends that.\n"
+    ))
 }
 
 pub(crate) async fn forget(arguments: Forget) -> Result<(), Failure> {

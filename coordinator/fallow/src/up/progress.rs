@@ -234,7 +234,13 @@ fn draw(all: &MultiProgress, bars: &mut Vec<ProgressBar>, snapshot: &FleetSnapsh
         let running: usize = snapshot.hosts.iter().map(running).sum();
         last.set_style(style("{prefix:9} {msg}"));
         last.set_prefix("fleet");
-        let mut parts = vec![format!("{} up", agents(snapshot)), format!("{running} tasks run")];
+        let mut parts = vec![
+            format!("{} up", agents(snapshot)),
+            match running {
+                1 => "1 task runs".to_owned(),
+                _ => format!("{running} tasks run"),
+            },
+        ];
         parts.push(format!("document {}", snapshot.document_version));
         parts.extend(left.map(eta::about));
         last.set_message(format!("{}  ({:#})", parts.join(", "), HumanDuration(last.elapsed())));

@@ -283,30 +283,35 @@ impl Summary {
     fn write_metrics(&self, text: &mut String) -> std::fmt::Result {
         let (each, mean) = self.metrics();
         writeln!(text, "\nMetrics, from 0 (good) to 1, and scheduler RPCs per job")?;
-        let [idleness, waste, violation, deviation, monotony] = Metric::ALL.map(Metric::name);
-        writeln!(
-            text,
-            "  {:<17} {idleness:>9} {waste:>9} {violation:>16} {deviation:>16} {monotony:>9} {:>13}",
-            "agent", RPCS_PER_JOB.name
-        )?;
+        // Names of two words stand on two lines: the table fits into 80 columns.
+        let names = Metric::ALL.map(Metric::name).into_iter().chain([RPCS_PER_JOB.name]);
+        let (above, below): (Vec<_>, Vec<_>) =
+            names.map(|name| name.split_once(' ').unwrap_or(("", name))).unzip();
+        row(text, "", &above)?;
+        row(text, "agent", &below)?;
         let each = each
             .iter()
             .map(|(id, name, metrics)| (if name.is_empty() { id.as_str() } else { name.as_str() }, metrics));
         for (name, metrics) in each.chain([("mean", &mean)]) {
-            writeln!(
-                text,
-                "  {:<17} {:>9} {:>9} {:>16} {:>16} {:>9} {:>13}",
-                printable::line(name, 17),
-                figure(metrics.idleness),
-                figure(metrics.waste),
-                figure(metrics.share_violation),
-                figure(metrics.share_deviation),
-                figure(metrics.monotony),
-                figure(metrics.rpcs_per_job)
-            )?;
+            let figures = [
+                metrics.idleness,
+                metrics.waste,
+                metrics.share_violation,
+                metrics.share_deviation,
+                metrics.monotony,
+                metrics.rpcs_per_job,
+            ];
+            let figures = figures.map(figure);
+            row(text, &printable::line(name, 17), &figures.each_ref().map(String::as_str))?;
         }
         Ok(())
     }
+}
+
+/// A row of the table of metrics.
+fn row(text: &mut String, name: &str, cells: &[&str]) -> std::fmt::Result {
+    let cells: String = cells.iter().map(|cell| format!(" {cell:>9}")).collect();
+    writeln!(text, "{}", format!("  {name:<17}{cells}").trim_end())
 }
 
 fn seconds(micros: i64) -> String {
@@ -341,6 +346,7 @@ mod tests {
             ["It took 2m 13s from start to end", "  (5 of 25 prime exponents tested)", "  2, 3, 5, 7, 13"];
         assert_eq!(last, expected, "{text}");
         assert!(text.contains("Metrics, from 0 (good) to 1, and scheduler RPCs per job\n"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert_eq!(summary.to_json(133.4)["seconds"], 133.4);
     }
 }

@@ -87,8 +87,8 @@ pub(super) fn bind(
     Ok((grpc, http))
 }
 
-/// The URL by which the projects are known: the kept one, or the one that is asked for at a first start, which is
-/// kept then.
+/// The URL by which the projects are known: the kept one, or the one that is asked for at a first start,
+/// which is kept then.
 pub(super) fn projects_url(
     store: &dyn Store,
     asked: Option<&str>,

@@ -1,9 +1,11 @@
 //! The fleet's certificate authority in the coordinator's directory, and the certificate that its ports show
 //! (R6.10).
 //!
-//! `authority.pem` is public: whoever wants to trust the coordinator's certificate gets it. `authority.key` is
-//! what makes somebody the coordinator of this fleet. An administrator who has an authority for the fleet already
-//! puts both there before the first start.
+//! `authority.key` is what makes somebody the coordinator of this fleet; it holds the certificate, too, so
+//! that neither is lost without the other. `authority.pem` is the certificate alone, which is public: whoever
+//! wants to trust the coordinator's certificate gets it. An administrator who has an authority for the fleet
+//! already puts both files there before the first start. Which authority it is stands in the store: another
+//! one would be another fleet's, and no host would trust it.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fallow_daemon::{clock, file};
-use fallow_domain::Duration;
+use fallow_store::{Batch, Format, Store, no_migration};
 use fallow_tls::{Address, Authority, CoordinatorCertificate};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -24,41 +26,66 @@ pub(super) const CERTIFICATE: &str = "authority.pem";
 /// Its key.
 pub(super) const KEY: &str = "authority.key";
 
+/// In the store: which authority this fleet has.
+const FORMAT: Format = Format { name: "authority", version: 1, migrate: no_migration };
+const STORED: &[u8] = b"daemon/authority";
+/// What a certificate begins with in PEM.
+const BEGIN_CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
+
 /// Reads the authority, or makes it at the first start.
-pub(super) fn open_or_create(dir: &Path) -> Result<Authority, StartError> {
-    let (certificate, key) = (dir.join(CERTIFICATE), dir.join(KEY));
-    let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };
-    let read = |path: &Path| match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(fail(error)),
-    };
-    match (read(&certificate)?, read(&key)?) {
-        (Some(pem), Some(secret)) => {
-            let _ = file::close(&key, 0o077).map_err(fail)?;
-            Authority::from_pem(&pem, &secret).map_err(|source| StartError::Authority {
-                certificate,
-                key,
-                source,
-            })
+///
+/// # Errors
+/// [`StartError`] for files that are missing, damaged, or of another authority than the store names.
+pub(super) fn open_or_create(dir: &Path, store: &dyn Store) -> Result<Authority, StartError> {
+    let stored = store.get(STORED)?;
+    let stored: Option<String> = stored.map(|value| FORMAT.read(STORED, &value)).transpose()?;
+    let authority = read(dir, stored.is_none())?;
+    let fingerprint = authority.fingerprint().to_string();
+    match stored {
+        Some(stored) if stored != fingerprint => {
+            Err(StartError::OtherAuthority { certificate: dir.join(CERTIFICATE), key: dir.join(KEY) })
         }
-        (None, None) => {
-            let (authority, pem, secret) = Authority::create(clock::now()).map_err(StartError::Tls)?;
-            // The key first: a certificate without its key is a loss, a key without its certificate is not yet.
-            file::write_whole(&key, secret.as_bytes(), 0o600).map_err(fail)?;
-            file::write_whole(&certificate, pem.as_bytes(), 0o644).map_err(fail)?;
+        Some(_) => Ok(authority),
+        None => {
+            let batch = Batch::new().put(STORED, FORMAT.write(STORED, &fingerprint)?);
+            let _ = store.apply_durable(batch)?;
             Ok(authority)
-        }
-        (Some(_), None) => Err(StartError::AuthorityMissing { there: certificate, missing: key }),
-        (None, Some(_)) => {
-            // A first start that was cut short: nobody can have trusted what was never shown.
-            fs::remove_file(&key).map_err(fail)?;
-            open_or_create(dir)
         }
     }
 }
 
-/// Where agents and operators' tools reach the coordinator: where it says that it is, or else where it listens.
+fn read(dir: &Path, may_create: bool) -> Result<Authority, StartError> {
+    let (certificate, key) = (dir.join(CERTIFICATE), dir.join(KEY));
+    let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };
+    let text = |path: &Path| match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(fail(error)),
+    };
+    let Some(secret) = text(&key)? else {
+        if !may_create || certificate.exists() {
+            return Err(StartError::AuthorityMissing { missing: key });
+        }
+        let (authority, pem, secret) = Authority::create(clock::now()).map_err(StartError::Tls)?;
+        file::write_whole(&key, format!("{secret}{pem}").as_bytes(), 0o600).map_err(fail)?;
+        file::write_whole(&certificate, pem.as_bytes(), 0o644).map_err(fail)?;
+        return Ok(authority);
+    };
+    let _ = file::close(&key, 0o077).map_err(fail)?;
+    let pem = match (text(&certificate)?, secret.find(BEGIN_CERTIFICATE)) {
+        (Some(pem), _) => pem,
+        (None, Some(begin)) => {
+            let pem = secret.get(begin..).unwrap_or_default().to_owned();
+            file::write_whole(&certificate, pem.as_bytes(), 0o644).map_err(fail)?;
+            pem
+        }
+        (None, None) => return Err(StartError::AuthorityMissing { missing: certificate }),
+    };
+    Authority::from_pem(&pem, &secret).map_err(|source| StartError::Authority { certificate, key, source })
+}
+
+/// Where agents and operators' tools reach the coordinator: where it says that it is, or else where it
+/// listens.
 pub(super) fn addresses(advertised: &[Address], listens: SocketAddr) -> Vec<Address> {
     if !advertised.is_empty() {
         return advertised.to_vec();
@@ -84,61 +111,99 @@ pub(super) fn names(addresses: &[Address], listens: &[SocketAddr], projects_url:
     names
 }
 
-/// Renews the certificate of the ports when two thirds of its life are over, for as long as the coordinator runs.
+/// Renews the certificate of the ports in time, for as long as the coordinator runs. That is looked for now
+/// and then and not waited for: a clock that is set, or a machine that slept, makes it due.
 pub(super) async fn keep_valid(
     certificate: Arc<CoordinatorCertificate>,
     issuer: Arc<crate::fleet::Issuer>,
     names: Vec<String>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut wait = renew_after(issuer.life);
+    let life = std::time::Duration::from(issuer.life);
+    let look = (life / 30).clamp(std::time::Duration::from_millis(100), std::time::Duration::from_secs(60));
     loop {
         tokio::select! {
-            () = sleep(wait) => {}
+            () = sleep(look) => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
+        if !certificate.is_due(clock::now(), issuer.life) {
+            continue;
+        }
         match certificate.renew(&issuer.authority, &names, clock::now(), issuer.life) {
-            Ok(()) => {
-                tracing::debug!("the certificate of the coordinator's ports was renewed");
-                wait = renew_after(issuer.life);
-            }
+            Ok(()) => tracing::info!("the certificate of the coordinator's ports was renewed"),
             Err(error) => {
                 let error = fallow_daemon::causes::line(&error);
                 tracing::error!(
                     error,
                     "the certificate of the coordinator's ports cannot be renewed; trying again"
                 );
-                wait = renew_after(issuer.life) / 10;
             }
         }
     }
 }
 
-fn renew_after(life: Duration) -> std::time::Duration {
-    std::time::Duration::from_micros(life.as_micros().max(0).unsigned_abs()) * 2 / 3
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fallow_store::SledStore;
+
+    fn store(dir: &Path) -> SledStore {
+        SledStore::open(dir.join("store")).unwrap()
+    }
 
     #[test]
     fn r6_10_the_authority_is_made_once_and_its_key_is_for_its_owner_only() {
         let dir = tempfile::tempdir().unwrap();
-        let made = open_or_create(dir.path()).unwrap().fingerprint();
-        assert_eq!(open_or_create(dir.path()).unwrap().fingerprint(), made);
+        let store = store(dir.path());
+        let made = open_or_create(dir.path(), &store).unwrap().fingerprint();
+        assert_eq!(open_or_create(dir.path(), &store).unwrap().fingerprint(), made);
         let mode = std::os::unix::fs::PermissionsExt::mode(
             &fs::metadata(dir.path().join(KEY)).unwrap().permissions(),
         );
         assert_eq!(mode & 0o777, 0o600);
+        // The public file comes back by itself.
+        fs::remove_file(dir.path().join(CERTIFICATE)).unwrap();
+        assert_eq!(open_or_create(dir.path(), &store).unwrap().fingerprint(), made);
+        assert!(dir.path().join(CERTIFICATE).exists());
+    }
+
+    #[test]
+    fn r6_10_a_fleet_whose_authority_is_gone_or_another_one_is_not_begun_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path());
+        open_or_create(dir.path(), &store).unwrap();
+        let key = fs::read(dir.path().join(KEY)).unwrap();
+        let refused = || {
+            let error = open_or_create(dir.path(), &store).unwrap_err();
+            assert_eq!(error.exit_code().number(), 7);
+            error.to_string()
+        };
         fs::remove_file(dir.path().join(KEY)).unwrap();
-        let error = open_or_create(dir.path()).unwrap_err();
-        assert!(error.to_string().contains("authority.key is missing"), "{error}");
-        assert_eq!(error.exit_code().number(), 7);
+        assert!(refused().contains("authority.key is missing"));
+        fs::remove_file(dir.path().join(CERTIFICATE)).unwrap();
+        assert!(refused().contains("authority.key is missing"));
         fs::write(dir.path().join(KEY), "garbage").unwrap();
-        let error = open_or_create(dir.path()).unwrap_err();
-        assert!(error.to_string().contains("authority.key"), "{error}");
-        assert_eq!(error.exit_code().number(), 7);
+        assert!(refused().contains("authority.pem is missing"));
+        let (_, pem, secret) = Authority::create(clock::now()).unwrap();
+        fs::write(dir.path().join(KEY), secret).unwrap();
+        assert!(refused().contains("authority.pem is missing"));
+        assert!(dir.path().join(KEY).exists(), "what somebody put there is left alone");
+        fs::write(dir.path().join(CERTIFICATE), pem).unwrap();
+        assert!(refused().contains("another authority"));
+        fs::write(dir.path().join(KEY), &key).unwrap();
+        assert!(refused().contains("are not the certificate and the key"));
+        fs::remove_file(dir.path().join(CERTIFICATE)).unwrap();
+        open_or_create(dir.path(), &store).unwrap();
+    }
+
+    #[test]
+    fn r6_10_an_administrators_own_authority_is_taken_at_the_first_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let (theirs, pem, secret) = Authority::create(clock::now()).unwrap();
+        fs::write(dir.path().join(CERTIFICATE), pem).unwrap();
+        fs::write(dir.path().join(KEY), secret).unwrap();
+        let taken = open_or_create(dir.path(), &store(dir.path())).unwrap();
+        assert_eq!(taken.fingerprint(), theirs.fingerprint());
     }
 
     #[test]

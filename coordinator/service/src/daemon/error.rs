@@ -174,14 +174,22 @@ pub enum StartError {
     },
     /// One of the authority's files is gone.
     #[error(
-        "{missing} is missing, and {there} is there: put it back from a copy of the directory; without it no agent trusts this \
-         coordinator"
+        "{missing} is missing: put it back from a copy of the directory; without it no agent of this fleet trusts the coordinator"
     )]
     AuthorityMissing {
-        /// What is there.
-        there: PathBuf,
-        /// What is not.
+        /// The file.
         missing: PathBuf,
+    },
+    /// The authority's files are another fleet's.
+    #[error(
+        "{certificate} and {key} are of another authority than this fleet's: put back those that were there, from a copy of the \
+         directory; no agent of this fleet trusts another one"
+    )]
+    OtherAuthority {
+        /// The certificate.
+        certificate: PathBuf,
+        /// The key.
+        key: PathBuf,
     },
     /// No certificate can be made.
     #[error("no certificate can be made for the coordinator's ports")]
@@ -233,6 +241,7 @@ impl StartError {
             Self::StoreMissing { .. }
             | Self::Authority { .. }
             | Self::AuthorityMissing { .. }
+            | Self::OtherAuthority { .. }
             | Self::Gone { .. }
             | Self::Instance(_)
             | Self::Token(TokenError::NoToken { .. }) => ExitCode::BadStore,

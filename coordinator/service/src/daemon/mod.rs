@@ -68,8 +68,8 @@ pub struct Options {
     pub link: LinkSettings,
 }
 
-/// How long certificates of hosts and of the coordinator's ports are good. They are renewed when two thirds of it
-/// are over.
+/// How long certificates of hosts and of the coordinator's ports are good. They are renewed when two thirds
+/// of it are over.
 pub const CERTIFICATE_LIFE: Duration = Duration::from_hours(30 * 24);
 
 impl Options {
@@ -138,7 +138,8 @@ impl Coordinator {
                     Arc::new(SledStore::open_as(dir.join("store"), Kind::Coordinator)?);
                 private::close_store(&dir)?;
                 let secret = TokenFile::secret(&dir.join(TOKEN))?;
-                Ok((store, secret, authority::open_or_create(&dir)?))
+                let authority = authority::open_or_create(&dir, &*store)?;
+                Ok((store, secret, authority))
             }
         });
         let (store, secret, authority) = opened.await.map_err(StartError::Died)??;
@@ -174,6 +175,10 @@ impl Coordinator {
             projects.serve_plainly_at(plain);
         }
         fleet.set_projects_url(&served.url);
+        // Whatever kept that from being done when they were taken out.
+        let (closing, removed) = (projects.clone(), fleet.removed());
+        let closed = move || removed.iter().try_for_each(|agent| closing.close_agent(agent));
+        tokio::task::spawn_blocking(closed).await.map_err(StartError::Died)??;
         fleet.set_accounts(Arc::new(accounts::ProjectAccounts(projects.clone())));
         accounts::tell_agents(&documents, &projects).await?;
         let registered = metrics::register(&fleet, &documents, &projects);

@@ -8,8 +8,8 @@
 //! A client of the projects that is slow with a request's *head*, or leaves a connection idle, is cut off
 //! here: no handler runs yet that could. Bodies are the handlers' own affair, because an upload may take
 //! hours. At the fleet's port, a connection that does not authenticate in time is closed whatever it does,
-//! and little is read of a request before it authenticates. TLS is spoken there: who shows no certificate of a
-//! host, or one, is told to whoever serves the request ([`fallow_tls::Peer`]).
+//! and little is read of a request before it authenticates. TLS is spoken there: who shows no certificate of
+//! a host, or one, is told to whoever serves the request ([`fallow_tls::Peer`]).
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -368,8 +368,8 @@ async fn converse(
     }
 }
 
-/// Whether what a client begins with is a TLS handshake. Waits for its first byte; whoever sends none is cut off
-/// elsewhere.
+/// Whether what a client begins with is a TLS handshake. Waits for its first byte; whoever sends none is cut
+/// off elsewhere.
 async fn speaks_tls(stream: &TcpStream) -> bool {
     let mut first = [0];
     !matches!(stream.peek(&mut first).await, Ok(1)) || first[0] == TLS_HANDSHAKE

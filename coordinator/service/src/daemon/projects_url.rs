@@ -1,10 +1,10 @@
 //! Under which URL the projects are known, and how they are served (R6.8, R6.10).
 //!
-//! On loopback that is plain HTTP, as it has been. On any other address TLS is spoken, with a certificate of the
-//! fleet's authority, which agents trust. Stock BOINC clients do not, unless its certificate is added to theirs;
-//! where they are to attach all the same, plain HTTP is allowed beside it: whoever is on the way can then read and
-//! change what these clients say and get, account keys included, but not the programs, which are signed. What a
-//! client is told to contact is reached in the same way as it came.
+//! On loopback that is plain HTTP, as it has been. On any other address TLS is spoken, with a certificate of
+//! the fleet's authority, which agents trust. Stock BOINC clients do not, unless its certificate is added to
+//! theirs; where they are to attach all the same, plain HTTP is allowed beside it: whoever is on the way can
+//! then read and change what these clients say and get, account keys included, but not the programs, which
+//! are signed. What a client is told to contact is reached in the same way as it came.
 
 use std::net::SocketAddr;
 

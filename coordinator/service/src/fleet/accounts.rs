@@ -42,6 +42,9 @@ impl Fleet {
         agent: &Agent,
         document: &Published,
     ) -> Result<FleetDocument, String> {
+        if let Some(why) = &*agent.removed.borrow() {
+            return Err(why.clone());
+        }
         let set = &document.audited.set;
         let mut own = agent.effective(set).document(set);
         let Some(accounts) = self.accounts.get().cloned() else { return Ok(own) };

@@ -1,11 +1,11 @@
-//! Enrolment and what follows from it: which key an agent has, which certificate, and whether it is still one of
-//! the fleet (R6.10).
+//! Enrolment and what follows from it: which key an agent has, which certificate, and whether it is still one
+//! of the fleet (R6.10).
 //!
 //! An agent is known by its key, which it made itself. It asks with a token and a request to certify the key.
 //! Whoever asks again with the same token and the same key is told the same agent, and no other use is spent:
-//! nothing is lost where the answer was. A certificate is a statement of the coordinator's that it may repeat, so
-//! none is stored. An agent that is revoked, or forgotten, stays on record, so that its certificate, which is
-//! still valid, is known to mean nothing.
+//! nothing is lost where the answer was. A certificate is a statement of the coordinator's that it may
+//! repeat, so none is stored. An agent that is revoked, or forgotten, stays on record, so that its
+//! certificate, which is still valid, is known to mean nothing.
 
 use fallow_domain::{AgentId, Duration, Instant, Labels};
 use fallow_proto::fleet::limits::TEXT_BYTES;
@@ -55,8 +55,8 @@ pub enum EnrolError {
 /// An agent as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentRecord {
-    /// What its key is known by, as hexadecimal digits; empty for an agent that enrolled before agents had keys
-    /// and has to do so again.
+    /// What its key is known by, as hexadecimal digits; empty for an agent that enrolled before agents had
+    /// keys and has to do so again.
     pub key: String,
     /// When it was enrolled.
     pub enrolled_at: Instant,
@@ -64,6 +64,9 @@ pub struct AgentRecord {
     pub hostname: String,
     /// Labels that its token gave it.
     pub labels: Labels,
+    /// The id of that token; empty for an agent from before tokens had ids.
+    #[serde(default)]
+    pub token: String,
     /// That it was taken out of the fleet.
     pub revoked: Option<Revocation>,
     /// It is not listed any more.
@@ -98,6 +101,7 @@ fn migrate(found: u16, bytes: &[u8]) -> Result<Vec<u8>, String> {
         enrolled_at,
         hostname,
         labels: Labels::default(),
+        token: String::new(),
         revoked: None,
         forgotten: false,
     };
@@ -160,6 +164,8 @@ pub(super) fn enrol(
     }
     let key = Authority::key_in(certificate_request).map_err(EnrolError::Request)?;
     let use_key = keys::token_use(&hash, &key);
+    let id = AgentId(ulid::Ulid::new().to_string());
+    let mut issued = None;
     loop {
         // Whoever has enrolled with it before may ask again, also when it is spent or has expired.
         if let Some(stored) = store.get(&use_key)? {
@@ -174,13 +180,17 @@ pub(super) fn enrol(
             () if now >= open.expires_at => return Err(EnrolError::Expired),
             () => {}
         }
-        let id = AgentId(ulid::Ulid::new().to_string());
-        let issued = issuer.issue(certificate_request, &id, now)?;
+        // Once, however often others come first.
+        let certificate = match issued.take() {
+            Some(issued) => issued,
+            None => issuer.issue(certificate_request, &id, now)?,
+        };
         let record = AgentRecord {
             key: key.to_string(),
             enrolled_at: now,
             hostname: hostname.clone(),
             labels: open.labels.clone(),
+            token: token::id_of(&token_key),
             revoked: None,
             forgotten: false,
         };
@@ -197,8 +207,9 @@ pub(super) fn enrol(
         let done = Record::new(Actor::Agent(id.clone()), from, Action::Enrolled, hostname);
         if let BatchResult::Applied { .. } = audit::apply(store, &batch, &done.changed("", given.trim_end()))?
         {
-            return Ok(Enrolled { id, record, issued });
+            return Ok(Enrolled { id, record, issued: certificate });
         }
+        issued = Some(certificate);
     }
 }
 

@@ -28,7 +28,8 @@ pub struct Host {
     pub tasks: Vec<TaskState>,
     /// That it was taken out of the fleet.
     pub revoked: Option<Revocation>,
-    /// Its newest certificate is good until then; the epoch where it was not seen since the coordinator's start.
+    /// Its newest certificate is good until then; the epoch where it was not seen since the coordinator's
+    /// start.
     pub certificate_until: Instant,
 }
 

@@ -196,6 +196,7 @@ mod tests {
                 enrolled_at: Instant::EPOCH,
                 hostname: "lab".into(),
                 labels: Labels::read(["room=12"]).unwrap(),
+                token: String::new(),
                 revoked: None,
                 forgotten: false,
             };

@@ -33,8 +33,8 @@ pub const TOKENS: u32 = 10_000;
 pub const TOKEN_USES: u32 = 1_000_000;
 /// How long a token may be good: one that is forgotten in a script is a key to the fleet.
 pub const TOKEN_LIFE: Life = Life::from_hours(366 * 24);
-/// A call that has to do with certificates: a small message each way.
-pub const RENEWAL: Duration = Duration::from_secs(10);
+/// A host's certificate is not renewed more often, nor than a hundred times in its life.
+pub const RENEWAL: Life = Life::from_secs(10);
 
 /// Heartbeats of the coordinator's without a word from an agent, which is taken for gone at the next one.
 pub const SILENT: u32 = 3;

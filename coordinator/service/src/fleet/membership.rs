@@ -1,8 +1,8 @@
 //! Who is a host of the fleet: what a certificate permits, and how a host is taken out (R6.10).
 //!
-//! A certificate only says which agent and which key. Whether that agent is still one of the fleet stands in its
-//! record, which is looked at with each call; a link that stands ends as soon as the record says so, or when its
-//! agent's newest certificate has expired.
+//! A certificate only says which agent and which key. Whether that agent is still one of the fleet stands in
+//! its record, which is looked at with each call; a link that stands ends as soon as the record says so, or
+//! when its agent's newest certificate has expired.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,8 @@ use tonic::Status;
 
 use super::enrol::{self, AgentRecord, EnrolError, Revocation};
 use super::labels::UnknownHost;
-use super::{Agent, Fleet, keys};
+use super::limits::RENEWAL;
+use super::{Agent, Fleet, keys, token};
 use crate::audit::{self, Action, Record};
 use crate::document::Author;
 
@@ -87,7 +88,8 @@ impl Fleet {
         };
         let unknown = || {
             Status::permission_denied(
-                "this coordinator does not know this host: enrol it anew with a fresh token",
+                "this coordinator does not know this host: delete identity.json in its agent's directory, and start it with a \
+                 new token",
             )
         };
         let agent = self.agent(&certificate.agent.0).ok_or_else(unknown)?;
@@ -96,13 +98,21 @@ impl Fleet {
         }
         if agent.key != certificate.key.to_string() {
             return Err(Status::permission_denied(
-                "this certificate is for a key that is not this host's: enrol it anew with a fresh token",
+                "this certificate is for a key that is not this host's: put its agent's identity.json and identity.key back \
+                 from one copy, or delete both and start it with a new token",
             ));
         }
         Ok((agent, certificate.clone()))
     }
 
-    /// A newer certificate for a host of the fleet.
+    /// Agents that were taken out of the fleet, or removed from it.
+    pub fn removed(&self) -> Vec<AgentId> {
+        let agents = self.agents.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        agents.values().filter(|agent| !agent.is_member()).map(|agent| agent.id.clone()).collect()
+    }
+
+    /// A newer certificate for a host of the fleet. One that asks again and again is refused most of the
+    /// time.
     pub(super) fn renew(&self, peer: Option<&Arc<Peer>>, request: &[u8]) -> Result<Vec<u8>, Status> {
         let (agent, certificate) = self.member(peer)?;
         let bad = |error: EnrolError| Status::invalid_argument(fallow_daemon::causes::line(&error));
@@ -111,13 +121,19 @@ impl Fleet {
                 "the request is for another key than the certificate: a host keeps its key",
             ));
         }
-        let issued = self.issuer.issue(request, &agent.id, clock::now()).map_err(bad)?;
+        let now = clock::now();
+        let last = Instant::from_micros(agent.renewed_at.swap(now.as_micros(), Ordering::Relaxed));
+        if now.since(last) < self.issuer.life.mul_f64(0.01).min(RENEWAL) {
+            return Err(Status::resource_exhausted("this host's certificate was just renewed: not so often"));
+        }
+        let issued = self.issuer.issue(request, &agent.id, now).map_err(bad)?;
         agent.certified(&issued.says);
         tracing::debug!(agent = agent.id.0, serial = issued.says.serial, "certificate renewed");
         Ok(issued.der)
     }
 
-    /// Takes a host out of the fleet for good. Its link ends at once.
+    /// Takes a host out of the fleet for good. Its link ends at once. With the id of the token that it
+    /// enrolled with, if that still enrols: whoever has the machine may have it, too.
     ///
     /// # Errors
     /// [`MembershipError`]. One that was taken out before stays as it is.
@@ -127,7 +143,7 @@ impl Fleet {
         host: &str,
         reason: &str,
         now: Instant,
-    ) -> Result<AgentId, MembershipError> {
+    ) -> Result<(AgentId, Option<String>), MembershipError> {
         if reason.len() > TEXT_BYTES {
             return Err(MembershipError::Reason);
         }
@@ -138,7 +154,9 @@ impl Fleet {
             record.revoked.get_or_insert(Revocation { at: now, reason });
         })?;
         tracing::info!(agent = agent.id.0, "a host was taken out of the fleet");
-        Ok(agent.id.clone())
+        let token = lock(&agent.record).token.clone();
+        let is_open = token::is_open(&*self.store, &token, now)?;
+        Ok((agent.id.clone(), is_open.then_some(token)))
     }
 
     /// Removes a host that is not there from what is listed. What it computed counts on.

@@ -118,8 +118,11 @@ pub(crate) struct Agent {
     /// Microseconds since the epoch, 0 for never.
     last_seen: AtomicI64,
     connected: AtomicBool,
-    /// Its newest certificate is good until then, in microseconds since the epoch; 0 where it was not seen yet.
+    /// Its newest certificate is good until then, in microseconds since the epoch; 0 where it was not seen
+    /// yet.
     certificate_until: AtomicI64,
+    /// When it was renewed last, in microseconds since the epoch; 0 for not since the coordinator's start.
+    renewed_at: AtomicI64,
     /// Why it may not be linked any more; none as long as it may.
     removed: watch::Sender<Option<String>>,
     /// The number of its newest connection.
@@ -257,6 +260,7 @@ impl Agent {
             last_seen: AtomicI64::new(0),
             connected: AtomicBool::new(false),
             certificate_until: AtomicI64::new(0),
+            renewed_at: AtomicI64::new(0),
             removed: watch::Sender::new(removed),
             newest: watch::Sender::new(0),
             turn: tokio::sync::Mutex::new(()),

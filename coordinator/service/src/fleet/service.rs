@@ -57,20 +57,21 @@ impl Service for FleetService {
         let work = async move {
             let refused = Record::new(Actor::Stranger, &from, Action::EnrolmentRefused, &hostname);
             let asked = Asked { token, hostname, certificate_request, from };
-            let (store, issuer) = (fleet.store.clone(), fleet.issuer.clone());
-            let audit = fleet.audit.clone();
-            // Recorded whether or not the caller goes away meanwhile.
-            let enrolled = move || {
-                let enrolled = enrol::enrol(&*store, &issuer, clock::now(), &asked);
-                enrolled.inspect_err(|error| audit.refused(refused.refused(&error.to_string())))
-            };
-            let enrolled = tokio::task::spawn_blocking(enrolled).await;
+            let enrolling = fleet.clone();
+            // Stored and taken up in one go, or recorded as refused, whether or not the caller goes away
+            // meanwhile.
+            let enrolled = tokio::task::spawn_blocking(move || {
+                let enrolled = enrol::enrol(&*enrolling.store, &enrolling.issuer, clock::now(), &asked);
+                enrolled
+                    .inspect(|enrolled| enrolling.add(enrolled))
+                    .inspect_err(|error| enrolling.audit.refused(refused.refused(&error.to_string())))
+            });
+            let enrolled = enrolled.await;
             let enrolled = enrolled.map_err(|died| Status::internal(died.to_string()))?;
             if matches!(&enrolled, Err(error) if is_guess(error)) {
                 fleet.guesses.slow_down().await;
             }
             let enrolled = enrolled.map_err(|error| refusal(&error))?;
-            fleet.add(&enrolled);
             guest.inspect(|guest| guest.authenticated_as(&enrolled.id.0, LINKS));
             let (id, host) = (&enrolled.id.0, &enrolled.record.hostname);
             tracing::info!(agent = id, host, version = agent_version, "agent enrolled");
@@ -83,10 +84,15 @@ impl Service for FleetService {
         let peer = request.extensions().get::<Arc<Peer>>().cloned();
         let guest = request.extensions().get::<ConnectionHandle>().cloned();
         let from = address_of(&request);
-        let (agent, _) = self.0.member(peer.as_ref()).inspect_err(|status| {
-            say_refused(status);
-            record_refused(&self.0, peer.as_deref(), &from, "a newer certificate", status);
-        })?;
+        let agent = match self.0.member(peer.as_ref()) {
+            Ok((agent, _)) => agent,
+            Err(status) => {
+                say_refused(&status);
+                record_refused(&self.0, peer.as_deref(), &from, "a newer certificate", &status);
+                self.0.guesses.slow_down().await;
+                return Err(status);
+            }
+        };
         guest.inspect(|guest| guest.authenticated_as(&agent.id.0, LINKS));
         let fleet = self.0.clone();
         let certified = move || fleet.renew(peer.as_ref(), &request.into_inner().certificate_request);

@@ -96,6 +96,7 @@ mod tests {
             enrolled_at: Instant::EPOCH,
             hostname: "h".to_owned(),
             labels: Labels::default(),
+            token: String::new(),
             revoked: None,
             forgotten: false,
         };

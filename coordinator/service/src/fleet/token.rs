@@ -1,8 +1,9 @@
 //! Enrolment tokens (R6.10): what an administrator hands out so that machines can join the fleet.
 //!
-//! A token has a number of uses, an end, and labels for the hosts that enrol with it. Its secret of 256 bits is
-//! told once, and only the hash is stored. A use is spent in the batch that makes the agent ([`super::enrol`]),
-//! and counted for each key, so that an agent that asks once more, as when the answer was lost, spends no other.
+//! A token has a number of uses, an end, and labels for the hosts that enrol with it. Its secret of 256 bits
+//! is told once, and only the hash is stored. A use is spent in the batch that makes the agent
+//! ([`super::enrol`]), and counted for each key, so that an agent that asks once more, as when the answer was
+//! lost, spends no other.
 
 use fallow_domain::{AgentId, Duration, Instant, Labels};
 use fallow_store::{Batch, BatchResult, Format, Store, StoreError};
@@ -82,6 +83,8 @@ pub struct Token {
 
 /// Ids of new tokens that the audit log names; of others it has the number.
 const IDS_SAID: usize = 16;
+/// Tokens that are listed: an answer has a size.
+const LISTED: usize = 5_000;
 /// Digits of an id: enough to tell millions of tokens apart.
 const ID: usize = 12;
 
@@ -136,7 +139,25 @@ pub fn create(
     Ok(secrets)
 }
 
-/// All tokens, the newest first.
+/// Whether a token enrols anybody now.
+///
+/// # Errors
+/// What the store says.
+pub(super) fn is_open(store: &dyn Store, id: &str, now: Instant) -> Result<bool, StoreError> {
+    if id.is_empty() {
+        return Ok(false);
+    }
+    let found = store.scan_prefix(&keys::token(id))?;
+    let records = found.iter().map(|(key, value)| keys::TOKEN.read::<TokenRecord>(key, value));
+    let mut open = false;
+    for record in records {
+        let record = record?;
+        open |= !record.revoked && record.used < record.uses && now < record.expires_at;
+    }
+    Ok(open)
+}
+
+/// The newest tokens, [`LISTED`] at most, the newest first.
 ///
 /// # Errors
 /// What the store says.
@@ -156,9 +177,11 @@ pub fn list(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
         Ok(())
     })?;
     tokens.sort_by(|one, other| (other.made_at, &other.id).cmp(&(one.made_at, &one.id)));
+    tokens.truncate(LISTED);
     Ok(tokens)
 }
 
+/// The id of the token under this key.
 pub(super) fn id_of(key: &[u8]) -> String {
     String::from_utf8_lossy(key.get(keys::TOKENS.len()..).unwrap_or_default()).chars().take(ID).collect()
 }

@@ -401,13 +401,14 @@ impl Service for OperatorService {
         let asked = author.record(Action::HostRevoked, &host).because(&reason);
         let work = async move {
             let revoked = unblocked(move || {
-                let agent = fleet
+                let (agent, token) = fleet
                     .revoke(&author, &host, &reason, clock::now())
                     .map_err(|error| status::of_member(&error))?;
                 projects.close_agent(&agent).map_err(|error| status::of_project(&error))?;
-                Ok::<_, Status>(agent)
+                Ok::<_, Status>((agent, token))
             });
-            Ok(wire::RevokeHostReply { agent_id: revoked.await??.0 })
+            let (agent, token) = revoked.await??;
+            Ok(wire::RevokeHostReply { agent_id: agent.0, open_token: token.unwrap_or_default() })
         };
         self.call("RevokeHost", span, self.or_refused(asked, work)).await
     }

@@ -78,6 +78,7 @@ pub(super) fn of_member(error: &MembershipError) -> Status {
 
 pub(super) fn of_project(error: &ProjectError) -> Status {
     match error {
+        ProjectError::AccountClosed { .. } => Status::failed_precondition(error.to_string()),
         ProjectError::OfWorkunit { position, source } => {
             let inner = of_project(source);
             Status::new(inner.code(), format!("workunit {position} of the submission: {}", inner.message()))

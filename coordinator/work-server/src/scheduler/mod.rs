@@ -97,8 +97,8 @@ impl ReplyContent {
 }
 
 impl Project {
-    /// Answers a request that came to the project under this URL. Says also whether outputs are to be compared
-    /// now.
+    /// Answers a request that came to the project under this URL. Says also whether outputs are to be
+    /// compared now.
     ///
     /// # Errors
     /// Failures of the store, after which the client should try again; whatever is wrong with the request is

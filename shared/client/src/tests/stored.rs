@@ -81,6 +81,7 @@ fn meta() -> Meta {
         document: Some(document()),
         document_applied_at: NOW,
         document_refused: Some((DocumentVersion(9), text("a share is negative"))),
+        fleet: Some("ab".into()),
         declined: BTreeSet::from([url("b")]),
         draws: 41,
     }

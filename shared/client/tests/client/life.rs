@@ -102,6 +102,23 @@ fn r6_1_an_older_or_absurd_document_is_refused_and_the_one_in_force_stays() {
     assert_eq!(world.client.project_views().len(), 1);
 }
 
+#[test]
+fn r6_1_another_fleet_counts_its_documents_by_itself_and_the_same_one_goes_on() {
+    let mut world = World::new(4);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.event(Event::FleetJoined { authority: "one".into() });
+    world.event(Event::DocumentOffered(document(57, &[("a", 75.0)], small_buffers())));
+    world.restart();
+    world.event(Event::FleetJoined { authority: "one".into() });
+    assert_eq!(world.client.host_view().document_version, DocumentVersion(57));
+    world.event(Event::FleetJoined { authority: "other".into() });
+    assert_eq!(world.client.host_view().document_version, DocumentVersion(0));
+    assert_eq!(world.client.project_views().len(), 1, "it goes on with what it has until it is told more");
+    world.event(Event::DocumentOffered(document(3, &[("a", 25.0)], small_buffers())));
+    let view = world.client.host_view();
+    assert_eq!((view.document_version, view.document_refused), (DocumentVersion(3), None));
+}
+
 /// Shows R6.1.
 #[test]
 fn the_owners_suspension_holds_against_the_coordinator_and_a_restart() {

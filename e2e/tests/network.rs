@@ -1,0 +1,255 @@
+//! A fleet on a network (R6.8, R6.10): coordinator and agents on two machines with addresses of their own,
+//! which are network namespaces here, TLS between them, and an unmodified BOINC client beside the agents. And
+//! an agent that was away until its certificate had expired.
+//!
+//! Namespaces need root and Debian's iproute2; without them the first test says so and passes, unless
+//! `FALLOW_REQUIRE_PEERS=1`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use fallow_e2e::{PATIENCE, binary, command, fallow_json, free_port, peers_required, wait_for};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const SERVER: &str = "10.77.0.1";
+const CLIENTS: &str = "10.77.0.2";
+
+/// Two machines with a cable between them. Dropped, all that runs there is killed.
+struct Machines {
+    server: String,
+    clients: String,
+}
+
+impl Machines {
+    fn new() -> Option<Self> {
+        if !is_root() || Command::new("ip").arg("-V").output().is_err() {
+            assert!(!peers_required(), "network namespaces need root and `ip` (Debian's iproute2)");
+            eprintln!("no network namespaces: that needs root and `ip` (Debian's iproute2)");
+            return None;
+        }
+        let number = std::process::id();
+        let machines = Self { server: format!("fallow-s{number}"), clients: format!("fallow-c{number}") };
+        let (one, other) = (format!("fs{number}"), format!("fc{number}"));
+        for name in [&machines.server, &machines.clients] {
+            ip(&["netns", "add", name]);
+            ip(&["-n", name, "link", "set", "lo", "up"]);
+        }
+        let (server, clients) = (machines.server.as_str(), machines.clients.as_str());
+        ip(&["link", "add", &one, "netns", server, "type", "veth", "peer", "name", &other, "netns", clients]);
+        for (name, link, address) in [(server, &one, SERVER), (clients, &other, CLIENTS)] {
+            ip(&["-n", name, "addr", "add", &format!("{address}/24"), "dev", link]);
+            ip(&["-n", name, "link", "set", link, "up"]);
+        }
+        Some(machines)
+    }
+}
+
+impl Drop for Machines {
+    fn drop(&mut self) {
+        for name in [&self.server, &self.clients] {
+            let pids = Command::new("ip").args(["netns", "pids", name]).output();
+            for pid in String::from_utf8_lossy(&pids.unwrap().stdout).split_whitespace() {
+                let _ = Command::new("kill").args(["-9", pid]).status();
+            }
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
+fn is_root() -> bool {
+    fs::read_to_string("/proc/self/status").unwrap().lines().any(|line| line.starts_with("Uid:\t0\t0"))
+}
+
+fn ip(arguments: &[&str]) {
+    let output = Command::new("ip").args(arguments).output().unwrap();
+    assert!(output.status.success(), "ip {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A command on one of the machines.
+fn on(machine: &str, inner: &Command) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", machine]).arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    if let Some(dir) = inner.get_current_dir() {
+        command.current_dir(dir);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+fn logged(mut command: Command, log: &Path) -> Killed {
+    let log = File::create(log).unwrap();
+    Killed(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap())
+}
+
+/// What a command on a machine prints; that it works is expected.
+fn said(machine: &str, inner: &Command) -> String {
+    let output = on(machine, inner).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{inner:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+fn fallow(dir: &Path, arguments: &[&str]) -> Command {
+    let mut fallow = command("fallow");
+    fallow.args(arguments).arg("--dir").arg(dir);
+    fallow
+}
+
+const BATCH: &str = "[[workunits]]\napplication = \"mersenne\"\ninputs = [{ open_name = \"in\", text = \"from=2 to=300\\n\" }]\n\
+    outputs = [{ open_name = \"out\" }]\nflops = 1e9\nquorum = 3\n";
+
+#[test]
+fn r6_10_a_fleet_computes_across_a_network_over_tls_and_a_stock_client_beside_it() {
+    let Some(machines) = Machines::new() else { return };
+    if Command::new("boinc").arg("--version").output().is_err() {
+        assert!(!peers_required(), "boinc is not installed (e2e/peers/install.sh)");
+        eprintln!("no boinc: that it computes beside the agents is not tried");
+        return;
+    }
+    let (server, clients) = (machines.server.as_str(), machines.clients.as_str());
+    let dir = tempfile::Builder::new().prefix("fallow-e2e-").tempdir().unwrap();
+    let lab = dir.path().join("coordinator");
+    let (fleet, http) = (format!("{SERVER}:24001"), format!("{SERVER}:24002"));
+    let run = ["coordinator", "run", "--listen", &fleet, "--http", &http, "--allow-plain-http"];
+    let mut running = vec![logged(on(server, &fallow(&lab, &run)), &dir.path().join("coordinator.log"))];
+    wait_for("the coordinator to answer", PATIENCE, || {
+        on(server, &fallow(&lab, &["hosts"])).output().unwrap().status.success().then_some(())
+    });
+    let json = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&said(server, &fallow(&lab, &[arguments, &["--json"]].concat()))).unwrap()
+    };
+    let made = json(&["project", "create", "primes", "--request-delay", "1s"]);
+    assert_eq!(made["url"], format!("https://{SERVER}:24002/primes/"));
+    json(&["project", "set", "primes", "account-creation=true", "report-immediately=true"]);
+    let program = binary("mersenne");
+    json(&["app", "add", "primes", "mersenne", program.to_str().unwrap(), "--version", "1.0"]);
+    let batch = dir.path().join("batch.toml");
+    fs::write(&batch, BATCH).unwrap();
+    json(&["submit", "primes", "--file", batch.to_str().unwrap()]);
+
+    // The agents get a token and nothing else.
+    let token = dir.path().join("token");
+    fs::write(&token, said(server, &fallow(&lab, &["tokens", "create", "--uses", "2"]))).unwrap();
+    for number in 1..=2 {
+        let mut agent = command("fallow-agent");
+        agent.arg("run").arg("--dir").arg(dir.path().join(format!("agent-{number}")));
+        agent.arg("--token-file").arg(&token).args(["--benchmark-after-ms", "3600000"]);
+        running.push(logged(on(clients, &agent), &dir.path().join(format!("agent-{number}.log"))));
+    }
+    // Whoever is on the way reads nothing and is told nothing: plain text is refused at the fleet's port.
+    let mut plain = Command::new("curl");
+    plain.args(["-s", "-m", "20"]).arg(format!("http://{SERVER}:24001/"));
+    assert!(said(clients, &plain).contains("speaks TLS only"));
+
+    // A stock client comes without TLS, and is told URLs of that kind.
+    let boinc = Boinc::start(clients, dir.path());
+    let url = format!("http://{SERVER}:24002/primes/");
+    let created = boinc.cmd(&["--create_account", &url, "alice@example.org", "secret1", "Alice"]);
+    let key = created.split("account key: ").nth(1).unwrap_or_else(|| panic!("no account: {created}"));
+    boinc.cmd(&["--project_attach", &url, key.trim()]);
+    let project = wait_for("the workunit to be validated by all three", Duration::from_mins(10), || {
+        let project = json(&["projects"])["projects"][0].clone();
+        (project["workunits_validated"] == 1).then_some(project)
+    });
+    assert_eq!(project["workunits_failed"], 0, "{project}");
+    let result = json(&["results", "primes"])["results"][0].clone();
+    assert_eq!(result["agreeing_hosts"], 3, "{result}");
+    let hosts = json(&["hosts"]);
+    let linked = hosts["hosts"].as_array().unwrap().iter().filter(|host| host["connected"] == true);
+    assert_eq!(linked.count(), 2, "{hosts}");
+}
+
+/// BOINC's own client on a machine.
+struct Boinc<'a> {
+    machine: &'a str,
+    dir: TempDir,
+    port: u16,
+    process: Option<Killed>,
+}
+
+impl<'a> Boinc<'a> {
+    fn start(machine: &'a str, beside: &Path) -> Self {
+        let dir = tempfile::Builder::new().prefix("fallow-boinc-").tempdir().unwrap();
+        fs::write(dir.path().join("gui_rpc_auth.cfg"), "secret").unwrap();
+        let mut boinc = Self { machine, dir, port: free_port(), process: None };
+        let mut client = Command::new("boinc");
+        client.args(["--dir", "."]).current_dir(boinc.dir.path());
+        client.args(["--gui_rpc_port", &boinc.port.to_string(), "--no_gpus", "--skip_cpu_benchmarks"]);
+        boinc.process = Some(logged(on(machine, &client), &beside.join("boinc.log")));
+        wait_for("boinc to answer", PATIENCE, || boinc.try_cmd(&["--get_state"]));
+        boinc
+    }
+
+    fn try_cmd(&self, arguments: &[&str]) -> Option<String> {
+        let mut tool = Command::new("boinccmd");
+        tool.args(["--host", &format!("127.0.0.1:{}", self.port), "--passwd", "secret"]).args(arguments);
+        tool.current_dir(self.dir.path());
+        let output = on(self.machine, &tool).output().unwrap();
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn cmd(&self, arguments: &[&str]) -> String {
+        wait_for("boinccmd to succeed", PATIENCE, || self.try_cmd(arguments))
+    }
+}
+
+/// A process that is killed when it is dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn r6_10_an_agent_that_comes_back_with_an_expired_certificate_renews_it_and_is_linked_at_once() {
+    let dir = tempfile::Builder::new().prefix("fallow-e2e-").tempdir().unwrap();
+    let lab = dir.path().join("coordinator");
+    let run = ["coordinator", "run", "--certificate-life", "10s", "--heartbeat", "500ms"];
+    let _coordinator = logged(fallow(&lab, &run), &dir.path().join("coordinator.log"));
+    wait_for("the coordinator to answer", PATIENCE, || {
+        fallow(&lab, &["hosts"]).output().unwrap().status.success().then_some(())
+    });
+    let token = fallow_json(&lab, &["tokens", "create"])["tokens"][0].as_str().unwrap().to_owned();
+    let place = dir.path().join("agent");
+    let start = |log: &Path| {
+        let mut agent = command("fallow-agent");
+        agent.arg("run").arg("--dir").arg(&place).env("FALLOW_TOKEN", &token);
+        logged(agent, log)
+    };
+    let host = || fallow_json(&lab, &["hosts"])["hosts"][0].clone();
+    let agent = start(&dir.path().join("first.log"));
+    wait_for("the agent's link", PATIENCE, || (host()["connected"] == true).then_some(()));
+    drop(agent);
+    let certificate = || {
+        let text = fs::read_to_string(place.join("identity.json")).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["certificate"].clone()
+    };
+    let before = certificate();
+    // Time has to pass until the certificate is good no more.
+    std::thread::sleep(Duration::from_secs(12));
+    let log = dir.path().join("second.log");
+    let _agent = start(&log);
+    wait_for("the agent's link", PATIENCE, || (host()["connected"] == true).then_some(()));
+    assert_ne!(certificate(), before);
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(!said.contains("no link to the coordinator"), "it was refused first: {said}");
+    // The link outlives the next certificates: each is good for ten seconds, with five of grace.
+    let said = wait_for("three renewals under one link", PATIENCE, || {
+        let said = fs::read_to_string(&log).unwrap();
+        (said.matches("certificate was renewed").count() >= 4).then_some(said)
+    });
+    assert!(!said.contains("no link to the coordinator"), "{said}");
+}
