@@ -9,8 +9,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use fallow_domain::ExitCode;
 
 use crate::cli::{
-    Failure, UNPRINTABLE, Unacceptable, apply, block_on, coordinator, create, documents, evaluate, groups,
-    hosts, jobs, manual, preferences, projects, results, shares, simulate, submit, tokens, warn,
+    Failure, UNPRINTABLE, Unacceptable, apply, audit, block_on, coordinator, create, documents, evaluate,
+    groups, hosts, jobs, manual, preferences, projects, results, shares, simulate, submit, tokens, warn,
 };
 use crate::up;
 
@@ -78,6 +78,8 @@ enum Command {
     Groups(groups::Arguments),
     /// Lists the versions of the fleet's documents: who made each, when and why.
     Documents(documents::Arguments),
+    /// Lists who did what, and who was refused; checks that the log is as it was written.
+    Audit(audit::Arguments),
     /// Makes enrolment tokens.
     #[command(subcommand, after_help = tokens::EXAMPLE)]
     Tokens(tokens::Command),
@@ -164,6 +166,7 @@ fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         Command::Diff(arguments) => block_on(apply::diff(arguments))?.map(done),
         Command::Groups(arguments) => block_on(groups::run(arguments))?.map(done),
         Command::Documents(arguments) => block_on(documents::run(arguments))?.map(done),
+        Command::Audit(arguments) => block_on(audit::run(arguments))?.map(done),
         Command::Tokens(command) => block_on(tokens::run(command))?.map(done),
         Command::Project(command) => block_on(create::project(command))?.map(done),
         Command::App(command) => block_on(create::app(command))?.map(done),

@@ -2,11 +2,13 @@
 //!
 //! - [`fleet`]: the agents, what they say of themselves, the link to each.
 //! - [`document`]: what the fleet shall do, versioned.
+//! - [`audit`]: who did what, and who was refused.
 //! - [`operator`], [`daemon`]: the API, the process.
 //!
 //! The lab's own projects are the work server's (`fallow-work-server`), which is opened and served here.
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod daemon;
 pub mod document;
 pub mod fleet;

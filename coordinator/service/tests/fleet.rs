@@ -539,7 +539,9 @@ async fn r6_3_an_agent_whose_account_cannot_be_made_keeps_its_link_and_is_sent_t
         share: Share::DEFAULT,
     };
     documents.put_project(Author::default(), Instant::EPOCH, assignment).await.unwrap();
-    let token = token::create(&*store, clock::now(), 1, &TokenTerms::default()).unwrap().remove(0);
+    let token = token::create(&*store, &Author::default(), clock::now(), 1, &TokenTerms::default())
+        .unwrap()
+        .remove(0);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let access = AccessString {
         purpose: Purpose::Operator,

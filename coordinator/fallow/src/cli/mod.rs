@@ -3,6 +3,7 @@
 //! Listings are tables for people, or one JSON object with `--json`. Errors say what, where and what to do.
 
 pub(crate) mod apply;
+pub(crate) mod audit;
 mod batch;
 mod bounded;
 mod changes;

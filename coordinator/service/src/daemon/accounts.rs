@@ -4,6 +4,7 @@ use fallow_domain::{AccountKey, AgentId, ProjectAssignment};
 use fallow_work_server::{ProjectError, ProjectServer};
 
 use super::StartError;
+use crate::audit::Actor;
 use crate::document::{Author, DocumentError, Documents};
 use crate::fleet::Accounts;
 use fallow_daemon::clock;
@@ -29,7 +30,7 @@ pub(super) async fn tell_agents(documents: &Documents, projects: &ProjectServer)
     if !projects.has_agents_to_tell() {
         return Ok(());
     }
-    let author = Author { name: "coordinator".to_owned(), ..Author::default() };
+    let author = Author { actor: Actor::Coordinator, ..Author::default() };
     let change = "each agent has an account of its own in every hosted project";
     // The old key of a project's own account was all agents'.
     let keys: Vec<_> = projects.projects().into_iter().map(|info| (info.url, info.account_key)).collect();

@@ -32,6 +32,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
+use tonic::transport::server::TcpConnectInfo;
 use tower::Layer as _;
 
 /// The protocol of a port, with its time limits.
@@ -337,7 +338,9 @@ async fn converse(
         let _ = sockopt::set_socket_send_buffer_size(&stream, SENT);
     }
     let from = stream.peer_addr().ok();
-    let router = Extension(handle.clone()).layer(router);
+    // Whoever serves the request may ask it for its address.
+    let address = TcpConnectInfo { local_addr: None, remote_addr: from };
+    let router = Extension(address).layer(Extension(handle.clone()).layer(router));
     let tracked = |stream| TrackedStream::new(stream, &handle);
     match tls {
         #[cfg(test)]

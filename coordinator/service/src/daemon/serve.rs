@@ -35,7 +35,10 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
         coordinator.stop.clone(),
     );
     let operator = OperatorServer::new(operator).max_decoding_message_size(OPERATOR_BYTES);
-    let operator = InterceptedService::new(operator, Authorised::new(&coordinator.access.secret));
+    let operator = InterceptedService::new(
+        operator,
+        Authorised::new(&coordinator.access.secret, coordinator.fleet.audit().clone()),
+    );
     let router = Routes::new(fleet).add_service(operator).into_axum_router();
     let bounds = port::Bounds::fleet(coordinator.connection_limits.fleet);
     let tls = port::Tls::Mutual(coordinator.tls.clone());

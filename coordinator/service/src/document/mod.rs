@@ -23,6 +23,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 pub use version::{Audited, Head, Published};
 use version::{FORMAT, PREFIX};
 
+use crate::audit::{self, Action, Actor, Record};
+
 /// Bytes of a message that says why a version was made.
 const MESSAGE_MAX: usize = 1_000;
 /// Versions that are read at once where many are listed: each may be large.
@@ -65,15 +67,25 @@ pub enum DocumentError {
     Store(#[from] StoreError),
 }
 
-/// Who changes the document, and in which trace.
+/// Who changes something, and in which trace.
 #[derive(Clone, Debug, Default)]
 pub struct Author {
-    /// The operator, as their tool says; the token is what was checked.
-    pub name: String,
+    /// Who it is.
+    pub actor: Actor,
+    /// The address at the other end of the connection; empty for none.
+    pub from: String,
     /// W3C trace context of the call; empty for none.
     pub traceparent: String,
     /// Why, in the operator's words; may be empty.
     pub message: String,
+}
+
+impl Author {
+    /// What he does, for the audit log.
+    #[must_use]
+    pub fn record(&self, action: Action, object: &str) -> Record {
+        Record::new(self.actor.clone(), &self.from, action, object).because(&self.message)
+    }
 }
 
 /// All versions of the document.
@@ -325,14 +337,18 @@ impl Making {
             hash: set.hash()?,
             set: set.clone(),
             made_at: now,
-            made_by: author.name,
+            made_by: author.actor.name().to_owned(),
             change,
             message: printable::line(&author.message, MESSAGE_MAX),
         };
         let key = key(set.fleet.version);
         let value = FORMAT.write(&key, &audited)?;
         let batch = Batch::new().require_absent(key.clone()).put(key, value);
-        if let BatchResult::Conflict { .. } = store.apply_durable(batch)? {
+        let object = format!("version {}: {}", set.fleet.version.0, audited.change);
+        let record = author.record(Action::DocumentChanged, &object);
+        let hash_before = current.borrow().as_ref().map(|published| published.audited.hash.clone());
+        let record = record.changed(hash_before.unwrap_or_default().as_str(), audited.hash.as_str());
+        if let BatchResult::Conflict { .. } = audit::apply(&*store, &batch, &record)? {
             let what = "a new version of the document";
             return Err(Invalid::new(what, set.fleet.version, "a version that is not there yet").into());
         }
@@ -417,7 +433,7 @@ mod tests {
 
     async fn shares(documents: &Documents, shares: &[(&str, f64)]) -> Result<u64, DocumentError> {
         let shares: Vec<_> = shares.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect();
-        let author = Author { name: "tester".into(), ..Author::default() };
+        let author = Author { actor: Actor::Operator("tester".into()), ..Author::default() };
         documents.set_shares(author, Instant::EPOCH, &shares).await.map(|document| document.version.0)
     }
 
@@ -481,7 +497,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
         documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
-        let author = || Author { name: "tester".into(), message: "quiet\nroom".into(), ..Author::default() };
+        let tester = Actor::Operator("tester".into());
+        let author = || Author { actor: tester.clone(), message: "quiet\nroom".into(), ..Author::default() };
         let change = group("quiet", 5, "[preferences]\ncpu_fraction = 0.5\n");
         for _ in 0..2 {
             let (_, set) = documents.change_groups(author(), Instant::EPOCH, change.clone()).await.unwrap();

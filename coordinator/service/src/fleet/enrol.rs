@@ -13,8 +13,9 @@ use fallow_store::{Batch, BatchResult, Format, Store, StoreError};
 use fallow_tls::{Authority, Fingerprint, Issued, TlsError};
 use serde::{Deserialize, Serialize};
 
-use super::keys;
 use super::token::{self, TokenRecord};
+use super::{keys, labels};
+use crate::audit::{self, Action, Actor, Record};
 use crate::secret::SecretHash;
 
 /// An agent is not enrolled, or gets no newer certificate.
@@ -136,6 +137,8 @@ pub(super) struct Asked {
     pub(super) token: String,
     pub(super) hostname: String,
     pub(super) certificate_request: Vec<u8>,
+    /// The address at the other end; empty for none.
+    pub(super) from: String,
 }
 
 /// Trades a use of a token for an identity.
@@ -148,7 +151,7 @@ pub(super) fn enrol(
     now: Instant,
     asked: &Asked,
 ) -> Result<Enrolled, EnrolError> {
-    let Asked { token, hostname, certificate_request } = asked;
+    let Asked { token, hostname, certificate_request, from } = asked;
     if hostname.len() > TEXT_BYTES || token.len() > TEXT_BYTES || hostname.chars().any(char::is_control) {
         return Err(EnrolError::Absurd(format!(
             "a token and a host name have up to {TEXT_BYTES} printable bytes"
@@ -200,7 +203,10 @@ pub(super) fn enrol(
             .put(use_key.clone(), keys::TOKEN_USE.write(&use_key, &id)?)
             .put(agent_key.clone(), keys::AGENT.write(&agent_key, &record)?);
         // Of those that ask at the same time with one token, one comes first each time.
-        if let BatchResult::Applied { .. } = store.apply_durable(batch)? {
+        let given = format!("token {} {}", token::id_of(&token_key), labels::said(&record.labels));
+        let done = Record::new(Actor::Agent(id.clone()), from, Action::Enrolled, hostname);
+        if let BatchResult::Applied { .. } = audit::apply(store, &batch, &done.changed("", given.trim_end()))?
+        {
             return Ok(Enrolled { id, record, issued: certificate });
         }
         issued = Some(certificate);
@@ -236,6 +242,7 @@ pub(super) fn key_in(request: &[u8]) -> Result<Fingerprint, EnrolError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Author;
     use crate::fleet::token::TokenTerms;
     use fallow_store::SledStore;
     use fallow_tls::HostKey;
@@ -260,7 +267,7 @@ mod tests {
 
         fn token(&self, uses: u32) -> String {
             let terms = TokenTerms { uses, life: Duration::from_secs(100), ..TokenTerms::default() };
-            token::create(&self.store, at(0), 1, &terms).unwrap().remove(0)
+            token::create(&self.store, &Author::default(), at(0), 1, &terms).unwrap().remove(0)
         }
 
         fn ask(&self, seconds: i64, token: &str, key: &HostKey) -> Result<Enrolled, EnrolError> {
@@ -268,6 +275,7 @@ mod tests {
                 token: token.to_owned(),
                 hostname: "host".into(),
                 certificate_request: key.certificate_request().unwrap(),
+                from: String::new(),
             };
             enrol(&self.store, &self.issuer, at(seconds), &asked)
         }
@@ -309,7 +317,7 @@ mod tests {
         let token = world.token(5);
         assert!(matches!(world.ask(100, &token, &key()), Err(EnrolError::Expired)));
         world.ask(99, &token, &key()).unwrap();
-        token::revoke(&world.store, &token::list(&world.store).unwrap()[0].id).unwrap();
+        token::revoke(&world.store, &Author::default(), &token::list(&world.store).unwrap()[0].id).unwrap();
         assert!(matches!(world.ask(1, &token, &key()), Err(EnrolError::RevokedToken)));
     }
 
@@ -317,8 +325,12 @@ mod tests {
     fn r6_10_a_request_that_proves_no_key_spends_nothing() {
         let world = World::new();
         let token = world.token(1);
-        let asked =
-            |certificate_request| Asked { token: token.clone(), hostname: "h".into(), certificate_request };
+        let asked = |certificate_request| Asked {
+            token: token.clone(),
+            hostname: "h".into(),
+            certificate_request,
+            from: String::new(),
+        };
         for bad in [vec![], vec![0x30; 64]] {
             let refused = enrol(&world.store, &world.issuer, at(1), &asked(bad));
             assert!(matches!(refused, Err(EnrolError::Request(_))));

@@ -8,7 +8,7 @@
 //! fleet/entry/ID/KEY      an entry of its state ([`super::stored`])
 //! fleet/labels/ID         the labels that operators gave an agent
 //! fleet/past/ID/URL       what a project had of it in what is no longer among its entries
-//! document/VERSION        all documents of a version, with their audit record
+//! document/VERSION        all documents of a version, with who made it, when and why
 //! ```
 //! An agent's id holds no slash, so the parts cannot run into each other.
 

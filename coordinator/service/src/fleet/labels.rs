@@ -13,6 +13,7 @@ use fallow_fleet::{DocumentSet, Effective, GroupName, LabelEdit, labels_of};
 use fallow_store::{Batch, StoreError};
 
 use super::{Agent, Fleet, Host, keys};
+use crate::audit::{self, Action};
 use crate::document::Author;
 
 /// Labels that are not changed.
@@ -79,6 +80,11 @@ impl Agent {
     }
 }
 
+/// Labels in words.
+pub(super) fn said(labels: &Labels) -> String {
+    labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+}
+
 /// What a host is asked for, and why.
 #[derive(Debug)]
 pub struct Explained {
@@ -126,7 +132,9 @@ impl Fleet {
             let label = value.map_or_else(|| name.to_string(), |value| format!("{name}={value}"));
             return Err(LabelError::Enrolled { host: host.to_owned(), label });
         }
-        let labels = edit.applied(&lock(&agent.given_labels))?;
+        let before = lock(&agent.given_labels).clone();
+        let labels = edit.applied(&before)?;
+        let record = by.record(Action::HostLabelled, &agent.said()).changed(&said(&before), &said(&labels));
         let key = keys::labels(&agent.id);
         let value = keys::LABELS.write(&key, &labels)?;
         let store = self.store.clone();
@@ -134,13 +142,13 @@ impl Fleet {
         // Stored and taken over in one go, whether or not the caller goes away meanwhile.
         let stored = tokio::task::spawn_blocking(move || {
             let _alone = alone;
-            let _ = store.apply_durable(Batch::new().put(key, value))?;
+            let _ = audit::apply(&*store, &Batch::new().put(key, value), &record)?;
             *lock(&relabelled.given_labels) = labels;
             relabelled.relabelled.notify_one();
             Ok::<(), StoreError>(())
         });
         stored.await.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))?;
-        tracing::info!(agent = agent.id.0, by = by.name, "labels changed");
+        tracing::info!(agent = agent.id.0, by = by.actor.name(), "labels changed");
         Ok(agent.labels())
     }
 
@@ -251,7 +259,8 @@ mod tests {
         let edit = LabelEdit::read(["rack=4"]).unwrap();
         let refused = fleet.relabel(&Author::default(), "lab-pc-7", &edit).await.unwrap_err().to_string();
         assert!(refused.contains(several), "{refused}");
-        let refused = fleet.revoke("lab-pc-7", "", Instant::EPOCH).unwrap_err().to_string();
+        let refused =
+            fleet.revoke(&Author::default(), "lab-pc-7", "", Instant::EPOCH).unwrap_err().to_string();
         assert!(refused.contains(several), "{refused}");
         assert_eq!(fleet.enrolled(), 2);
         // One whose name and host name are the same is one host.
@@ -263,7 +272,7 @@ mod tests {
     async fn r6_5_hosts_that_were_taken_out_of_the_fleet_are_not_counted_in_previews_and_groups() {
         let dir = tempfile::tempdir().unwrap();
         let fleet = fleet(dir.path());
-        fleet.revoke("B", "", Instant::EPOCH).unwrap();
+        fleet.revoke(&Author::default(), "B", "", Instant::EPOCH).unwrap();
         let before = fleet.documents.set();
         let mut after = before.clone();
         after.fleet.preferences.suspended = true;

@@ -29,7 +29,7 @@ use wire::from_coordinator::Body as FromCoordinator;
 use super::commit::{CommitSequence, Stored};
 use super::keys;
 use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW};
-use super::service::say_refused;
+use super::service::{record_refused, say_refused};
 use super::state::{PlannedUpdate, Position, Update, UpdateCheck, check_update};
 use super::{Agent, Fleet, entry};
 use crate::document::Published;
@@ -39,15 +39,29 @@ static WITHHELD: RateLimit = RateLimit::new();
 
 type Outgoing = mpsc::Sender<Result<wire::FromCoordinator, Status>>;
 
+/// Who is at the other end.
+pub(super) struct Caller {
+    pub(super) guest: Option<ConnectionHandle>,
+    pub(super) peer: Option<Arc<Peer>>,
+    /// His address; empty where it is not known.
+    pub(super) from: String,
+}
+
 /// Serves a connection until it ends.
-pub(crate) async fn serve(
+pub(super) async fn serve(
     fleet: Arc<Fleet>,
-    (guest, peer): (Option<ConnectionHandle>, Option<Arc<Peer>>),
+    Caller { guest, peer, from }: Caller,
     mut incoming: Streaming<wire::FromAgent>,
     outgoing: Outgoing,
 ) {
     let end = match greet(&fleet, peer.as_ref(), &mut incoming).await {
-        Err(status) => status,
+        Err(status) => {
+            use tonic::Code::{PermissionDenied, Unauthenticated};
+            if matches!(status.code(), PermissionDenied | Unauthenticated) {
+                record_refused(&fleet, peer.as_deref(), &from, "a link", &status);
+            }
+            status
+        }
         Ok((agent, hello)) => {
             guest.inspect(|guest| guest.authenticated_as(&agent.id.0, LINKS));
             let span = tracing::info_span!("fleet.link", agent = agent.id.0);

@@ -18,6 +18,8 @@ use super::enrol::{self, AgentRecord, EnrolError, Revocation};
 use super::labels::UnknownHost;
 use super::limits::RENEWAL;
 use super::{Agent, Fleet, keys, token};
+use crate::audit::{self, Action, Record};
+use crate::document::Author;
 
 /// A host is not taken out of the fleet, or not forgotten.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +139,7 @@ impl Fleet {
     /// [`MembershipError`]. One that was taken out before stays as it is.
     pub fn revoke(
         &self,
+        by: &Author,
         host: &str,
         reason: &str,
         now: Instant,
@@ -146,7 +149,8 @@ impl Fleet {
         }
         let agent = self.find(host)?;
         let reason = printable::line(reason, TEXT_BYTES);
-        self.change(&agent, |record| {
+        let done = by.record(Action::HostRevoked, &agent.said()).because(&reason);
+        self.change(&agent, &done, |record| {
             record.revoked.get_or_insert(Revocation { at: now, reason });
         })?;
         tracing::info!(agent = agent.id.0, "a host was taken out of the fleet");
@@ -159,24 +163,30 @@ impl Fleet {
     ///
     /// # Errors
     /// [`MembershipError`].
-    pub fn forget(&self, host: &str) -> Result<AgentId, MembershipError> {
+    pub fn forget(&self, by: &Author, host: &str) -> Result<AgentId, MembershipError> {
         let agent = self.find(host)?;
         if agent.is_connected() && agent.is_member() {
             return Err(MembershipError::Connected(host.to_owned()));
         }
-        self.change(&agent, |record| record.forgotten = true)?;
+        let done = by.record(Action::HostForgotten, &agent.said());
+        self.change(&agent, &done, |record| record.forgotten = true)?;
         tracing::info!(agent = agent.id.0, "a host was removed from the list");
         Ok(agent.id.clone())
     }
 
-    /// Changes an agent's record, first in the store.
-    fn change(&self, agent: &Agent, edit: impl FnOnce(&mut AgentRecord)) -> Result<(), StoreError> {
+    /// Changes an agent's record, first in the store, with what is said of it in the audit log.
+    fn change(
+        &self,
+        agent: &Agent,
+        done: &Record,
+        edit: impl FnOnce(&mut AgentRecord),
+    ) -> Result<(), StoreError> {
         let _alone = lock(&self.changing);
         let mut record = lock(&agent.record).clone();
         edit(&mut record);
         let key = keys::agent(&agent.id);
         let batch = Batch::new().put(key.clone(), keys::AGENT.write(&key, &record)?);
-        let BatchResult::Applied { .. } = self.store.apply_durable(batch)? else {
+        let BatchResult::Applied { .. } = audit::apply(&*self.store, &batch, done)? else {
             return Err(keys::AGENT.bad_value(&key, "it changed at the same time"));
         };
         agent.removed.send_replace(removed(&record));

@@ -38,6 +38,7 @@ use fallow_domain::{AccountKey, AgentId, Instant, Labels, MasterUrl};
 use fallow_store::{KeyRange, Store, StoreError};
 use tokio::sync::watch;
 
+use crate::audit::AuditLog;
 use crate::document::Documents;
 use commit::Commits;
 use enrol::{AgentRecord, Enrolled};
@@ -80,6 +81,7 @@ pub enum FleetError {
 /// All agents of this coordinator.
 pub struct Fleet {
     store: Arc<dyn Store>,
+    audit: Arc<AuditLog>,
     commits: Commits,
     documents: Arc<Documents>,
     issuer: Arc<Issuer>,
@@ -148,10 +150,12 @@ impl Fleet {
         settings: LinkSettings,
     ) -> Result<Arc<Self>, FleetError> {
         let mut totals = Totals::default();
+        let audit = Arc::new(AuditLog::open(store.clone())?);
         let agents = load(&*store, &mut totals)?;
         let commits = Commits::start(store.clone()).map_err(FleetError::Thread)?;
         Ok(Arc::new(Self {
             store,
+            audit,
             commits,
             documents,
             issuer,
@@ -168,6 +172,12 @@ impl Fleet {
             relabelling: Arc::default(),
             stopping: watch::Sender::new(false),
         }))
+    }
+
+    /// The coordinator's audit log.
+    #[must_use]
+    pub fn audit(&self) -> &Arc<AuditLog> {
+        &self.audit
     }
 
     /// Under which the coordinator's own projects are reached: agents are told. Said once, before anybody is
@@ -275,6 +285,11 @@ impl Agent {
     fn name(&self) -> String {
         let said = lock(&self.state).host().map(|host| host.name.clone()).unwrap_or_default();
         if said.is_empty() { self.hostname() } else { said }
+    }
+
+    /// As the audit log names it: its id, and what it is listed by.
+    fn said(&self) -> String {
+        format!("{} ({})", self.id.0, self.name())
     }
 
     fn seen(&self, now: Instant) {

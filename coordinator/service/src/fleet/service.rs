@@ -20,6 +20,8 @@ use tracing::Instrument as _;
 use super::enrol::{self, Asked, EnrolError};
 use super::limits::{LINKS, OUTGOING};
 use super::{Fleet, link};
+use crate::audit::wire::address_of;
+use crate::audit::{Action, Actor, Record};
 use fallow_daemon::{causes, clock};
 
 static REFUSED: RateLimit = RateLimit::new();
@@ -49,15 +51,20 @@ impl Service for FleetService {
         );
         propagation::extract_metadata(&span, request.metadata());
         let guest = request.extensions().get::<ConnectionHandle>().cloned();
+        let from = address_of(&request);
         let EnrollRequest { token, hostname, agent_version, certificate_request } = request.into_inner();
         let fleet = self.0.clone();
         let work = async move {
-            let asked = Asked { token, hostname, certificate_request };
+            let refused = Record::new(Actor::Stranger, &from, Action::EnrolmentRefused, &hostname);
+            let asked = Asked { token, hostname, certificate_request, from };
             let enrolling = fleet.clone();
-            // Stored and taken up in one go, whether or not the caller goes away meanwhile.
+            // Stored and taken up in one go, or recorded as refused, whether or not the caller goes away
+            // meanwhile.
             let enrolled = tokio::task::spawn_blocking(move || {
                 let enrolled = enrol::enrol(&*enrolling.store, &enrolling.issuer, clock::now(), &asked);
-                enrolled.inspect(|enrolled| enrolling.add(enrolled))
+                enrolled
+                    .inspect(|enrolled| enrolling.add(enrolled))
+                    .inspect_err(|error| enrolling.audit.refused(refused.refused(&error.to_string())))
             });
             let enrolled = enrolled.await;
             let enrolled = enrolled.map_err(|died| Status::internal(died.to_string()))?;
@@ -76,10 +83,12 @@ impl Service for FleetService {
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
         let peer = request.extensions().get::<Arc<Peer>>().cloned();
         let guest = request.extensions().get::<ConnectionHandle>().cloned();
+        let from = address_of(&request);
         let agent = match self.0.member(peer.as_ref()) {
             Ok((agent, _)) => agent,
             Err(status) => {
                 say_refused(&status);
+                record_refused(&self.0, peer.as_deref(), &from, "a newer certificate", &status);
                 self.0.guesses.slow_down().await;
                 return Err(status);
             }
@@ -101,7 +110,8 @@ impl Service for FleetService {
         let (outgoing, replies) = mpsc::channel(OUTGOING);
         let guest = request.extensions().get::<ConnectionHandle>().cloned();
         let peer = request.extensions().get::<Arc<Peer>>().cloned();
-        tokio::spawn(link::serve(self.0.clone(), (guest, peer), request.into_inner(), outgoing));
+        let caller = link::Caller { guest, peer, from: address_of(&request) };
+        tokio::spawn(link::serve(self.0.clone(), caller, request.into_inner(), outgoing));
         Ok(Response::new(Box::pin(ReceiverStream::new(replies))))
     }
 }
@@ -117,6 +127,15 @@ pub(super) fn say_refused(status: &Status) {
     if let Some(times) = REFUSED.allow() {
         tracing::warn!(reason = status.message(), times, "an agent was refused");
     }
+}
+
+/// Keeps on record that a host, or somebody who is none, was refused.
+pub(super) fn record_refused(fleet: &Fleet, peer: Option<&Peer>, from: &str, what: &str, status: &Status) {
+    let actor = match peer {
+        Some(Peer::Host(certificate)) => Actor::Agent(certificate.agent.clone()),
+        Some(Peer::Anonymous) | None => Actor::Stranger,
+    };
+    fleet.audit.refused(Record::new(actor, from, Action::LinkRefused, what).refused(status.message()));
 }
 
 fn refusal(error: &EnrolError) -> Status {

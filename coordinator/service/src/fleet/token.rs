@@ -9,8 +9,10 @@ use fallow_domain::{AgentId, Duration, Instant, Labels};
 use fallow_store::{Batch, BatchResult, Format, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::keys;
 use super::limits::{TOKEN_LIFE, TOKEN_USES, TOKENS};
+use super::{keys, labels};
+use crate::audit::{self, Action};
+use crate::document::Author;
 use crate::secret::{self, NoRandomness, SecretHash};
 
 /// No tokens are made, or none is ended.
@@ -79,6 +81,8 @@ pub struct Token {
     pub revoked: bool,
 }
 
+/// Ids of new tokens that the audit log names; of others it has the number.
+const IDS_SAID: usize = 16;
 /// Tokens that are listed: an answer has a size.
 const LISTED: usize = 5_000;
 /// Digits of an id: enough to tell millions of tokens apart.
@@ -90,6 +94,7 @@ const ID: usize = 12;
 /// [`TokenError`]; no token is made then.
 pub fn create(
     store: &dyn Store,
+    by: &Author,
     now: Instant,
     count: u32,
     terms: &TokenTerms,
@@ -108,6 +113,7 @@ pub fn create(
     }
     let mut batch = Batch::new();
     let mut secrets = Vec::with_capacity(count as usize);
+    let mut ids = Vec::new();
     for _ in 0..count {
         let secret = secret::generate()?;
         let record = TokenRecord {
@@ -119,10 +125,17 @@ pub fn create(
             revoked: false,
         };
         let key = keys::token(&SecretHash::of(&secret).to_hex());
+        if ids.len() < IDS_SAID {
+            ids.push(id_of(&key));
+        }
         batch.add_put(key.clone(), keys::TOKEN.write(&key, &record)?);
         secrets.push(secret);
     }
-    let _ = store.apply_durable(batch)?;
+    let others = secrets.len() - ids.len();
+    let others = if others == 0 { String::new() } else { format!(" and {others} others") };
+    let record = by.record(Action::TokensCreated, &format!("{}{others}", ids.join(" ")));
+    let terms = format!("uses {}, life {}, labels {}", terms.uses, terms.life, labels::said(&terms.labels));
+    let _ = audit::apply(store, &batch, &record.changed("", &terms))?;
     Ok(secrets)
 }
 
@@ -177,7 +190,7 @@ pub(super) fn id_of(key: &[u8]) -> String {
 ///
 /// # Errors
 /// [`TokenError`].
-pub fn revoke(store: &dyn Store, id: &str) -> Result<(), TokenError> {
+pub fn revoke(store: &dyn Store, by: &Author, id: &str) -> Result<(), TokenError> {
     let unknown = || TokenError::Unknown(id.to_owned());
     if id.len() != ID || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(unknown());
@@ -189,7 +202,8 @@ pub fn revoke(store: &dyn Store, id: &str) -> Result<(), TokenError> {
         let revoked = keys::TOKEN.write(&key, &TokenRecord { revoked: true, ..record })?;
         let batch = Batch::new().require_value(key.clone(), stored).put(key, revoked);
         // An agent that enrolled meanwhile changed the record.
-        if let BatchResult::Applied { .. } = store.apply_durable(batch)? {
+        let record = by.record(Action::TokenRevoked, id);
+        if let BatchResult::Applied { .. } = audit::apply(store, &batch, &record)? {
             return Ok(());
         }
     }
@@ -238,7 +252,10 @@ mod tests {
         let none = TokenTerms { life: Duration::ZERO, ..terms.clone() };
         let useless = TokenTerms { uses: 0, ..terms.clone() };
         for (count, terms) in [(0, &terms), (TOKENS + 1, &terms), (1, &long), (1, &none), (1, &useless)] {
-            assert!(matches!(create(&store, Instant::EPOCH, count, terms), Err(TokenError::Absurd(_))));
+            assert!(matches!(
+                create(&store, &Author::default(), Instant::EPOCH, count, terms),
+                Err(TokenError::Absurd(_))
+            ));
         }
         assert!(list(&store).unwrap().is_empty());
     }
@@ -248,15 +265,18 @@ mod tests {
         let (_dir, store) = store();
         let terms =
             TokenTerms { uses: 400, labels: Labels::read(["room=12"]).unwrap(), ..TokenTerms::default() };
-        let secrets = create(&store, Instant::EPOCH, 2, &terms).unwrap();
+        let secrets = create(&store, &Author::default(), Instant::EPOCH, 2, &terms).unwrap();
         let tokens = list(&store).unwrap();
         assert_eq!((tokens.len(), tokens[0].uses, &tokens[0].labels), (2, 400, &terms.labels));
         assert!(!secrets.iter().any(|secret| secret.contains(&tokens[0].id)));
-        revoke(&store, &tokens[0].id).unwrap();
+        revoke(&store, &Author::default(), &tokens[0].id).unwrap();
         let after = list(&store).unwrap();
         assert_eq!((after[0].revoked, after[1].revoked), (true, false));
         for unknown in ["", "abc", "000000000000", "../../../../"] {
-            assert!(matches!(revoke(&store, unknown), Err(TokenError::Unknown(_))), "{unknown}");
+            assert!(
+                matches!(revoke(&store, &Author::default(), unknown), Err(TokenError::Unknown(_))),
+                "{unknown}"
+            );
         }
     }
 

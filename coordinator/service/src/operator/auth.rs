@@ -1,9 +1,11 @@
 //! The operator's token: made at first start, readable by its owner only, checked with every call (R6.10).
+//! Whoever calls without it is refused, which is in the audit log.
 
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fallow_daemon::file;
 use fallow_tls::{AccessString, AccessStringError, Purpose};
@@ -11,6 +13,8 @@ use fallow_work_server::connections::ConnectionHandle;
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
 
+use crate::audit::wire::address_of;
+use crate::audit::{Action, Actor, AuditLog, Record};
 use crate::secret::{self, NoRandomness, SecretHash};
 
 /// Metadata key under which a tool says for whom it acts: for the audit record, not for any right.
@@ -106,23 +110,24 @@ impl TokenFile {
 }
 
 /// Lets only calls with the token through.
-#[derive(Clone, Debug)]
-pub struct Authorised(SecretHash);
+#[derive(Clone)]
+pub struct Authorised {
+    token: SecretHash,
+    audit: Arc<AuditLog>,
+}
 
 impl Authorised {
     /// For this token.
     #[must_use]
-    pub fn new(token: &str) -> Self {
-        Self(SecretHash::of(token))
+    pub fn new(token: &str, audit: Arc<AuditLog>) -> Self {
+        Self { token: SecretHash::of(token), audit }
     }
-}
 
-impl Interceptor for Authorised {
-    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
+    fn check(&self, request: Request<()>) -> Result<Request<()>, Status> {
         let given = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
         let token = given.and_then(|value| value.strip_prefix("Bearer "));
         match token {
-            Some(token) if self.0.admits(token.trim()) => {
+            Some(token) if self.token.admits(token.trim()) => {
                 if let Some(guest) = request.extensions().get::<ConnectionHandle>() {
                     guest.authenticated_as_operator(CALLS);
                 }
@@ -135,6 +140,16 @@ impl Interceptor for Authorised {
                 "the call carries no operator's token (authorization: Bearer TOKEN)",
             )),
         }
+    }
+}
+
+impl Interceptor for Authorised {
+    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
+        let from = address_of(&request);
+        self.check(request).inspect_err(|status| {
+            let record = Record::new(Actor::Stranger, &from, Action::OperatorRefused, "");
+            self.audit.refused(record.refused(status.message()));
+        })
     }
 }
 
@@ -188,9 +203,11 @@ mod tests {
     }
 
     /// Shows R6.10.
-    #[test]
-    fn a_call_without_the_token_is_refused() {
-        let mut check = Authorised::new("right");
+    #[tokio::test]
+    async fn a_call_without_the_token_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(fallow_store::SledStore::open(dir.path()).unwrap());
+        let mut check = Authorised::new("right", Arc::new(AuditLog::open(store).unwrap()));
         let with = |value: &str| {
             let mut request = Request::new(());
             request.metadata_mut().insert("authorization", value.parse().unwrap());

@@ -6,6 +6,7 @@
 //!
 //! Omitted: roles. Whoever has the token may do everything.
 
+mod audit;
 mod auth;
 mod convert;
 mod groups;

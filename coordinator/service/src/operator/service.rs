@@ -17,7 +17,9 @@ use tracing::{Instrument as _, Span};
 use wire::operator_server::Operator as Service;
 
 use super::auth::AUTHOR;
-use super::{convert, groups, incoming, status, unblocked};
+use super::{audit, convert, groups, incoming, status, unblocked};
+use crate::audit::wire::address_of;
+use crate::audit::{Action, Actor, AuditLog, Record};
 use crate::document::{Author, Documents};
 use crate::fleet::Fleet;
 use crate::fleet::token::{self, TokenTerms};
@@ -94,6 +96,34 @@ impl OperatorService {
         done.map_err(|died| Status::internal(died.to_string()))?.map_err(|error| status::of_project(&error))
     }
 
+    /// Does what an operator asks for, and keeps on record if it is refused.
+    async fn or_refused<T>(
+        &self,
+        asked: Record,
+        work: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, Status> {
+        work.await.inspect_err(|status| self.audit().refused(asked.refused(status.message())))
+    }
+
+    /// Changes something of the projects and keeps on record what was done, if anything was: in one go,
+    /// whether or not the caller goes away meanwhile.
+    async fn recorded<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&ProjectServer) -> Result<(T, Option<Record>), ProjectError> + Send + 'static,
+    ) -> Result<T, Status> {
+        let audit = self.audit().clone();
+        let change = move |projects: &ProjectServer| {
+            let (changed, record) = change(projects)?;
+            record.map_or(Ok(()), |record| audit.done(&record))?;
+            Ok(changed)
+        };
+        self.blocking(change).await
+    }
+
+    fn audit(&self) -> &Arc<AuditLog> {
+        self.fleet.audit()
+    }
+
     async fn summaries(&self) -> Result<Vec<wire::ProjectSummary>, Status> {
         let hosted = self
             .blocking(|projects| {
@@ -154,16 +184,20 @@ impl OperatorService {
         }
         let known = self.documents.document().projects.iter().any(|project| project.name == request.name);
         let name = request.name;
-        let info = self
-            .blocking(move |projects| match projects.create_project(&name, settings) {
+        let record = author.record(Action::ProjectCreated, &name);
+        let make = move |projects: &ProjectServer| {
+            let info = match projects.create_project(&name, settings) {
                 // Made before, by a call that did not get as far as the document.
                 Err(ProjectError::ProjectExists { .. }) if !known => {
                     let made = projects.projects().into_iter().find(|info| info.name == name);
                     made.ok_or(ProjectError::ProjectExists { name })
                 }
                 made => made,
-            })
-            .await?;
+            }?;
+            let record = record.changed("", &format!("{} share {}", info.url, share.get()));
+            Ok((info, Some(record)))
+        };
+        let info = self.recorded(make).await?;
         let assignment =
             ProjectAssignment { name: info.name, url: info.url, account_key: info.account_key, share };
         let put = self.documents.put_project(author, clock::now(), assignment.clone()).await;
@@ -291,7 +325,7 @@ fn author_of<T>(request: &Request<T>, span: &Span) -> Author {
     // Without telemetry here the caller's own context still reaches the agents.
     let received: String = text("traceparent").chars().take(64).collect();
     let traceparent = propagation::traceparent_of(span).unwrap_or(received);
-    Author { name, traceparent, message: String::new() }
+    Author { actor: Actor::Operator(name), from: address_of(request), traceparent, message: String::new() }
 }
 
 #[tonic::async_trait]
@@ -301,6 +335,8 @@ impl Service for OperatorService {
         request: Request<wire::CreateTokensRequest>,
     ) -> Reply<wire::CreateTokensReply> {
         let span = span_of(&request, "CreateTokens");
+        let author = author_of(&request, &span);
+        let asked = author.record(Action::TokensCreated, "");
         let wire::CreateTokensRequest { count, uses, life_micros, labels } = request.into_inner();
         let (store, access) = (self.store.clone(), self.access.clone());
         let work = async move {
@@ -311,7 +347,7 @@ impl Service for OperatorService {
                 life: if life_micros == 0 { defaults.life } else { Duration::from_micros(life_micros) },
                 labels: labels.map_err(|error| status::of_invalid(&error))?,
             };
-            let create = move || token::create(&*store, clock::now(), count.max(1), &terms);
+            let create = move || token::create(&*store, &author, clock::now(), count.max(1), &terms);
             let tokens = unblocked(create).await?.map_err(|error| status::of_token(&error))?;
             tracing::info!(count = tokens.len(), uses, "enrolment tokens made");
             let string = |secret: &String| AccessString {
@@ -322,7 +358,7 @@ impl Service for OperatorService {
             let strings = tokens.iter().map(|secret| string(secret).reveal()).collect();
             Ok(wire::CreateTokensReply { tokens, strings })
         };
-        self.call("CreateTokens", span, work).await
+        self.call("CreateTokens", span, self.or_refused(asked, work)).await
     }
 
     async fn list_tokens(&self, request: Request<wire::ListTokensRequest>) -> Reply<wire::ListTokensReply> {
@@ -341,45 +377,52 @@ impl Service for OperatorService {
         request: Request<wire::RevokeTokenRequest>,
     ) -> Reply<wire::RevokeTokenReply> {
         let span = span_of(&request, "RevokeToken");
+        let author = author_of(&request, &span);
+        let asked = author.record(Action::TokenRevoked, &request.get_ref().id);
         let (store, id) = (self.store.clone(), request.into_inner().id);
         let work = async move {
-            let revoked = unblocked(move || token::revoke(&*store, &id)).await?;
+            let revoked = unblocked(move || token::revoke(&*store, &author, &id)).await?;
             revoked.map_err(|error| status::of_token(&error))?;
             Ok(wire::RevokeTokenReply {})
         };
-        self.call("RevokeToken", span, work).await
+        self.call("RevokeToken", span, self.or_refused(asked, work)).await
     }
 
     async fn revoke_host(&self, request: Request<wire::RevokeHostRequest>) -> Reply<wire::RevokeHostReply> {
         let span = span_of(&request, "RevokeHost");
         let (fleet, projects) = (self.fleet.clone(), self.projects.clone());
+        let author = author_of(&request, &span);
         let wire::RevokeHostRequest { host, reason } = request.into_inner();
+        let asked = author.record(Action::HostRevoked, &host).because(&reason);
         let work = async move {
             let revoked = unblocked(move || {
-                let (agent, token) =
-                    fleet.revoke(&host, &reason, clock::now()).map_err(|error| status::of_member(&error))?;
+                let (agent, token) = fleet
+                    .revoke(&author, &host, &reason, clock::now())
+                    .map_err(|error| status::of_member(&error))?;
                 projects.close_agent(&agent).map_err(|error| status::of_project(&error))?;
                 Ok::<_, Status>((agent, token))
             });
             let (agent, token) = revoked.await??;
             Ok(wire::RevokeHostReply { agent_id: agent.0, open_token: token.unwrap_or_default() })
         };
-        self.call("RevokeHost", span, work).await
+        self.call("RevokeHost", span, self.or_refused(asked, work)).await
     }
 
     async fn forget_host(&self, request: Request<wire::ForgetHostRequest>) -> Reply<wire::ForgetHostReply> {
         let span = span_of(&request, "ForgetHost");
         let (fleet, projects) = (self.fleet.clone(), self.projects.clone());
+        let author = author_of(&request, &span);
         let host = request.into_inner().host;
+        let asked = author.record(Action::HostForgotten, &host);
         let work = async move {
             let forgotten = unblocked(move || {
-                let agent = fleet.forget(&host).map_err(|error| status::of_member(&error))?;
+                let agent = fleet.forget(&author, &host).map_err(|error| status::of_member(&error))?;
                 projects.close_agent(&agent).map_err(|error| status::of_project(&error))?;
                 Ok::<_, Status>(agent)
             });
             Ok(wire::ForgetHostReply { agent_id: forgotten.await??.0 })
         };
-        self.call("ForgetHost", span, work).await
+        self.call("ForgetHost", span, self.or_refused(asked, work)).await
     }
 
     async fn list_hosts(&self, request: Request<wire::ListHostsRequest>) -> Reply<wire::ListHostsReply> {
@@ -418,12 +461,15 @@ impl Service for OperatorService {
         let author = author_of(&request, &span);
         let shares: Vec<_> =
             request.into_inner().shares.into_iter().map(|one| (one.project, one.share)).collect();
+        let named =
+            shares.iter().map(|(name, share)| format!("{name}={share}")).collect::<Vec<_>>().join(" ");
+        let asked = author.record(Action::DocumentChanged, &format!("shares {named}"));
         let work = async {
             let document = self.documents.set_shares(author, clock::now(), &shares).await;
             let document = document.map_err(|error| status::of_document(&error))?;
             Ok(wire::DocumentReply { document: Some(document::to_wire(&document)) })
         };
-        self.call("SetShares", span, work).await
+        self.call("SetShares", span, self.or_refused(asked, work)).await
     }
 
     async fn set_preferences(
@@ -432,6 +478,7 @@ impl Service for OperatorService {
     ) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "SetPreferences");
         let author = author_of(&request, &span);
+        let asked = author.record(Action::DocumentChanged, "preferences");
         let work = async {
             let given = request.into_inner().preferences;
             let given = given.ok_or_else(|| Status::invalid_argument("the request holds no preferences"))?;
@@ -440,7 +487,7 @@ impl Service for OperatorService {
             let document = document.map_err(|error| status::of_document(&error))?;
             Ok(wire::DocumentReply { document: Some(document::to_wire(&document)) })
         };
-        self.call("SetPreferences", span, work).await
+        self.call("SetPreferences", span, self.or_refused(asked, work)).await
     }
 
     async fn change_groups(
@@ -449,8 +496,14 @@ impl Service for OperatorService {
     ) -> Reply<wire::ChangeGroupsReply> {
         let span = span_of(&request, "ChangeGroups");
         let author = author_of(&request, &span);
+        let wire::ChangeGroupsRequest { message, dry_run, .. } = request.get_ref();
+        let asked = author.record(Action::DocumentChanged, "groups").because(message);
+        let is_only_asked = *dry_run;
         let work = groups::change(self.fleet.clone(), self.documents.clone(), author, request.into_inner());
-        self.call("ChangeGroups", span, work).await
+        match is_only_asked {
+            true => self.call("ChangeGroups", span, work).await,
+            false => self.call("ChangeGroups", span, self.or_refused(asked, work)).await,
+        }
     }
 
     async fn list_groups(&self, request: Request<wire::ListGroupsRequest>) -> Reply<wire::ListGroupsReply> {
@@ -463,6 +516,7 @@ impl Service for OperatorService {
         let span = span_of(&request, "LabelHost");
         let author = author_of(&request, &span);
         let wire::LabelHostRequest { host, changes } = request.into_inner();
+        let asked = author.record(Action::HostLabelled, &host).changed("", &changes.join(" "));
         let work = async {
             let edit = LabelEdit::read(changes.iter().map(String::as_str));
             let edit = edit.map_err(|error| status::of_invalid(&error))?;
@@ -470,7 +524,7 @@ impl Service for OperatorService {
             let labels = labels.map_err(|error| status::of_label(&error))?;
             Ok(wire::LabelHostReply { labels: convert::labels_to_wire(&labels) })
         };
-        self.call("LabelHost", span, work).await
+        self.call("LabelHost", span, self.or_refused(asked, work)).await
     }
 
     async fn explain_host(
@@ -502,6 +556,17 @@ impl Service for OperatorService {
         self.call("ListDocuments", span, work).await
     }
 
+    async fn list_audit(&self, request: Request<wire::ListAuditRequest>) -> Reply<wire::ListAuditReply> {
+        let span = span_of(&request, "ListAudit");
+        let log = self.audit().clone();
+        let work = async {
+            let query = audit::query(request.into_inner())?;
+            let page = unblocked(move || log.page(&query)).await?;
+            Ok(audit::page(page.map_err(|error| status::of_store(&error))?))
+        };
+        self.call("ListAudit", span, work).await
+    }
+
     async fn get_document(&self, request: Request<wire::GetDocumentRequest>) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "GetDocument");
         let document = Some(document::to_wire(&self.documents.document()));
@@ -514,7 +579,9 @@ impl Service for OperatorService {
     ) -> Reply<wire::ProjectSummary> {
         let span = span_of(&request, "CreateProject");
         let author = author_of(&request, &span);
-        self.call("CreateProject", span, self.create(author, request.into_inner())).await
+        let request = request.into_inner();
+        let asked = author.record(Action::ProjectCreated, &request.name);
+        self.call("CreateProject", span, self.or_refused(asked, self.create(author, request))).await
     }
 
     async fn set_project(&self, request: Request<wire::SetProjectRequest>) -> Reply<wire::ProjectSettings> {
@@ -523,15 +590,25 @@ impl Service for OperatorService {
         let wire::SetProjectRequest { name, settings } = request.into_inner();
         let changes: Vec<(String, String)> =
             settings.into_iter().map(|setting| (setting.key, setting.value)).collect();
+        let named = changes.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
+        let asked = author.record(Action::ProjectChanged, &name).changed("", &named);
+        let done = author.record(Action::ProjectChanged, &name);
         let work = async {
-            tracing::info!(project = name, by = author.name, ?changes, "settings of a project change");
-            self.blocking(move |projects| {
+            tracing::info!(
+                project = name,
+                by = author.actor.name(),
+                ?changes,
+                "settings of a project change"
+            );
+            let change = move |projects: &ProjectServer| {
+                let before = projects.project(&name)?;
                 let settings = projects.change_settings(&name, &changes)?;
-                Ok(convert::settings(&ProjectInfo { settings, ..projects.project(&name)? }))
-            })
-            .await
+                let done = done.changed(&audit::said(&before, &changes), &named);
+                Ok((convert::settings(&ProjectInfo { settings, ..before }), Some(done)))
+            };
+            self.recorded(change).await
         };
-        self.call("SetProject", span, work).await
+        self.call("SetProject", span, self.or_refused(asked, work)).await
     }
 
     async fn get_project(&self, request: Request<wire::GetProjectRequest>) -> Reply<wire::ProjectSettings> {
@@ -547,33 +624,51 @@ impl Service for OperatorService {
         request: Request<Streaming<wire::AddAppVersionPart>>,
     ) -> Reply<wire::AddAppVersionReply> {
         let span = span_of(&request, "AddAppVersion");
+        let author = author_of(&request, &span);
+        let asked = author.record(Action::AppVersionAdded, "");
         let parts = request.into_inner();
         let work = async {
             let received = incoming::receive(&self.projects, parts).await?;
-            let file_names = self
-                .blocking(move |projects| {
-                    // Its directory stays until this is over, also if the caller goes away meanwhile.
-                    let received = received;
-                    projects.add_app_version(&received.project, &received.version)
-                })
-                .await?;
+            let done = author.record(Action::AppVersionAdded, &audit::version(&received));
+            let add = move |projects: &ProjectServer| {
+                // Its directory stays until this is over, also if the caller goes away meanwhile.
+                let received = received;
+                let file_names = projects.add_app_version(&received.project, &received.version)?;
+                let done = done.changed("", &file_names.join(" "));
+                Ok((file_names, Some(done)))
+            };
+            let file_names = self.recorded(add).await?;
             Ok(wire::AddAppVersionReply { file_names })
         };
-        self.call("AddAppVersion", span, work).await
+        self.call("AddAppVersion", span, self.or_refused(asked, work)).await
     }
 
     async fn submit(&self, request: Request<wire::SubmitRequest>) -> Reply<wire::SubmitReply> {
         let span = span_of(&request, "Submit");
+        let author = author_of(&request, &span);
+        let asked = author.record(Action::Submitted, &request.get_ref().project);
+        let is_only_asked = request.get_ref().check_only;
         let work = async {
             let (project, piece) = convert::piece(request.into_inner())?;
+            let said = audit::piece(&piece);
+            let done = author.record(Action::Submitted, &project).changed("", &said);
             let agents = self.fleet.enrolled() as u64;
+            let of = project.clone();
             let submit = move |projects: &ProjectServer| {
-                let taken = projects.submit_piece(&project, piece)?;
-                Ok(convert::taken(taken, agents, projects.accounts_outside(&project)? as u64))
+                let taken = projects.submit_piece(&of, piece)?;
+                // What was only checked, or taken before, changes nothing.
+                let is_new = taken.known < taken.names.len() as u64;
+                Ok((taken, Some(done).filter(|_| is_new)))
             };
-            self.blocking(submit).await
+            let taken = self.recorded(submit).await?;
+            let outside =
+                self.blocking(move |projects| Ok(projects.accounts_outside(&project)? as u64)).await?;
+            Ok(convert::taken(taken, agents, outside))
         };
-        self.call("Submit", span, work).await
+        match is_only_asked {
+            true => self.call("Submit", span, work).await,
+            false => self.call("Submit", span, self.or_refused(asked, work)).await,
+        }
     }
 
     async fn get_job(&self, request: Request<wire::GetJobRequest>) -> Reply<wire::JobReport> {
@@ -613,8 +708,18 @@ impl Service for OperatorService {
         let span = span_of(&request, "Shutdown");
         let author = author_of(&request, &span);
         let work = async {
-            tracing::info!(by = author.name, "an operator shuts the coordinator down");
-            self.stop.send_replace(true);
+            tracing::info!(by = author.actor.name(), "an operator shuts the coordinator down");
+            let (audit, stop) = (self.audit().clone(), self.stop.clone());
+            let record = author.record(Action::Shutdown, "coordinator");
+            let shut_down = move || {
+                // A full disk keeps nobody from it.
+                if let Err(error) = audit.done(&record) {
+                    let error = fallow_daemon::causes::line(&error);
+                    tracing::error!(error, "the shutdown is not in the audit log");
+                }
+                stop.send_replace(true);
+            };
+            unblocked(shut_down).await?;
             Ok(wire::ShutdownReply {})
         };
         self.call("Shutdown", span, work).await

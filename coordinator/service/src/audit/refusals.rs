@@ -1,0 +1,62 @@
+//! How many refusals are recorded: anybody can be refused as often as he likes, and must not fill the disk
+//! with it.
+
+use std::collections::BTreeMap;
+
+use fallow_domain::{Duration, Instant};
+
+use super::record::Action;
+
+/// Refusals of each kind that are recorded in an hour. Three kinds are anybody's (to enrol, to link, to call
+/// as an operator): with half a kilobyte each, an attack that never ends writes 150 MB a year.
+pub const AN_HOUR: u32 = 12;
+
+const HOUR: Duration = Duration::from_hours(1);
+
+/// Refusals of each kind in its present hour.
+#[derive(Debug, Default)]
+pub struct Refusals(BTreeMap<Action, Recorded>);
+
+#[derive(Debug)]
+struct Recorded {
+    since: Instant,
+    recorded: u32,
+    unrecorded: u64,
+}
+
+impl Refusals {
+    /// Counts a refusal. If it is to be recorded: how many before it were not. An hour begins with the first
+    /// refusal in it, and also when the clock was set back.
+    pub fn count(&mut self, action: Action, now: Instant) -> Option<u64> {
+        let new = Recorded { since: now, recorded: 0, unrecorded: 0 };
+        let held = self.0.entry(action).or_insert(new);
+        if now.since(held.since) >= HOUR || now < held.since {
+            (held.since, held.recorded) = (now, 0);
+        }
+        if held.recorded >= AN_HOUR {
+            held.unrecorded += 1;
+            return None;
+        }
+        held.recorded += 1;
+        Some(std::mem::take(&mut held.unrecorded))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_10_so_many_refusals_an_hour_are_recorded_and_the_next_one_counts_the_others() {
+        let mut refusals = Refusals::default();
+        let minute = |minute: i64| Instant::EPOCH + Duration::from_secs(60 * minute);
+        let mut at = |at: i64, action| refusals.count(action, minute(at));
+        let first: Vec<_> = (0..100).filter_map(|_| at(0, Action::LinkRefused)).collect();
+        assert_eq!(first, [0; AN_HOUR as usize]);
+        assert_eq!(at(59, Action::LinkRefused), None);
+        assert_eq!(at(59, Action::OperatorRefused), Some(0), "each kind has its own");
+        assert_eq!(at(60, Action::LinkRefused), Some(u64::from(101 - AN_HOUR)));
+        assert_eq!(at(61, Action::LinkRefused), Some(0));
+        assert_eq!(at(5, Action::LinkRefused), Some(0), "the clock was set back");
+    }
+}
