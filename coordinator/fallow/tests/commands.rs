@@ -488,12 +488,16 @@ fn what_another_process_holds_gives_status_6() {
 }
 
 #[test]
-fn addresses_at_which_others_could_read_along_are_refused_with_the_reason() {
+fn addresses_at_which_projects_cannot_be_known_are_refused_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
-    for arguments in [["--http", "0.0.0.0:0"], ["--http", "[::1]:0"]] {
-        let output = run(&dir.path().join("coordinator"), &arguments);
+    for (arguments, said) in [
+        (&["--http", "[::1]:0"][..], "use 127.0.0.1"),
+        (&["--http", "0.0.0.0:0", "--projects-url", "https://lab"], "--projects-url https://lab.example.org"),
+        (&["--http", "0.0.0.0:0", "--advertise", "lab:24001"], "--projects-url https://lab.example.org"),
+    ] {
+        let output = run(&dir.path().join("coordinator"), arguments);
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", text(&output));
-        assert!(text(&output).contains("use 127.0.0.1"), "{}", text(&output));
+        assert!(text(&output).contains(said), "{}", text(&output));
         assert!(!dir.path().join("coordinator").exists(), "nothing is left behind");
     }
 }

@@ -5,7 +5,7 @@ use fallow_daemon::clock;
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{LabelName, Metric, RPCS_PER_JOB};
 use fallow_proto::fleet::host::suspended_by;
-use fallow_proto::fleet::v1::{HostState, Metrics, TaskPhase};
+use fallow_proto::fleet::v1::{HostState, Metrics};
 use fallow_proto::operator::v1::{Host, ListHostsRequest};
 use serde_json::{Value, json};
 
@@ -110,7 +110,6 @@ fn suspender(state: &HostState) -> &str {
 
 fn row(host: &Host, wanted: u64) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
-    let running = host.tasks.iter().filter(|task| task.phase() == TaskPhase::Running).count();
     let said = match (host.revoked_at_micros != 0, host.revoked_reason.as_str()) {
         (true, "") => "revoked".to_owned(),
         (true, why) => format!("revoked: {why}"),
@@ -124,8 +123,8 @@ fn row(host: &Host, wanted: u64) -> Vec<String> {
         table::ago(host.last_seen_micros, clock::now()),
         format!("{}/{wanted}", state.document_version),
         format!("{}/{}", state.usable_cpus, state.cpus),
-        running.to_string(),
-        host.tasks.len().to_string(),
+        host.tasks_running.to_string(),
+        host.tasks_held.to_string(),
         table::micros(state.cpu_time_micros),
         given_labels(&host.labels),
         said,
@@ -226,6 +225,9 @@ pub(crate) fn host_json(host: &Host) -> Value {
         "revoked_reason": host.revoked_reason,
         "certificate_until": table::instant(host.certificate_until_micros),
         "applied_sequence": host.applied_sequence,
+        "tasks_held": host.tasks_held,
+        "tasks_running": host.tasks_running,
+        "is_cut": host.is_cut,
         "cpus": state.cpus,
         "usable_cpus": state.usable_cpus,
         "idle_cpus": state.idle_cpus,

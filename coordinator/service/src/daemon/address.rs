@@ -8,7 +8,7 @@ use rand::rngs::SysRng;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
-use super::projects_url::Served;
+use super::projects_url::{self, Served, Wanted};
 use super::{Options, StartError};
 
 const FORMAT: Format = Format { name: "addresses", version: 1, migrate: no_migration };
@@ -50,6 +50,13 @@ pub(super) fn check(options: &Options) -> Result<(), StartError> {
         return Err(StartError::SameAddress(options.http));
     }
     if !options.dir.join("store").exists() {
+        let _ = projects_url::served(&Wanted {
+            url: options.projects_url.as_deref(),
+            // Which port it will be changes nothing.
+            listens: SocketAddr::new(options.http.ip(), options.http.port().max(1)),
+            advertised: &options.advertise,
+            plain: options.allow_plain_http,
+        })?;
         for (option, address) in [("--listen", options.listen), ("--http", options.http)] {
             if address.port() != 0 {
                 drop(listener(address, Use::Asked(option))?);
@@ -190,10 +197,16 @@ mod tests {
     #[test]
     fn r6_10_both_ports_may_be_on_any_address() {
         for (listen, http) in
-            [("0.0.0.0:0", "0.0.0.0:0"), ("[::]:0", "127.0.0.1:0"), ("192.168.1.1:0", "192.168.1.1:0")]
+            [("0.0.0.0:0", "10.0.0.1:0"), ("[::]:0", "127.0.0.1:0"), ("192.168.1.1:0", "192.168.1.1:0")]
         {
             check(&options(listen, http)).unwrap();
         }
+        // All addresses, as long as it is known by which name clients reach them.
+        let named = Options {
+            advertise: vec!["lab.example.org:24001".parse().unwrap()],
+            ..options("0.0.0.0:0", "0.0.0.0:0")
+        };
+        check(&named).unwrap();
         let error = check(&options("[::1]:0", "[::1]:0")).unwrap_err();
         assert!(error.to_string().contains("not an IPv4 address"), "{error}");
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use fallow_domain::agent_state::Phase;
 use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid, Labels, ResourceType, Usage};
 use fallow_proto::fleet::{host, project, task};
 use fallow_proto::operator::v1 as wire;
@@ -10,10 +11,27 @@ use fallow_work_server::{
     ProjectInfo, Rules, ServerState, SubmissionPiece, SubmissionStatus, Validation, WorkunitStatus,
     WorkunitView,
 };
+use prost::Message as _;
 use tonic::Status;
 
 use crate::fleet::Host;
 use crate::fleet::token::Token;
+
+/// Bytes of an answer that lists hosts, but for what each of them is at least: half of what tools take.
+pub(super) const HOSTS_BYTES: usize = 32 << 20;
+
+/// An agent with what it says of itself, as far as there is room: what one host holds must not keep operators from
+/// seeing the others.
+pub(super) fn host_within(listed: &Host, room: &mut usize) -> wire::Host {
+    let whole = host(listed);
+    match room.checked_sub(whole.encoded_len()) {
+        Some(left) => {
+            *room = left;
+            whole
+        }
+        None => wire::Host { tasks: Vec::new(), projects: Vec::new(), is_cut: true, ..whole },
+    }
+}
 
 /// An agent with what it says of itself.
 pub(super) fn host(host: &Host) -> wire::Host {
@@ -31,6 +49,9 @@ pub(super) fn host(host: &Host) -> wire::Host {
         revoked_reason: revoked.map(|revoked| revoked.reason.clone()).unwrap_or_default(),
         certificate_until_micros: host.certificate_until.as_micros(),
         labels: labels_to_wire(labels),
+        tasks_held: tasks.len() as u64,
+        tasks_running: tasks.iter().filter(|task| task.phase == Some(Phase::Running)).count() as u64,
+        is_cut: false,
     }
 }
 

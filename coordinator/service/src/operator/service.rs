@@ -434,7 +434,8 @@ impl Service for OperatorService {
             let list = move || {
                 let document_version = documents.document().version.0;
                 let chosen = fleet.hosts().filter(|host| selector.chooses(&host.labels));
-                let hosts = chosen.map(|host| convert::host(&host)).collect();
+                let mut room = convert::HOSTS_BYTES;
+                let hosts = chosen.map(|host| convert::host_within(&host, &mut room)).collect();
                 wire::ListHostsReply { hosts, document_version }
             };
             unblocked(list).await
