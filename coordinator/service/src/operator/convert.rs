@@ -20,8 +20,8 @@ use crate::fleet::token::Token;
 /// Bytes of an answer that lists hosts, but for what each of them is at least: half of what tools take.
 pub(super) const HOSTS_BYTES: usize = 32 << 20;
 
-/// An agent with what it says of itself, as far as there is room: what one host holds must not keep operators from
-/// seeing the others.
+/// An agent with what it says of itself, as far as there is room: what one host holds must not keep operators
+/// from seeing the others.
 pub(super) fn host_within(listed: &Host, room: &mut usize) -> wire::Host {
     let whole = host(listed);
     match room.checked_sub(whole.encoded_len()) {
