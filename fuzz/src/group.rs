@@ -9,6 +9,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target::new("group", "", |bytes| {
         let text = String::from_utf8_lossy(bytes).into_owned();
         let fleet = FleetDocument {
+            content: String::new(),
             version: DocumentVersion(1),
             projects: Vec::new(),
             preferences: Preferences::default(),

@@ -203,7 +203,8 @@ impl Engine {
                 let _ = reply.send(keys);
             }
             Ask::Version(reply) => {
-                let _ = reply.send(self.client.host_view().document_version.0);
+                let view = self.client.host_view();
+                let _ = reply.send((view.document_version.0, view.document_content));
             }
         }
     }

@@ -35,6 +35,7 @@ fn host(view: HostView, hostname: &str, name: &str) -> HostState {
         idle_cpus: view.idle_cpus,
         suspended_by: view.suspended_by,
         document_version: view.document_version,
+        document_content: view.document_content,
         document_applied_at: view.document_applied_at,
         document_refused: view.document_refused,
         metrics: view.figures.each_ref().map(metrics),

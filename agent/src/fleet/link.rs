@@ -235,12 +235,14 @@ impl<E: Engine> Session<E> {
             }
         }
         let (to, outgoing) = mpsc::channel(64);
+        let (document_version, document_content) = self.ask(Ask::Version).await?;
         let hello = Hello {
             protocol: PROTOCOL,
             agent_id: self.member.identity().agent_id().0.clone(),
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
             epoch: self.epoch.clone(),
-            document_version: self.ask(Ask::Version).await?,
+            document_version,
+            document_content,
         };
         send(&to, from_agent::Body::Hello(hello), None).await?;
         let late = |_| End::Lost(format!("no answer to the hello within {} s", HELLO.as_secs()));

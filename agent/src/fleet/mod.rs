@@ -26,7 +26,7 @@ pub enum Ask {
     /// The keys of everything there is.
     Keys(oneshot::Sender<Vec<(EntryKey, Entity)>>),
     /// The version of the document that is followed.
-    Version(oneshot::Sender<u64>),
+    Version(oneshot::Sender<(u64, String)>),
 }
 
 /// What was asked for.

@@ -207,6 +207,7 @@ fn follow_document(dir: &Path, url: &str) {
         share: Share::new(75.0).unwrap(),
     };
     let document = FleetDocument {
+        content: String::new(),
         version: DocumentVersion(1),
         projects: vec![project],
         preferences: Preferences::default(),

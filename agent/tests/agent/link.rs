@@ -223,6 +223,7 @@ impl Drop for Agent {
 fn document(version: u64, share: f64) -> from_coordinator::Body {
     from_coordinator::Body::Document(Document {
         version,
+        content: format!("c{version}"),
         projects: vec![ProjectAssignment {
             name: "p".into(),
             url: "http://127.0.0.1:9/p/".into(),
@@ -305,6 +306,7 @@ async fn r6_3_an_agent_enrols_reports_applies_documents_and_resumes_after_a_loss
         let held = coordinator.0.lock().unwrap();
         assert_eq!((held.snapshots, held.hellos.len()), (1, 2));
         assert_eq!(held.hellos[1].document_version, good);
+        assert_eq!(held.hellos[1].document_content, format!("c{good}"));
     }
 
     // Another life of the agent begins with a snapshot behind what was applied; it needs no token any more.
@@ -318,6 +320,7 @@ async fn r6_3_an_agent_enrols_reports_applies_documents_and_resumes_after_a_loss
         assert_eq!(held.applied, before + 1);
         assert!(!held.entries.contains_key("task/stale"), "a snapshot replaces everything");
         assert_eq!(held.hellos[2].document_version, good + 2, "the document is kept");
+        assert_eq!(held.hellos[2].document_content, format!("c{}", good + 2));
     }
     serving.abort();
 }

@@ -94,6 +94,7 @@ async fn agent(identity: Identity, time: Duration) -> Result<f64, Failure> {
         agent_version: "bench".into(),
         epoch: "e".into(),
         document_version: 0,
+        document_content: String::new(),
     })))
     .await?;
     to.send(say(Said::Snapshot(wire::Snapshot { sequence: 1, entries: Vec::new() }))).await?;

@@ -150,6 +150,68 @@ async fn r6_4_labels_and_groups_survive_a_restart_and_what_changed_meanwhile_is_
     coordinator.stop().await.unwrap();
 }
 
+/// Reads on until a document comes: its version and its content.
+async fn content(agent: &mut Agent) -> (u64, String) {
+    loop {
+        if let Heard::Document(document) = agent.next().await.unwrap() {
+            return (document.version, document.content);
+        }
+    }
+}
+
+/// A host that follows this.
+fn following((version, content): &(u64, String)) -> wire::Entry {
+    let host = wire::HostState {
+        hostname: "host".into(),
+        document_version: *version,
+        document_content: content.clone(),
+        ..Default::default()
+    };
+    wire::Entry { key: "host".into(), value: Some(Value::Host(host)) }
+}
+
+#[tokio::test]
+async fn r6_5_a_host_that_follows_what_the_newest_version_said_to_its_old_labels_is_told_from_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator, "a").await;
+    let identity = identity(&coordinator, &mut operator).await;
+    apply(&mut operator, &[QUIET]).await;
+    let is_old = async |operator: &mut Client| {
+        let hosts = operator.list_hosts(ListHostsRequest::default()).await.unwrap().into_inner().hosts;
+        let explain = ExplainHostRequest { host: hosts[0].agent_id.clone() };
+        let explained = operator.explain_host(explain).await.unwrap().into_inner().host.unwrap();
+        assert_eq!(explained.has_old_content, hosts[0].has_old_content);
+        hosts[0].has_old_content
+    };
+    let mut agent = Agent::link(&identity, hello(&identity, "e", 0)).await.0;
+    agent.snapshot(1, vec![host("linux")]).await;
+    let first = content(&mut agent).await;
+    assert_eq!((first.0, first.1.len()), (2, 64));
+    agent.delta(2, vec![following(&first)], &[]).await;
+    agent.acknowledged(2).await;
+    assert!(!is_old(&mut operator).await);
+    // It is gone while it gets another label.
+    drop(agent);
+    label(&mut operator, &identity.agent_id, &["room=12"]).await.unwrap();
+    assert!(is_old(&mut operator).await);
+
+    let again = |content: &str| wire::Hello { document_content: content.into(), ..hello(&identity, "e", 2) };
+    let mut agent = Agent::link(&identity, again(&first.1)).await.0;
+    let second = content(&mut agent).await;
+    assert!(second.0 == 2 && second.1 != first.1, "{first:?} {second:?}");
+    agent.delta(3, vec![following(&second)], &[]).await;
+    agent.acknowledged(3).await;
+    assert!(!is_old(&mut operator).await);
+    drop(agent);
+    // What it has is not sent again, though there are groups: the next that it hears of is a newer version.
+    let mut agent = Agent::link(&identity, again(&second.1)).await.0;
+    apply(&mut operator, &[&QUIET.replace("0.5", "0.25")]).await;
+    let third = content(&mut agent).await;
+    assert!(third.0 == 3 && third.1 != second.1, "{third:?}");
+    coordinator.stop().await.unwrap();
+}
+
 #[tokio::test]
 async fn r6_4_a_host_is_explained_with_the_origin_of_each_value_and_what_its_owner_limits() {
     let dir = tempfile::tempdir().unwrap();

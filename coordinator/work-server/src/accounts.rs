@@ -19,11 +19,12 @@ use ring::hmac;
 use tracing::warn;
 
 use super::error::ProjectError;
+use super::index;
 use super::project::{OWN_ACCOUNT, Project, put_account};
 use super::random::random_key;
 use super::records::{Account, Counters, ProjectRecord};
 use super::settings::ProjectSettings;
-use super::store_keys::Keys;
+use super::store_keys::{Keys, job_of, tail};
 use super::txn::Txn;
 
 /// Bytes of a key: 32 hexadecimal digits, as BOINC's own.
@@ -124,8 +125,8 @@ impl Project {
     }
 
     /// Takes an agent's account away for good: whoever shows its key from now on is unknown, and no other one
-    /// is made. Its jobs in progress go to others when their deadlines are over.
-    pub(crate) fn close_agent(&self, agent: &AgentId) -> Result<(), ProjectError> {
+    /// is made. Its jobs in progress count as lost: nobody waits for them until their deadlines.
+    pub(crate) fn close_agent(&self, agent: &AgentId, now: Instant) -> Result<(), ProjectError> {
         let key = self.key_of(agent);
         let _alone = lock(&self.pending_accounts.making);
         lock(&self.pending_accounts.agents).remove(agent);
@@ -133,9 +134,25 @@ impl Project {
             return Ok(());
         }
         self.transact_durably(|txn| {
+            if let Some(account) = txn.get::<Account>("account", &self.keys.account(key.reveal()))? {
+                self.lose_all(txn, account.host, now)?;
+            }
             txn.delete(self.keys.account(key.reveal()));
             txn.put("closed account", self.keys.closed_agent(&agent.0), &true)
         })
+    }
+
+    fn lose_all(&self, txn: &mut Txn<'_>, host: u64, now: Instant) -> Result<(), ProjectError> {
+        let prefix = self.keys.held_by(host);
+        for (key, _) in txn.scan(&prefix, None, usize::MAX)? {
+            let Some((name, index)) = job_of(tail(&key, &prefix)) else { continue };
+            let Some(before) = index::read(txn, &self.keys, name)? else { continue };
+            let mut after = before.clone();
+            if after.lose(index, now) {
+                index::write(txn, &self.keys, Some(&before), &after, now)?;
+            }
+        }
+        Ok(())
     }
 
     fn is_closed(&self, txn: &Txn<'_>, agent: &AgentId) -> Result<bool, ProjectError> {
@@ -235,13 +252,13 @@ mod tests {
         let [one, other] = ["01A", "01B"].map(|id| AgentId(id.into()));
         let [key, others] = [&one, &other].map(|agent| project.agent_key(agent, now()).unwrap());
         assert!(rpc(&project, &key, 0, "c").is_some());
-        project.close_agent(&one).unwrap();
+        project.close_agent(&one, now()).unwrap();
         assert!(project.account(&key).unwrap().is_none());
         assert!(rpc(&project, &others, 0, "d").is_some());
         // Closed twice: nothing happens. It is not opened again, nor one that never was.
-        project.close_agent(&one).unwrap();
+        project.close_agent(&one, now()).unwrap();
         let never = AgentId("01C".into());
-        project.close_agent(&never).unwrap();
+        project.close_agent(&never, now()).unwrap();
         for closed in [&one, &never] {
             let error = project.agent_key(closed, now()).unwrap_err();
             assert!(matches!(error, ProjectError::AccountClosed { .. }), "{error}");

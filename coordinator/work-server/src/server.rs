@@ -166,7 +166,8 @@ impl ProjectServer {
     /// # Errors
     /// A failure of the store; accounts of the projects before it are closed then.
     pub fn close_agent(&self, agent: &AgentId) -> Result<(), ProjectError> {
-        self.shared.all().iter().try_for_each(|project| project.close_agent(agent))
+        let now = self.shared.now();
+        self.shared.all().iter().try_for_each(|project| project.close_agent(agent, now))
     }
 
     /// Whether there is a project whose agents may still have the one key of an earlier version: then a new

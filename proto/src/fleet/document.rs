@@ -11,6 +11,8 @@ use super::{preferences, v1 as wire};
 
 /// More projects than any lab serves.
 const PROJECTS_MAX: usize = 1_000;
+/// A SHA-256 in hexadecimal digits.
+const CONTENT_MAX: usize = 64;
 /// BOINC's longest key, with room.
 const KEY_MAX: usize = 256;
 
@@ -20,6 +22,9 @@ pub enum BadDocument {
     /// Its version is that of no document.
     #[error("version 0 means that there is no document")]
     NoVersion,
+    /// The name of its content is none.
+    #[error("the name of its content is not up to {CONTENT_MAX} letters and digits")]
+    Content,
     /// It names too many projects.
     #[error("{0} projects are more than {PROJECTS_MAX}")]
     TooManyProjects(usize),
@@ -43,9 +48,10 @@ pub enum BadDocument {
 /// A document as agents and operators get it.
 #[must_use]
 pub fn to_wire(document: &FleetDocument) -> wire::Document {
-    let FleetDocument { version, projects, preferences } = document;
+    let FleetDocument { version, content, projects, preferences } = document;
     wire::Document {
         version: version.0,
+        content: content.clone(),
         projects: projects.iter().map(project_to_wire).collect(),
         preferences: Some(preferences::to_wire(preferences)),
     }
@@ -66,16 +72,19 @@ fn project_to_wire(project: &ProjectAssignment) -> wire::ProjectAssignment {
 /// # Errors
 /// [`BadDocument`] with the first thing that is wrong with it.
 pub fn from_wire(wire: wire::Document) -> Result<FleetDocument, BadDocument> {
-    let wire::Document { version, projects, preferences } = wire;
+    let wire::Document { version, projects, preferences, content } = wire;
     if version == 0 {
         return Err(BadDocument::NoVersion);
+    }
+    if content.len() > CONTENT_MAX || !content.chars().all(|c| c.is_ascii_alphanumeric()) {
+        return Err(BadDocument::Content);
     }
     if projects.len() > PROJECTS_MAX {
         return Err(BadDocument::TooManyProjects(projects.len()));
     }
     let projects = projects.into_iter().map(project_from_wire).collect::<Result<_, _>>()?;
     let preferences = preferences::from_wire(&preferences.ok_or(BadDocument::NoPreferences)?)?;
-    let document = FleetDocument { version: DocumentVersion(version), projects, preferences };
+    let document = FleetDocument { version: DocumentVersion(version), content, projects, preferences };
     document.check()?;
     Ok(document)
 }
@@ -108,6 +117,7 @@ mod tests {
         let preferences =
             Preferences { excluded_devices: ["nvidia:1".parse().unwrap()].into(), ..Preferences::default() };
         wire::Document {
+            content: "c0".into(),
             version: 3,
             projects: vec![wire::ProjectAssignment {
                 name: "mersenne".into(),
@@ -131,8 +141,10 @@ mod tests {
     #[test]
     fn r6_5_a_bad_document_is_refused_with_what_is_wrong() {
         type Spoil = fn(&mut wire::Document);
-        let cases: [(Spoil, &str); 13] = [
+        let cases: [(Spoil, &str); 15] = [
             (|d| d.version = 0, "version 0"),
+            (|d| d.content = "c\n".into(), "letters and digits"),
+            (|d| d.content = "c".repeat(65), "up to 64"),
             (|d| d.projects = vec![d.projects[0].clone(); 1_001], "1001 projects are more than 1000"),
             (|d| d.projects[0].share = -1.0, "project \"mersenne\": resource share"),
             (|d| d.projects[0].share = f64::NAN, "resource share"),

@@ -22,6 +22,7 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         idle_cpus,
         suspended_by,
         document_version,
+        document_content,
         document_applied_at,
         document_refused,
         metrics,
@@ -69,6 +70,7 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
             .collect(),
         agent_version: agent_version.clone(),
         owner: (*owner != OwnerLimits::default()).then(|| owner::to_wire(owner)),
+        document_content: document_content.clone(),
         declined_urls: declined.iter().map(ToString::to_string).collect(),
     }
 }
@@ -105,7 +107,9 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         agent_version,
         owner,
         declined_urls,
+        document_content,
     } = wire;
+    check::text("document_content", &document_content)?;
     check::text("os", &os)?;
     check::text("arch", &arch)?;
     check::text("agent_version", &agent_version)?;
@@ -132,6 +136,7 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         idle_cpus,
         suspended_by: suspended_from_wire(suspended, &suspended_by),
         document_version: DocumentVersion(document_version),
+        document_content,
         document_applied_at: Instant::from_micros(document_applied_at),
         document_refused: is_refused.then_some((DocumentVersion(document_refused_version), document_refusal)),
         metrics: [
@@ -252,6 +257,7 @@ mod tests {
             idle_cpus: 6,
             suspended_by: Some(SuspendedBy::Owner),
             document_version: DocumentVersion(5),
+            document_content: "c0".into(),
             document_applied_at: Instant::from_micros(11),
             document_refused: Some((DocumentVersion(9), "no preferences".into())),
             metrics: [metrics(0.1), metrics(0.2), metrics(0.3)],

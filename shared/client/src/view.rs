@@ -31,6 +31,8 @@ pub struct HostView {
     pub coprocessors: BTreeMap<ResourceType, u32>,
     /// The document that is followed.
     pub document_version: DocumentVersion,
+    /// Its content, as the coordinator named it.
+    pub document_content: String,
     /// When it was applied.
     pub document_applied_at: Instant,
     /// The newest document that was refused since, and why.
@@ -142,6 +144,7 @@ impl Client {
                 .map(|one| (one.kind, one.count))
                 .collect(),
             document_version: meta.document.as_ref().map_or(DocumentVersion(0), |document| document.version),
+            document_content: meta.document.as_ref().map(|one| one.content.clone()).unwrap_or_default(),
             document_applied_at: meta.document_applied_at,
             document_refused: meta.document_refused.clone(),
             declined: meta.declined.iter().filter(|url| self.assigned(url).is_some()).cloned().collect(),

@@ -69,6 +69,9 @@ pub struct HostState {
     pub suspended_by: Option<SuspendedBy>,
     /// The document that is followed.
     pub document_version: DocumentVersion,
+    /// The content of that document, as the coordinator named it; empty where the agent does not say.
+    #[serde(default)]
+    pub document_content: String,
     /// When it was applied; the epoch if there is none.
     pub document_applied_at: Instant,
     /// The newest document that was refused since, and why.

@@ -37,6 +37,10 @@ pub struct ProjectAssignment {
 pub struct FleetDocument {
     /// Its version.
     pub version: DocumentVersion,
+    /// Names what it says, before an agent's own account keys are in it: documents of one version that are
+    /// for hosts in other groups have other ones. Empty where nobody said it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub content: String,
     /// The projects to be attached to, each once. Others that came from a document are detached.
     pub projects: Vec<ProjectAssignment>,
     /// What the host may do, before its owner's limits.

@@ -15,6 +15,7 @@ fn set() -> DocumentSet {
         share: Share::DEFAULT,
     };
     let fleet = FleetDocument {
+        content: String::new(),
         version: DocumentVersion(3),
         projects: ["mersenne", "totient"].map(project).into(),
         preferences: Preferences { cpu_fraction: Fraction::clamped(0.8), ..Preferences::default() },

@@ -183,6 +183,7 @@ impl Effective {
             })
         });
         FleetDocument {
+            content: String::new(),
             version: set.fleet.version,
             projects: own.chain(foreign).collect(),
             preferences: self.preferences(),

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod change;
+mod content;
 mod difference;
 mod effective;
 mod facts;
@@ -22,6 +23,7 @@ mod selector;
 mod set;
 
 pub use change::{Change, ChangeError, FILE_BYTES_MAX, GroupText, ReadChange};
+pub use content::{ContentHash, Contents};
 pub use difference::{ValueChange, differences};
 pub use effective::{Effective, Origin, Resolved, Wish};
 pub use facts::labels_of;
@@ -29,4 +31,4 @@ pub use group::{Foreign, Group, GroupName, Groups, GroupsChanged, PRECEDENCE_MAX
 pub use preference::{PREFERENCE_KEYS, Preference};
 pub use relabel::LabelEdit;
 pub use selector::{SELECTOR_MAX, Selector};
-pub use set::{ContentHash, DocumentSet, GROUPS_MAX, SetProblem};
+pub use set::{DocumentSet, GROUPS_MAX, SetProblem};

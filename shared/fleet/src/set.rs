@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use fallow_domain::{FleetDocument, ProjectAssignment, Share, hex};
-use ring::digest::{SHA256, digest};
+use fallow_domain::{FleetDocument, ProjectAssignment, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::{Foreign, GroupName, Groups};
+use crate::{ContentHash, Foreign, GroupName, Groups};
 
 /// Groups that a fleet may have.
 pub const GROUPS_MAX: usize = 256;
@@ -169,22 +168,7 @@ impl DocumentSet {
     /// # Errors
     /// What the serialisation says, where a value cannot be written.
     pub fn hash(&self) -> Result<ContentHash, serde_json::Error> {
-        // Maps and sets are ordered and numbers written in one way, so these bytes are canonical.
-        let FleetDocument { version: _, projects, preferences } = &self.fleet;
-        let bytes = serde_json::to_vec(&(projects, preferences, &self.groups))?;
-        Ok(ContentHash(hex(digest(&SHA256, &bytes).as_ref())))
-    }
-}
-
-/// SHA-256 of what a set says, in hexadecimal digits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ContentHash(String);
-
-impl ContentHash {
-    /// The digits; empty for none.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
+        let FleetDocument { version: _, content: _, projects, preferences } = &self.fleet;
+        ContentHash::of(&(projects, preferences, &self.groups))
     }
 }

@@ -55,7 +55,7 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
         ("host", state.hostname.clone()),
         ("link", if host.connected { "up" } else { "down" }.to_owned()),
         ("seen", table::ago(host.last_seen_micros, clock::now())),
-        ("document", format!("{}/{}", state.document_version, reply.document_version)),
+        ("document", hosts::follows(&host, reply.document_version)),
         ("state", hosts::said(&state)),
         ("groups", reply.groups.join(", ")),
     ];

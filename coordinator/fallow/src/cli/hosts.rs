@@ -108,6 +108,13 @@ fn suspender(state: &HostState) -> &str {
     }
 }
 
+/// Which version of the documents it follows, of the newest; and whether it has yet to get what that version
+/// says to it with the labels that it has now.
+pub(super) fn follows(host: &Host, wanted: u64) -> String {
+    let version = host.state.as_ref().map_or(0, |state| state.document_version);
+    format!("{version}/{wanted}{}", if host.has_old_content { " (old labels)" } else { "" })
+}
+
 fn row(host: &Host, wanted: u64) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
     let said = match (host.revoked_at_micros != 0, host.revoked_reason.as_str()) {
@@ -121,7 +128,7 @@ fn row(host: &Host, wanted: u64) -> Vec<String> {
         state.hostname,
         if host.connected { "up" } else { "down" }.to_owned(),
         table::ago(host.last_seen_micros, clock::now()),
-        format!("{}/{wanted}", state.document_version),
+        follows(host, wanted),
         format!("{}/{}", state.usable_cpus, state.cpus),
         host.tasks_running.to_string(),
         host.tasks_held.to_string(),
@@ -233,6 +240,8 @@ pub(crate) fn host_json(host: &Host) -> Value {
         "idle_cpus": state.idle_cpus,
         "suspended_by": suspender(&state),
         "document_version": state.document_version,
+        "document_content": state.document_content,
+        "has_old_content": host.has_old_content,
         "document_applied_at": table::instant(state.document_applied_at_micros),
         "document_refused_version": state.document_refused_version,
         "document_refusal": state.document_refusal,
@@ -247,4 +256,20 @@ pub(crate) fn host_json(host: &Host) -> Value {
         "tasks": tasks,
         "labels": labels_json(&host.labels),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_5_a_host_that_follows_the_newest_version_as_it_was_for_its_old_labels_is_marked() {
+        let state = fallow_proto::fleet::v1::HostState { document_version: 2, ..Default::default() };
+        let mut host = Host { state: Some(state), ..Host::default() };
+        assert_eq!(follows(&host, 3), "2/3");
+        host.has_old_content = true;
+        assert_eq!(follows(&host, 2), "2/2 (old labels)");
+        let json = host_json(&host);
+        assert_eq!((&json["has_old_content"], &json["document_content"]), (&true.into(), &"".into()));
+    }
 }

@@ -408,6 +408,7 @@ fn what_changed(before: &Groups, after: &Groups) -> String {
 
 fn empty() -> DocumentSet {
     let fleet = FleetDocument {
+        content: String::new(),
         version: DocumentVersion(0),
         projects: Vec::new(),
         preferences: Preferences::default(),

@@ -15,6 +15,8 @@ use std::sync::Arc;
 use fallow_daemon::lock;
 use fallow_domain::{AccountKey, AgentId, FleetDocument, ProjectAssignment};
 
+use fallow_fleet::ContentHash;
+
 use super::{Agent, Fleet};
 use crate::document::Published;
 
@@ -47,6 +49,9 @@ impl Fleet {
         }
         let set = &document.audited.set;
         let mut own = agent.effective(set).document(set);
+        // Of what it says to every host with these labels: keys of the agent's own make no other content.
+        let content = ContentHash::of_document(&own).map_err(|error| error.to_string())?;
+        content.as_str().clone_into(&mut own.content);
         let Some(accounts) = self.accounts.get().cloned() else { return Ok(own) };
         let mut keys = lock(&agent.keys).clone();
         let lacking: Vec<_> =

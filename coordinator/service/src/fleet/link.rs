@@ -175,9 +175,9 @@ struct Connection<'a> {
     agent: &'a Agent,
     outgoing: &'a Outgoing,
     epoch: String,
-    /// The document that the agent follows, as it said in its Hello; none once it was compared with the
-    /// newest.
-    follows: Option<DocumentVersion>,
+    /// The document that the agent follows, and its content, as it said in its Hello; none once it was
+    /// compared with the newest.
+    follows: Option<(DocumentVersion, String)>,
     /// The document that was the last to be sent, and the labels that it is for.
     offered: Option<(FleetDocument, Labels)>,
     /// The newest document cannot be sent now; it is tried again with every heartbeat.
@@ -241,7 +241,8 @@ impl<'a> Connection<'a> {
             contacts: BTreeSet::new(),
             waiting_since: None,
         };
-        let (epoch, follows, received) = (hello.epoch, Some(DocumentVersion(hello.document_version)), held);
+        let follows = Some((DocumentVersion(hello.document_version), hello.document_content));
+        let (epoch, received) = (hello.epoch, held);
         Self {
             fleet,
             agent,
@@ -352,8 +353,12 @@ impl<'a> Connection<'a> {
                         "the agent has its accounts now and gets its document"
                     );
                 }
-                // What the agent has under this number may be for labels that it had before.
-                let is_followed = self.follows.take() == Some(document.version) && !has_groups;
+                // What the agent has under this number may be for labels that it had before. An older agent
+                // does not say what it is.
+                let is_followed = self.follows.take().is_some_and(|(version, content)| {
+                    let is_same = if content.is_empty() { !has_groups } else { content == document.content };
+                    version == document.version && is_same
+                });
                 let is_offered = self.offered.as_ref().is_some_and(|(offered, _)| *offered == document);
                 if !is_followed && !is_offered {
                     let traceparent = newest.traceparent.clone();

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use fallow_domain::agent_state::Phase;
+use fallow_domain::agent_state::{HostState, Phase};
 use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid, Labels, ResourceType, Usage};
+use fallow_fleet::{Contents, DocumentSet};
 use fallow_proto::fleet::{host, project, task};
 use fallow_proto::operator::v1 as wire;
 use fallow_work_server::{
@@ -20,10 +21,8 @@ use crate::fleet::token::Token;
 /// Bytes of an answer that lists hosts, but for what each of them is at least: half of what tools take.
 pub(super) const HOSTS_BYTES: usize = 32 << 20;
 
-/// An agent with what it says of itself, as far as there is room: what one host holds must not keep operators
-/// from seeing the others.
-pub(super) fn host_within(listed: &Host, room: &mut usize) -> wire::Host {
-    let whole = host(listed);
+/// A host as far as there is room for it: what one holds must not keep operators from seeing the others.
+pub(super) fn within(whole: wire::Host, room: &mut usize) -> wire::Host {
     match room.checked_sub(whole.encoded_len()) {
         Some(left) => {
             *room = left;
@@ -34,7 +33,7 @@ pub(super) fn host_within(listed: &Host, room: &mut usize) -> wire::Host {
 }
 
 /// An agent with what it says of itself.
-pub(super) fn host(host: &Host) -> wire::Host {
+pub(super) fn host(host: &Host, set: &DocumentSet, contents: &mut Contents<'_>) -> wire::Host {
     let Host { agent, connected, last_seen, applied_sequence, state, projects, tasks, labels, .. } = host;
     let revoked = host.revoked.as_ref();
     wire::Host {
@@ -48,11 +47,21 @@ pub(super) fn host(host: &Host) -> wire::Host {
         revoked_at_micros: revoked.map_or(0, |revoked| revoked.at.as_micros()),
         revoked_reason: revoked.map(|revoked| revoked.reason.clone()).unwrap_or_default(),
         certificate_until_micros: host.certificate_until.as_micros(),
+        has_old_content: revoked.is_none() && has_old_content(host, set, contents),
         labels: labels_to_wire(labels),
         tasks_held: tasks.len() as u64,
         tasks_running: tasks.iter().filter(|task| task.phase == Some(Phase::Running)).count() as u64,
         is_cut: false,
     }
+}
+
+/// Whether a host follows the newest version, but other content than that has for its labels.
+fn has_old_content(host: &Host, set: &DocumentSet, contents: &mut Contents<'_>) -> bool {
+    let HostState { document_version, document_content, .. } = &host.state;
+    // Older agents do not say what they follow.
+    *document_version == set.fleet.version
+        && !document_content.is_empty()
+        && contents.for_labels(&host.labels).is_ok_and(|wanted| wanted.as_str() != document_content)
 }
 
 /// An enrolment token, without its secret.

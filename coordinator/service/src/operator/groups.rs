@@ -5,7 +5,8 @@ use std::sync::Arc;
 use fallow_config::Diagnostic;
 use fallow_domain::Labels;
 use fallow_fleet::{
-    Change, ChangeError, DocumentSet, Effective, GROUPS_MAX, Group, GroupName, GroupText, Origin, Resolved,
+    Change, ChangeError, Contents, DocumentSet, Effective, GROUPS_MAX, Group, GroupName, GroupText, Origin,
+    Resolved,
 };
 use fallow_proto::operator::v1 as wire;
 use tonic::Status;
@@ -157,7 +158,7 @@ pub(super) fn explained(explained: &Explained, set: &DocumentSet) -> wire::Expla
                 source: source(name.as_str(), enrolled_with, given_labels).into(),
             })
             .collect(),
-        host: Some(convert::host(host)),
+        host: Some(convert::host(host, set, &mut Contents::of(set))),
         document_version: set.fleet.version.0,
         groups: groups.iter().map(ToString::to_string).collect(),
         values: projects.chain(preferences).collect(),

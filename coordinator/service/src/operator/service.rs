@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use fallow_domain::{Duration, Labels, Share};
-use fallow_fleet::{LabelEdit, Selector};
+use fallow_fleet::{Contents, LabelEdit, Selector};
 use fallow_proto::fleet::{document, preferences};
 use fallow_proto::operator::v1 as wire;
 use fallow_telemetry::opentelemetry::metrics::Histogram;
@@ -432,11 +432,14 @@ impl Service for OperatorService {
             let selector: Selector =
                 request.get_ref().selector.parse().map_err(|error| status::of_invalid(&error))?;
             let list = move || {
-                let document_version = documents.document().version.0;
+                let set = documents.set();
+                let mut contents = Contents::of(&set);
                 let chosen = fleet.hosts().filter(|host| selector.chooses(&host.labels));
                 let mut room = convert::HOSTS_BYTES;
-                let hosts = chosen.map(|host| convert::host_within(&host, &mut room)).collect();
-                wire::ListHostsReply { hosts, document_version }
+                let hosts = chosen
+                    .map(|host| convert::within(convert::host(&host, &set, &mut contents), &mut room))
+                    .collect();
+                wire::ListHostsReply { hosts, document_version: set.fleet.version.0 }
             };
             unblocked(list).await
         };

@@ -122,6 +122,7 @@ pub fn hello(identity: &Identity, epoch: &str, document_version: u64) -> wire::H
         agent_version: "0".into(),
         epoch: epoch.into(),
         document_version,
+        document_content: String::new(),
     }
 }
 

@@ -238,6 +238,18 @@ fn r6_10_an_agents_key_is_the_same_after_a_restart_and_nobody_elses() {
 }
 
 #[test]
+fn r6_10_jobs_of_a_host_that_was_taken_out_of_the_fleet_go_to_others_before_their_deadlines() {
+    let (fixture, info) = with_workunits(1, 1);
+    let (mut stolen, mut other) = (Client::new(&fixture, &info, "a"), Client::new(&fixture, &info, "b"));
+    assert_eq!(stolen.fetch(1.0).results.len(), 1);
+    assert!(other.fetch(1.0).results.is_empty(), "it is on its way on the other");
+    fixture.server.close_agent(&AgentId("a".into())).unwrap();
+    // A copy that is lost rests, as one that failed does; long before the deadline it is sent.
+    fixture.advance(fallow_domain::Duration::from_hours(2));
+    assert_eq!(other.fetch(1.0).results.len(), 1);
+}
+
+#[test]
 fn r6_8_credit_is_granted_for_valid_work_and_told_to_its_host() {
     let fixture = Fixture::start();
     let info = fixture.project("p");

@@ -108,7 +108,12 @@ fn the_cpus_are_measured_when_that_is_due_unless_the_owner_or_the_coordinator_wa
     let document = |version, suspended| {
         let preferences = Preferences { suspended, ..Preferences::default() };
         let version = DocumentVersion(version);
-        Event::DocumentOffered(FleetDocument { version, projects: Vec::new(), preferences })
+        Event::DocumentOffered(FleetDocument {
+            content: String::new(),
+            version,
+            projects: Vec::new(),
+            preferences,
+        })
     };
     let table = [
         (None, true),

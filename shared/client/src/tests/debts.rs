@@ -66,7 +66,12 @@ fn r3_3_what_a_project_earned_until_its_share_changed_or_it_was_stopped_it_has_e
 #[test]
 fn r3_3_what_projects_earned_of_a_host_before_it_changed_they_have_earned() {
     let half = Preferences { cpu_fraction: Fraction::clamped(0.5), ..Preferences::default() };
-    let document = FleetDocument { version: DocumentVersion(1), preferences: half, projects: Vec::new() };
+    let document = FleetDocument {
+        content: String::new(),
+        version: DocumentVersion(1),
+        preferences: half,
+        projects: Vec::new(),
+    };
     assert_eq!(owed(|client, _| client.offer_document(document)), 50);
     assert_eq!(owed(|client, _| client.edit_host(HostFacts { ncpus: 1, ..host(0) })), 50);
 }

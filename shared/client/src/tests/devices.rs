@@ -16,7 +16,12 @@ use crate::state::Process;
 use crate::{Effect, Event};
 
 fn document(preferences: Preferences) -> Event {
-    Event::DocumentOffered(FleetDocument { version: DocumentVersion(1), projects: Vec::new(), preferences })
+    Event::DocumentOffered(FleetDocument {
+        content: String::new(),
+        version: DocumentVersion(1),
+        projects: Vec::new(),
+        preferences,
+    })
 }
 
 fn gpu_job() -> Usage {

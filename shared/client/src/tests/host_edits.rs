@@ -41,7 +41,12 @@ fn edited(edit: impl FnOnce(&mut Meta)) -> (bool, bool, bool, bool, Vec<Entity>)
 }
 
 fn document(preferences: Preferences) -> Option<FleetDocument> {
-    Some(FleetDocument { version: DocumentVersion(1), preferences, projects: Vec::new() })
+    Some(FleetDocument {
+        content: String::new(),
+        version: DocumentVersion(1),
+        preferences,
+        projects: Vec::new(),
+    })
 }
 
 #[test]

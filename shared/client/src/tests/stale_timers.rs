@@ -33,7 +33,12 @@ fn disconnected() -> (Client, ProjectId, Instant) {
     let assigned =
         ProjectAssignment { name: "a".to_owned(), url: url("a"), account_key, share: Share::DEFAULT };
     let preferences = Preferences { connection_interval: HOUR * 48, ..Preferences::default() };
-    let document = FleetDocument { version: DocumentVersion(1), projects: vec![assigned], preferences };
+    let document = FleetDocument {
+        content: String::new(),
+        version: DocumentVersion(1),
+        projects: vec![assigned],
+        preferences,
+    };
     client.handle(NOW, Event::DocumentOffered(document));
     let now = NOW + HOUR + Duration::from_secs(1);
     client.handle(now, Event::WakeUp);
@@ -137,7 +142,12 @@ fn r2_8_a_limit_on_cpu_time_that_the_coordinator_sets_is_kept_from_then_on() {
     let (mut client, _) = computing();
     assert_eq!(client.next_throttle(), None);
     let preferences = Preferences { cpu_time_fraction: Fraction::clamped(0.5), ..Preferences::default() };
-    let document = FleetDocument { version: DocumentVersion(1), projects: Vec::new(), preferences };
+    let document = FleetDocument {
+        content: String::new(),
+        version: DocumentVersion(1),
+        projects: Vec::new(),
+        preferences,
+    };
     client.edit_meta(|meta| meta.document = Some(document));
     check(&mut client);
     assert!(client.next_throttle().is_some());

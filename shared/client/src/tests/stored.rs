@@ -70,7 +70,12 @@ fn document() -> FleetDocument {
     };
     let excluded_devices = BTreeSet::from([Device::new(ResourceType::Nvidia, 1).unwrap()]);
     let preferences = Preferences { excluded_devices, suspended: true, ..Preferences::default() };
-    FleetDocument { version: DocumentVersion(8), projects: vec![assigned], preferences }
+    FleetDocument {
+        content: String::new(),
+        version: DocumentVersion(8),
+        projects: vec![assigned],
+        preferences,
+    }
 }
 
 fn meta() -> Meta {

@@ -46,7 +46,12 @@ fn document(version: u64, n: u32) -> FleetDocument {
         account_key: AccountKey::new("0123456789abcdef0123456789abcdef"),
         share: Share::DEFAULT,
     };
-    FleetDocument { version: DocumentVersion(version), projects: wanted.map(project).collect(), preferences }
+    FleetDocument {
+        content: String::new(),
+        version: DocumentVersion(version),
+        projects: wanted.map(project).collect(),
+        preferences,
+    }
 }
 
 /// What projects ask of a host in their replies.

@@ -18,6 +18,7 @@ pub(crate) fn document(version: u64, shares: &[(&str, f64)], preferences: Prefer
         share: Share::new(*share).unwrap(),
     };
     FleetDocument {
+        content: String::new(),
         version: DocumentVersion(version),
         projects: shares.iter().map(project).collect(),
         preferences,

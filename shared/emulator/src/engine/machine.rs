@@ -95,6 +95,7 @@ impl Machine {
             })
         };
         let document = FleetDocument {
+            content: String::new(),
             version: DocumentVersion(1),
             projects: shared.scenario.projects.iter().enumerate().filter_map(assignment).collect(),
             preferences: shared.scenario.preferences(),
