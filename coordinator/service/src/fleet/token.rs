@@ -157,7 +157,7 @@ pub(super) fn is_open(store: &dyn Store, id: &str, now: Instant) -> Result<bool,
     Ok(open)
 }
 
-/// The newest tokens, [`LISTED`] at most, the newest first.
+/// The newest tokens, some thousands at most, the newest first.
 ///
 /// # Errors
 /// What the store says.
