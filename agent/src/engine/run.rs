@@ -262,10 +262,17 @@ async fn enrolled(
     hostname: &str,
 ) -> Result<Option<Membership>, AgentError> {
     let Enrolment { coordinator, token } = &settings.enrolment;
-    // A token of another fleet takes the agent there; of its own fleet it needs none any more.
-    let is_other =
-        |identity: &Identity| token.as_ref().is_some_and(|token| token.authority != identity.authority);
-    match identity.filter(|identity| !is_other(identity)) {
+    if let (Some(identity), Some(token)) = (&identity, token)
+        && token.authority != identity.authority
+    {
+        return Err(AgentError::bad_input(format!(
+            "this agent is a host of another fleet ({}), and the token that was given is not of that one: start it in another, empty \
+             directory for the new fleet; or, to leave the old one, delete {} first",
+            identity.coordinator(),
+            settings.dir.identity().display()
+        )));
+    }
+    match identity {
         Some(identity) => {
             if token.is_some() {
                 tracing::info!(agent = %identity.agent_id(), "enrolled already: the token that was given is not used");
@@ -286,7 +293,10 @@ async fn enrolled(
         None => {
             let Some(token) = token else {
                 return match coordinator {
-                    None => Ok(None),
+                    None => {
+                        tracing::info!("in no fleet: `fallow-agent run --token-file FILE` joins one");
+                        Ok(None)
+                    }
                     Some(coordinator) => Err(AgentError::bad_input(format!(
                         "this agent is not enrolled at {coordinator} yet: give a token with --token-file FILE or in FALLOW_TOKEN"
                     ))),

@@ -448,3 +448,21 @@ async fn r6_10_an_agent_enrols_with_no_coordinator_but_that_of_its_token_and_tel
     assert!(!dir.path().join("identity.json").exists());
     assert!(theirs.0.lock().unwrap().hellos.is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r6_10_a_token_of_another_fleet_does_not_move_an_agent_without_a_word() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (Coordinator::default(), Coordinator::default());
+    let (address, _serving) = ours.serve(None).await;
+    let (other, _serving_other) = theirs.serve(None).await;
+    let process = Agent::start(dir.path(), &token(&ours, address, GOOD));
+    ours.until("the snapshot", |held| host(held).map(drop)).await;
+    drop(process);
+    let before = std::fs::read(dir.path().join("identity.json")).unwrap();
+    let (path, token) = (dir.path().to_owned(), token(&theirs, other, GOOD));
+    let run = tokio::task::spawn_blocking(move || crate::daemon::outcome(&path, &["run", "--token", &token]));
+    let (code, text) = run.await.unwrap();
+    assert!(code == 3 && text.contains("host of another fleet"), "{code}: {text}");
+    assert_eq!(std::fs::read(dir.path().join("identity.json")).unwrap(), before);
+    assert!(theirs.0.lock().unwrap().hellos.is_empty());
+}

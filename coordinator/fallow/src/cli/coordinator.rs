@@ -23,9 +23,9 @@ Example:
   fallow coordinator run --dir lab/coordinator --listen 0.0.0.0:24001 \\
       --advertise lab.example.org:24001
 
-Ports are chosen at first start and kept in the directory, so a restart needs
-no more than --dir. It ends cleanly at SIGTERM or SIGINT; agents go on computing
-and report when it is back.";
+Where it listens and what it advertises is kept in the directory, so a restart
+needs no more than --dir, and --allow-plain-http if that is to hold on. It ends
+cleanly at SIGTERM or SIGINT; agents go on computing and report when it is back.";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
@@ -41,19 +41,20 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Where to listen for agents and operators, by TLS: 0.0.0.0:24001 for all addresses of this machine;
-    /// port 0 for the kept or a free one.
-    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS", value_parser = units::listen)]
-    listen: SocketAddr,
+    /// port 0 for the kept or a free one. Without it: where it did before, or else 127.0.0.1:0.
+    #[arg(long, value_name = "ADDRESS", value_parser = units::listen)]
+    listen: Option<SocketAddr>,
     /// Where agents and operators reach it, as tokens tell them; may be given more than once. Without it:
-    /// where it listens, or this machine's name.
+    /// as before, or else where it listens, or this machine's name.
     #[arg(long, value_name = "HOST:PORT")]
     advertise: Vec<Address>,
     /// How long certificates of hosts are good; each is renewed when two thirds of that are over.
     #[arg(long, default_value = "30d", value_name = "TIME", value_parser = certificate_life)]
     certificate_life: Duration,
     /// Where to serve the projects by HTTP: with TLS, except on loopback; port 0 for the kept or a free one.
-    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS", value_parser = units::listen)]
-    http: SocketAddr,
+    /// Without it: where it did before, or else 127.0.0.1:0.
+    #[arg(long, value_name = "ADDRESS", value_parser = units::listen)]
+    http: Option<SocketAddr>,
     /// The URL under which clients reach the projects, without their names, such as https://lab.example.org
     /// behind a reverse proxy. It is part of what projects are known by, and fixed at the first start.
     /// Without it: where they are served.
@@ -61,7 +62,7 @@ pub(crate) struct Run {
     projects_url: Option<String>,
     /// Let BOINC clients come without TLS, which do not know the fleet's certificate authority: whoever is on
     /// the way can read and change what they say and get, account keys included. Programs stay signed; agents
-    /// use TLS.
+    /// use TLS. To be said at each start.
     #[arg(long)]
     allow_plain_http: bool,
     /// How often each side of a link says something at least; after three times that in silence it is closed.

@@ -56,7 +56,7 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
         ("link", if host.connected { "up" } else { "down" }.to_owned()),
         ("seen", table::ago(host.last_seen_micros, clock::now())),
         ("document", hosts::follows(&host, reply.document_version)),
-        ("state", hosts::said(&state)),
+        ("state", hosts::state_of(&host)),
         ("groups", reply.groups.join(", ")),
     ];
     let label = |label: &Label| {

@@ -117,11 +117,7 @@ pub(super) fn follows(host: &Host, wanted: u64) -> String {
 
 fn row(host: &Host, wanted: u64) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
-    let said = match (host.revoked_at_micros != 0, host.revoked_reason.as_str()) {
-        (true, "") => "revoked".to_owned(),
-        (true, why) => format!("revoked: {why}"),
-        (false, _) => said(&state),
-    };
+    let said = state_of(host);
     vec![
         state.name,
         host.agent_id.clone(),
@@ -138,8 +134,17 @@ fn row(host: &Host, wanted: u64) -> Vec<String> {
     ]
 }
 
+/// How a host stands, where that is worth a word.
+pub(super) fn state_of(host: &Host) -> String {
+    match (host.revoked_at_micros != 0, host.revoked_reason.as_str()) {
+        (true, "") => "revoked".to_owned(),
+        (true, why) => format!("revoked: {why}"),
+        (false, _) => said(&host.state.clone().unwrap_or_default()),
+    }
+}
+
 /// What keeps a host from doing what it is asked for, in words.
-pub(super) fn said(state: &HostState) -> String {
+fn said(state: &HostState) -> String {
     match (state.document_refusal.as_str(), suspender(state)) {
         ("", "") => String::new(),
         ("", by) => format!("suspended by {by}"),

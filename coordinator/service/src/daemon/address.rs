@@ -1,8 +1,9 @@
 //! Where the coordinator listens, on ports that stay the same, and by which URL its projects are known.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use fallow_store::{Batch, Format, Store, no_migration};
+use fallow_tls::Address;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
@@ -28,6 +29,36 @@ struct StoredAddresses {
     /// By which the projects are known; none in what earlier versions stored: it follows from `http` then.
     #[serde(default)]
     projects_url: Option<String>,
+    /// Where agents reach the coordinator, as it was said last; empty where it follows from `grpc`.
+    #[serde(default)]
+    advertise: Vec<String>,
+}
+
+/// Where to listen, and what to tell agents: what is asked for, or else what it was.
+pub(super) struct Places {
+    pub(super) listen: SocketAddr,
+    pub(super) http: SocketAddr,
+    pub(super) advertise: Vec<Address>,
+}
+
+/// This machine's own, any port.
+const OWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Finds them. What is left out at a start is as it was at the one before.
+pub(super) fn places(store: &dyn Store, options: &Options) -> Result<Places, StartError> {
+    let kept = kept(store)?;
+    let kept = kept.as_ref();
+    let advertise = match options.advertise.is_empty() {
+        false => options.advertise.clone(),
+        true => kept
+            .map(|kept| kept.advertise.iter().filter_map(|text| text.parse().ok()).collect())
+            .unwrap_or_default(),
+    };
+    Ok(Places {
+        listen: options.listen.unwrap_or_else(|| kept.map_or(OWN, |kept| kept.grpc)),
+        http: options.http.unwrap_or_else(|| kept.map_or(OWN, |kept| kept.http)),
+        advertise,
+    })
 }
 
 /// Why an address is listened at: what can be done when it is taken depends on it.
@@ -42,22 +73,23 @@ enum Use {
 /// Refuses addresses that cannot be served at, and at a first start ports that are taken: nothing is made
 /// then. Later ones find that out when they listen, after they know who holds the directory.
 pub(super) fn check(options: &Options) -> Result<(), StartError> {
-    if !options.http.is_ipv4() {
-        return Err(StartError::NotIpv4(options.http));
+    let (listen, http) = (options.listen.unwrap_or(OWN), options.http.unwrap_or(OWN));
+    if !http.is_ipv4() {
+        return Err(StartError::NotIpv4(http));
     }
-    let is_same = options.listen.port() != 0 && options.listen == options.http;
+    let is_same = listen.port() != 0 && listen == http;
     if is_same {
-        return Err(StartError::SameAddress(options.http));
+        return Err(StartError::SameAddress(http));
     }
     if !options.dir.join("store").exists() {
         let _ = projects_url::served(&Wanted {
             url: options.projects_url.as_deref(),
             // Which port it will be changes nothing.
-            listens: SocketAddr::new(options.http.ip(), options.http.port().max(1)),
+            listens: SocketAddr::new(http.ip(), http.port().max(1)),
             advertised: &options.advertise,
             plain: options.allow_plain_http,
         })?;
-        for (option, address) in [("--listen", options.listen), ("--http", options.http)] {
+        for (option, address) in [("--listen", listen), ("--http", http)] {
             if address.port() != 0 {
                 drop(listener(address, Use::Asked(option))?);
             }
@@ -67,13 +99,12 @@ pub(super) fn check(options: &Options) -> Result<(), StartError> {
 }
 
 /// Binds both addresses, and keeps them for the next start.
-pub(super) fn bind(
-    store: &dyn Store,
-    listen: SocketAddr,
-    http: SocketAddr,
-) -> Result<(TcpListener, TcpListener), StartError> {
+pub(super) fn bind(store: &dyn Store, places: &Places) -> Result<(TcpListener, TcpListener), StartError> {
+    let (listen, http) = (places.listen, places.http);
     let kept = kept(store)?;
+    let is_fixed = has_projects(store);
     if let Some(StoredAddresses { http: kept, .. }) = kept
+        && is_fixed
         && (http.ip() != kept.ip() || (http.port() != 0 && http.port() != kept.port()))
     {
         return Err(StartError::AddressFixed { asked: http, kept });
@@ -83,11 +114,15 @@ pub(super) fn bind(
     // A port that is asked for where it was kept already is as the kept one: agents know it.
     let grpc_is_kept = kept.is_some_and(|kept| listen.port() == 0 || kept.grpc == listen);
     let grpc_use = if grpc_is_kept { Use::Kept("agents and operators") } else { Use::Asked("--listen") };
-    let http_use = if kept.is_some() { Use::Kept("its projects") } else { Use::Asked("--http") };
+    let http_use = if kept.is_some() && is_fixed { Use::Kept("its projects") } else { Use::Asked("--http") };
     let grpc = listener(grpc_kept.unwrap_or(listen), grpc_use)?;
-    let http = listener(kept.map_or(http, |kept| kept.http), http_use)?;
+    let http_kept = kept.map(|kept| kept.http).filter(|kept| {
+        is_fixed || (kept.ip() == http.ip() && (http.port() == 0 || kept.port() == http.port()))
+    });
+    let http = listener(http_kept.unwrap_or(http), http_use)?;
     let projects_url = kept.and_then(|kept| kept.projects_url.clone());
-    let now = StoredAddresses { grpc: local(&grpc)?, http: local(&http)?, projects_url };
+    let advertise = places.advertise.iter().map(ToString::to_string).collect();
+    let now = StoredAddresses { grpc: local(&grpc)?, http: local(&http)?, projects_url, advertise };
     if kept != Some(&now) {
         keep(store, &now)?;
     }
@@ -103,10 +138,10 @@ pub(super) fn projects_url(
 ) -> Result<Served, StartError> {
     let kept = kept(store)?;
     let of_before = |kept: &StoredAddresses| format!("http://{}", kept.http);
-    let known = kept.as_ref().and_then(|kept| {
-        // What earlier versions served was known by its address.
-        kept.projects_url.clone().or_else(|| has_projects(store).then(|| of_before(kept)))
-    });
+    // As long as there is none, nobody knows any project by anything. What earlier versions served was known
+    // by its address.
+    let known = kept.as_ref().filter(|_| has_projects(store));
+    let known = known.map(|kept| kept.projects_url.clone().unwrap_or_else(|| of_before(kept)));
     let asked = asked.map(|asked| asked.trim_end_matches('/'));
     if let (Some(asked), Some(known)) = (asked, &known)
         && asked != known
@@ -190,8 +225,17 @@ mod tests {
         text.parse().unwrap()
     }
 
+    /// At these addresses.
+    fn bound(
+        store: &SledStore,
+        listen: SocketAddr,
+        http: SocketAddr,
+    ) -> Result<(TcpListener, TcpListener), StartError> {
+        bind(store, &Places { listen, http, advertise: Vec::new() })
+    }
+
     fn options(listen: &str, http: &str) -> Options {
-        Options { dir: "d".into(), listen: at(listen), http: at(http), ..Options::at("d") }
+        Options { listen: Some(at(listen)), http: Some(at(http)), ..Options::at("d") }
     }
 
     #[test]
@@ -212,20 +256,41 @@ mod tests {
     }
 
     #[test]
+    fn a_start_that_says_no_addresses_takes_those_of_the_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledStore::open(dir.path()).unwrap();
+        let first = Options {
+            advertise: vec!["lab.example.org:24001".parse().unwrap()],
+            ..options("127.0.0.2:0", "127.0.0.3:0")
+        };
+        let (grpc, http) = bind(&store, &places(&store, &first).unwrap()).unwrap();
+        let at = (local(&grpc).unwrap(), local(&http).unwrap());
+        drop((grpc, http));
+        let next = places(&store, &Options::at("d")).unwrap();
+        assert_eq!(((next.listen, next.http), &next.advertise), (at, &first.advertise));
+        let (grpc, http) = bind(&store, &next).unwrap();
+        assert_eq!((local(&grpc).unwrap(), local(&http).unwrap()), at);
+    }
+
+    #[test]
     fn r6_8_the_url_of_projects_is_kept_and_another_one_refused() {
         let dir = tempfile::tempdir().unwrap();
         let store = SledStore::open(dir.path()).unwrap();
-        drop(bind(&store, at("127.0.0.1:0"), at("127.0.0.1:0")).unwrap());
+        drop(bound(&store, at("127.0.0.1:0"), at("127.0.0.1:0")).unwrap());
+        let project = Batch::new().put(b"project/p".to_vec(), b"x".to_vec());
         let decide = |url: Option<&str>| {
             let url = url.unwrap_or("http://127.0.0.1:9").to_owned();
             Ok(Served { url, plain_url: None, allows_plain: true })
         };
+        // Until there is a project it may be another one.
+        projects_url(&store, Some("https://early.example.org"), decide).unwrap();
         let first = projects_url(&store, Some("https://lab.example.org/"), decide).unwrap();
+        let _ = store.apply_durable(project).unwrap();
         assert_eq!(first.url, "https://lab.example.org");
         assert_eq!(projects_url(&store, None, decide).unwrap(), first);
         let other = projects_url(&store, Some("https://other.example.org"), decide).unwrap_err();
         assert!(other.to_string().contains("leave it out"), "{other}");
-        drop(bind(&store, at("127.0.0.1:0"), at("127.0.0.1:0")).unwrap());
+        drop(bound(&store, at("127.0.0.1:0"), at("127.0.0.1:0")).unwrap());
         assert_eq!(projects_url(&store, None, decide).unwrap(), first);
     }
 
@@ -238,7 +303,7 @@ mod tests {
         for (listen, http, option) in
             [(taken.0, at("127.0.0.1:0"), "--listen"), (at("127.0.0.1:0"), taken.0, "--http")]
         {
-            let error = bind(&store, listen, http).unwrap_err();
+            let error = bound(&store, listen, http).unwrap_err();
             assert_eq!(error.exit_code().number(), 6);
             let text = error.to_string();
             assert!(
@@ -261,15 +326,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = SledStore::open(dir.path()).unwrap();
         let any = at("127.0.0.1:0");
-        let (grpc, http) = bind(&store, any, any).unwrap();
+        let (grpc, http) = bound(&store, any, any).unwrap();
         let first = (local(&grpc).unwrap(), local(&http).unwrap());
-        let taken = bind(&store, any, any).unwrap_err();
+        let taken = bound(&store, any, any).unwrap_err();
         assert!(matches!(&taken, StartError::PortInUse { address, .. } if *address == first.0), "{taken}");
         assert_eq!(taken.exit_code().number(), 6);
         drop((grpc, http));
-        let (grpc, http) = bind(&store, any, any).unwrap();
+        let (grpc, http) = bound(&store, any, any).unwrap();
         assert_eq!((local(&grpc).unwrap(), local(&http).unwrap()), first);
-        let moved = bind(&store, any, at("127.0.0.1:19999")).unwrap_err();
+        let _ = store.apply_durable(Batch::new().put(b"project/p".to_vec(), b"x".to_vec())).unwrap();
+        let moved = bound(&store, any, at("127.0.0.1:19999")).unwrap_err();
         assert!(matches!(moved, StartError::AddressFixed { .. }), "{moved}");
     }
 }

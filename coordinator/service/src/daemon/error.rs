@@ -28,7 +28,8 @@ pub enum StartError {
     },
     /// The projects' URL cannot be changed.
     #[error(
-        "--projects-url {asked} differs from {kept}, by which agents and clients know this coordinator's projects: leave it out"
+        "--projects-url {asked} differs from {kept}, by which agents and clients know this coordinator's projects for good: leave it \
+         out; projects that are to be known by another URL need a coordinator that is told it before the first is made"
     )]
     UrlFixed {
         /// What was asked for.
@@ -73,7 +74,8 @@ pub enum StartError {
     SameAddress(SocketAddr),
     /// The projects' address cannot be changed.
     #[error(
-        "--http {asked} differs from {kept}, which is part of the URLs of this coordinator's projects: leave it out"
+        "--http {asked} differs from {kept}, by which this coordinator's projects are known to agents and clients for good: leave it \
+         out; projects that are to be reached elsewhere need a coordinator that serves them there before the first is made"
     )]
     AddressFixed {
         /// What was asked for.

@@ -52,14 +52,15 @@ const TOKEN: &str = "operator.token";
 pub struct Options {
     /// Its directory.
     pub dir: PathBuf,
-    /// Where it listens for agents and operators; port 0 for the kept or a free one.
-    pub listen: SocketAddr,
+    /// Where it listens for agents and operators; port 0 for the kept or a free one. Without it as it was, or
+    /// on this machine alone.
+    pub listen: Option<SocketAddr>,
     /// Where agents and operators' tools reach it, if that is not where it listens.
     pub advertise: Vec<Address>,
     /// The life of certificates.
     pub certificate_life: Duration,
     /// Where it serves its projects by HTTP, with TLS on all but loopback addresses; likewise.
-    pub http: SocketAddr,
+    pub http: Option<SocketAddr>,
     /// The URL by which its projects are known, if that is not where it serves them.
     pub projects_url: Option<String>,
     /// Clients of the projects may come without TLS, wherever they are.
@@ -76,13 +77,12 @@ impl Options {
     /// The usual ones for a directory: free ports of this machine's own.
     #[must_use]
     pub fn at(dir: impl Into<PathBuf>) -> Self {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
         Self {
             dir: dir.into(),
-            listen: any,
+            listen: None,
             advertise: Vec::new(),
             certificate_life: CERTIFICATE_LIFE,
-            http: any,
+            http: None,
             projects_url: None,
             allow_plain_http: false,
             link: LinkSettings::default(),
@@ -124,8 +124,7 @@ impl Coordinator {
     /// [`StartError`]; nothing runs then.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         options.check()?;
-        let Options { dir, listen, advertise, certificate_life, http, projects_url, allow_plain_http, link } =
-            options;
+        let (dir, certificate_life, link) = (options.dir.clone(), options.certificate_life, options.link);
         let opened = tokio::task::spawn_blocking({
             let dir = dir.clone();
             move || -> Result<(Arc<dyn Store>, String, Authority), StartError> {
@@ -143,9 +142,10 @@ impl Coordinator {
             }
         });
         let (store, secret, authority) = opened.await.map_err(StartError::Died)??;
-        let (grpc, http) = address::bind(&*store, listen, http)?;
+        let places = address::places(&*store, &options)?;
+        let (grpc, http) = address::bind(&*store, &places)?;
         let (grpc_at, http_at) = (address::local(&grpc)?, address::local(&http)?);
-        let addresses = authority::addresses(&advertise, grpc_at);
+        let addresses = authority::addresses(&places.advertise, grpc_at);
         let access = AccessString {
             purpose: Purpose::Operator,
             addresses: addresses.clone(),
@@ -153,8 +153,13 @@ impl Coordinator {
             secret,
         };
         TokenFile::write(&dir.join(TOKEN), &access)?;
-        let served = address::projects_url(&*store, projects_url.as_deref(), |url| {
-            let wanted = Wanted { url, listens: http_at, advertised: &advertise, plain: allow_plain_http };
+        let served = address::projects_url(&*store, options.projects_url.as_deref(), |url| {
+            let wanted = Wanted {
+                url,
+                listens: http_at,
+                advertised: &places.advertise,
+                plain: options.allow_plain_http,
+            };
             projects_url::served(&wanted)
         })?;
         let names = authority::names(&addresses, &[grpc_at, http_at], &served.url);
@@ -210,6 +215,16 @@ impl Coordinator {
         DaemonFile::new(Addresses::new(coordinator.grpc, &coordinator.served.url))
             .write(&coordinator.dir)
             .map_err(|source| StartError::Directory { dir: coordinator.dir.clone(), source })?;
+        if !grpc_at.ip().is_loopback()
+            && http_at.ip().is_loopback()
+            && coordinator.served.url.starts_with("http://")
+        {
+            tracing::warn!(
+                projects = %coordinator.http_url(),
+                "hosts on other machines can join, and cannot reach the projects: say with --http where these are served, before the \
+                 first project is made"
+            );
+        }
         tracing::info!(
             dir = %coordinator.dir.display(),
             fleet = %coordinator.fleet_url(),
