@@ -52,7 +52,7 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
     let mut rows: Vec<(&str, String)> = vec![
         ("name", state.name.clone()),
         ("agent", host.agent_id.clone()),
-        ("host", state.hostname.clone()),
+        ("host", state.hostname),
         ("link", if host.connected { "up" } else { "down" }.to_owned()),
         ("seen", table::ago(host.last_seen_micros, clock::now())),
         ("document", hosts::follows(&host, reply.document_version)),
