@@ -114,8 +114,6 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let client = restore(&dir, &records, &host_identity, settings.policy)?;
     tracing::info!(policy = %settings.policy, "the policies that are followed");
     require_identity(&settings, identity.as_ref(), &client)?;
-    // Before a use of a token is spent: what keeps the agent from running shows first.
-    let listener = server::bind(&dir.control_socket())?;
     let prepared = async {
         let member = enrolled(&settings, identity, &hostname).await?;
         Ok::<_, AgentError>((member, measured(&dir, &records, &host_identity).await?))
@@ -165,6 +163,7 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         }
         None => (None, None),
     };
+    let listener = server::bind(&dir.control_socket())?;
     let peers = server::Peers::default();
     let control = tokio::spawn(server::serve(listener, peers.clone(), move |request, reply| {
         if matches!(request, Request::Stop {}) {
@@ -302,6 +301,9 @@ async fn enrolled(
                     ))),
                 };
             };
+            // Before a use of the token is spent: what would keep the agent from running shows first.
+            drop(server::bind(&settings.dir.control_socket())?);
+            let _ = std::fs::remove_file(settings.dir.control_socket());
             let mut token = token.clone();
             if let Some(coordinator) = coordinator {
                 token.addresses = vec![coordinator.clone()];
