@@ -235,7 +235,7 @@ async fn answered<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T,
 /// How connections to a coordinator behave. Which address and who is there, the connector says.
 fn endpoint() -> Endpoint {
     Endpoint::from_static("http://coordinator.fallow.invalid")
-        .connect_timeout(Duration::from_secs(20))
+        .connect_timeout(Duration::from_secs(40))
         // A coordinator that is gone without a word, as when its machine lost power, is noticed after half a
         // minute.
         .http2_keep_alive_interval(Duration::from_secs(20))

@@ -24,6 +24,9 @@ use crate::{ALPN, Address, COORDINATOR_NAME, ConnectError, Fingerprint, HostKey,
 
 /// A connection has to stand within so long.
 const CONNECT: Duration = Duration::from_secs(5);
+/// How long the handshake over it may take. A coordinator that is flooded with connections takes them one
+/// after the other, each for a moment: whoever waits comes to his turn.
+const HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// The certificate that an agent shows. It can be replaced while the agent runs: connections from then on
 /// show the new one.
@@ -170,7 +173,7 @@ impl Connector {
     /// [`ConnectError`]: nobody answers, or not the fleet's coordinator.
     pub async fn connect(&self, address: &Address) -> Result<TlsStream<TcpStream>, ConnectError> {
         let unreachable = |source| ConnectError::Unreachable { address: address.clone(), source };
-        let silent = || io::Error::new(io::ErrorKind::TimedOut, "no answer within 5 s");
+        let silent = || io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
         let stream = timeout(CONNECT, reach(address)).await;
         let stream = stream.unwrap_or_else(|_| Err(silent())).map_err(unreachable)?;
         // Messages are small and waited for.
@@ -178,7 +181,7 @@ impl Connector {
         let name =
             ServerName::try_from(COORDINATOR_NAME).map_err(|error| unreachable(io::Error::other(error)))?;
         let handshake = TlsConnector::from(self.config.clone()).connect(name, stream);
-        let stream = timeout(CONNECT, handshake).await.unwrap_or_else(|_| Err(silent()));
+        let stream = timeout(HANDSHAKE, handshake).await.unwrap_or_else(|_| Err(silent()));
         let stream = stream.map_err(|source| judge(address, source))?;
         match stream.get_ref().1.alpn_protocol() {
             Some(ALPN) => Ok(stream),

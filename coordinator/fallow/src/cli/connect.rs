@@ -261,7 +261,7 @@ async fn connect_within(access: &AccessString, longest: Duration) -> Result<Clie
     let setup = |error| Refused::Other(Failure::caused(ExitCode::Internal, "TLS cannot be set up", error));
     let connector = Connector::new(access.authority, None).map_err(setup)?;
     let endpoint = Endpoint::from_static("http://coordinator.fallow.invalid")
-        .connect_timeout(Duration::from_secs(20))
+        .connect_timeout(Duration::from_secs(40))
         .timeout(longest);
     let channel = fallow_tls::dial(&connector, &access.addresses, &endpoint).await;
     let channel = channel.map_err(|error| match error {
