@@ -45,7 +45,7 @@ pub(crate) struct Meta {
     #[serde(default)]
     pub declined: BTreeSet<MasterUrl>,
     /// The certificate authority of the fleet that the document is of; none if that was never said.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<String>,
     /// On how many occasions something may have been drawn from the host's random stream, so that a restart
     /// does not repeat it.
