@@ -163,7 +163,10 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         }
         None => (None, None),
     };
-    let listener = server::bind(&dir.control_socket())?;
+    // Whoever is answered over the socket meets an agent that nothing keeps from running any more, whatever
+    // becomes of its disk.
+    dir.write_daemon_file()?;
+    let listener = server::bind(&dir.control_socket()).inspect_err(|_| dir.remove_daemon_files())?;
     let peers = server::Peers::default();
     let control = tokio::spawn(server::serve(listener, peers.clone(), move |request, reply| {
         if matches!(request, Request::Stop {}) {
@@ -179,7 +182,6 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         let to_requests = to_requests.clone();
         async move { drop(to_requests.send((request, reply)).await) }
     }));
-    dir.write_daemon_file()?;
 
     let mut engine = Engine {
         client,

@@ -188,6 +188,24 @@ fn an_account_is_looked_up_by_address_and_password_or_refused() {
     assert_eq!(code, 0, "{text}");
 }
 
+/// Shows R4.12: a disk that fills up in that very instant keeps nobody from running any more.
+#[test]
+fn r4_12_when_the_control_socket_is_there_the_agent_has_written_all_that_it_starts_with() {
+    use rustix::fs::inotify;
+    let dir = tempfile::tempdir().unwrap();
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&watch, dir.path(), inotify::WatchFlags::MOVED_TO).unwrap();
+    let _daemon = Daemon::start(dir.path());
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(watch, &mut buffer);
+    let mut names = Vec::new();
+    while let Ok(event) = events.next() {
+        names.extend(event.file_name().map(|name| name.to_str().unwrap().to_owned()));
+    }
+    let last = names.iter().rposition(|name| name == "daemon.json");
+    assert!(last.unwrap() < names.iter().position(|name| name == "control.sock").unwrap(), "{names:?}");
+}
+
 /// Shows R6.1.
 #[test]
 fn the_owners_suspension_holds_over_a_kill() {
