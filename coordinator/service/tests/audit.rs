@@ -11,17 +11,16 @@ use fallow_coordinator::audit::refusals::AN_HOUR;
 use fallow_coordinator::audit::{Chain, wire as told};
 use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_coordinator::operator::OperatorService;
-use fallow_proto::operator::v1::add_app_version_part::Part;
 use fallow_proto::operator::v1::operator_server::Operator as _;
 use fallow_proto::operator::v1::{
-    AddAppVersionPart, AddAppVersionRequest, AppFile, AuditActor, AuditEntry, CreateProjectRequest,
-    ForgetHostRequest, LabelHostRequest, ListAuditReply, ListAuditRequest, ListHostsRequest,
-    ListTokensRequest, NewWorkunit, RevokeHostRequest, RevokeTokenRequest, SetProjectRequest,
-    SetSharesRequest, Setting, ShareOfProject, ShutdownRequest, SubmitRequest,
+    AuditActor, AuditEntry, CreateProjectRequest, ForgetHostRequest, LabelHostRequest, ListAuditReply,
+    ListAuditRequest, ListHostsRequest, ListTokensRequest, NewWorkunit, RevokeHostRequest,
+    RevokeTokenRequest, SetProjectRequest, SetSharesRequest, Setting, ShareOfProject, ShutdownRequest,
+    SubmitRequest,
 };
 use fallow_store::{Batch, KeyRange, Kind, SledStore, Store as _};
 use fallow_tls::AccessString;
-use peers::{Agent, Client, PATIENCE, connect, enroll, hello, tokens};
+use peers::{Agent, Client, PATIENCE, add_app_version, connect, enroll, hello, tokens};
 use tokio::sync::watch;
 use tonic::{Code, Request};
 
@@ -84,26 +83,6 @@ fn by<T>(message: T) -> Request<T> {
     request
 }
 
-async fn add_app_version(operator: &mut Client) {
-    let file = AppFile {
-        name: "sieve".into(),
-        size_bytes: 1,
-        sha256: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881".into(),
-        executable: true,
-    };
-    let version = AddAppVersionRequest {
-        project: "primes".into(),
-        application: "sieve".into(),
-        version: 100,
-        platform: "x86_64-pc-linux-gnu".into(),
-        files: vec![file],
-        ..Default::default()
-    };
-    let parts = [Part::Version(version), Part::Content(b"x".to_vec())];
-    let parts = parts.map(|part| AddAppVersionPart { part: Some(part) });
-    operator.add_app_version(tokio_stream::iter(parts)).await.unwrap();
-}
-
 #[tokio::test]
 async fn r6_10_everything_that_operators_do_is_in_the_audit_log_with_who_did_what_and_from_where() {
     let dir = tempfile::tempdir().unwrap();
@@ -113,7 +92,7 @@ async fn r6_10_everything_that_operators_do_is_in_the_audit_log_with_who_did_wha
     let setting = Setting { key: "poll".into(), value: "90s".into() };
     let request = SetProjectRequest { name: "primes".into(), settings: vec![setting] };
     operator.set_project(by(request)).await.unwrap();
-    add_app_version(&mut operator).await;
+    add_app_version(&mut operator, "primes", "sieve").await;
     let workunit = NewWorkunit { application: "sieve".into(), flops_estimate: 1e9, ..Default::default() };
     let submission = SubmitRequest {
         project: "primes".into(),

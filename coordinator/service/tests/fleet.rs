@@ -20,14 +20,15 @@ use fallow_daemon::clock;
 use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl, ProjectAssignment, Share};
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::fleet::v1::fleet_server::FleetServer;
-use fallow_proto::operator::v1::add_app_version_part::Part;
 use fallow_proto::operator::v1::{
-    AddAppVersionPart, AddAppVersionRequest, AppFile, CreateProjectRequest, ListHostsRequest,
-    ListProjectsRequest, NewWorkunit, SetSharesRequest, ShareOfProject, SubmitRequest,
+    CreateProjectRequest, ListHostsRequest, ListProjectsRequest, NewWorkunit, SetSharesRequest,
+    ShareOfProject, SubmitRequest,
 };
 use fallow_store::{SledStore, Store};
 use fallow_tls::{AccessString, Authority, CoordinatorCertificate, Purpose};
-use peers::{Agent, Client, Identity, PATIENCE, channel, connect, enroll, hello, host, seen, tokens};
+use peers::{
+    Agent, Client, Identity, PATIENCE, add_app_version, channel, connect, enroll, hello, host, seen, tokens,
+};
 use tokio::time::timeout;
 use tokio_stream::{StreamExt as _, StreamMap};
 use tonic::Code;
@@ -667,23 +668,7 @@ async fn identity(coordinator: &Coordinator, operator: &mut Client) -> Identity 
 /// A project `a` with an application `app`: its URL, and the entry of an agent that has it.
 async fn with_application(coordinator: &Coordinator, operator: &mut Client) -> (String, wire::Entry) {
     create(operator, "a").await;
-    let file = AppFile {
-        name: "program".into(),
-        size_bytes: 1,
-        sha256: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881".into(),
-        executable: true,
-    };
-    let version = AddAppVersionRequest {
-        project: "a".into(),
-        application: "app".into(),
-        version: 100,
-        platform: "x86_64-pc-linux-gnu".into(),
-        files: vec![file],
-        ..Default::default()
-    };
-    let parts = [Part::Version(version), Part::Content(b"x".to_vec())];
-    let parts = parts.map(|part| AddAppVersionPart { part: Some(part) });
-    operator.add_app_version(tokio_stream::iter(parts)).await.unwrap();
+    add_app_version(operator, "a", "app").await;
     let url = coordinator.projects().projects()[0].url.to_string();
     let attached = wire::Entry {
         key: format!("project/{url}"),

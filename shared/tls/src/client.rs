@@ -1,11 +1,9 @@
 //! The end that connects: an agent or an operator's tool.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::task::{Context, Poll};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use hyper_util::rt::TokioIo;
 use rustls::client::ResolvesClientCert;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -18,12 +16,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tonic::transport::Uri;
 
 use crate::{ALPN, Address, COORDINATOR_NAME, ConnectError, Fingerprint, HostKey, TlsError, provider};
 
 /// A connection has to stand within so long.
-const CONNECT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// How long the handshake over it may take. A coordinator that is flooded with connections takes them one
 /// after the other, each for a moment: whoever waits comes to his turn.
 const HANDSHAKE: Duration = Duration::from_secs(30);
@@ -173,15 +170,17 @@ impl Connector {
     /// [`ConnectError`]: nobody answers, or not the fleet's coordinator.
     pub async fn connect(&self, address: &Address) -> Result<TlsStream<TcpStream>, ConnectError> {
         let unreachable = |source| ConnectError::Unreachable { address: address.clone(), source };
-        let silent = || io::Error::new(io::ErrorKind::TimedOut, "no answer in time");
+        let silent = |within: Duration| {
+            io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", within.as_secs()))
+        };
         let stream = timeout(CONNECT, reach(address)).await;
-        let stream = stream.unwrap_or_else(|_| Err(silent())).map_err(unreachable)?;
+        let stream = stream.unwrap_or_else(|_| Err(silent(CONNECT))).map_err(unreachable)?;
         // Messages are small and waited for.
         let _ = stream.set_nodelay(true);
         let name =
             ServerName::try_from(COORDINATOR_NAME).map_err(|error| unreachable(io::Error::other(error)))?;
         let handshake = TlsConnector::from(self.config.clone()).connect(name, stream);
-        let stream = timeout(HANDSHAKE, handshake).await.unwrap_or_else(|_| Err(silent()));
+        let stream = timeout(HANDSHAKE, handshake).await.unwrap_or_else(|_| Err(silent(HANDSHAKE)));
         let stream = stream.map_err(|source| judge(address, source))?;
         match stream.get_ref().1.alpn_protocol() {
             Some(ALPN) => Ok(stream),
@@ -227,70 +226,5 @@ fn judge(address: &Address, source: io::Error) -> ConnectError {
         Some(_) => ConnectError::NoCoordinator { address, source },
         // It may just be ending, or have no place.
         None => ConnectError::Unreachable { address, source },
-    }
-}
-
-/// Connects to the first of these addresses that answers as the fleet's coordinator, and gives a channel over
-/// `endpoint`'s settings, whose own address counts for nothing. A channel that lost its connection makes
-/// another to the same address.
-///
-/// # Errors
-/// Of the address that came nearest: another's certificate says more than silence.
-pub async fn dial(
-    connector: &Connector,
-    addresses: &[Address],
-    endpoint: &tonic::transport::Endpoint,
-) -> Result<tonic::transport::Channel, ConnectError> {
-    let mut failed = None;
-    for address in addresses {
-        match connector.connect(address).await {
-            Ok(first) => {
-                let redial = Redial {
-                    connector: connector.clone(),
-                    address: address.clone(),
-                    first: Arc::new(Mutex::new(Some(first))),
-                };
-                let channel = endpoint.connect_with_connector(redial).await;
-                return channel.map_err(|error| ConnectError::NoCoordinator {
-                    address: address.clone(),
-                    source: io::Error::other(error),
-                });
-            }
-            Err(error) => {
-                let is_silence = matches!(error, ConnectError::Unreachable { .. });
-                if failed.is_none() || !is_silence {
-                    failed = Some(error);
-                }
-            }
-        }
-    }
-    Err(failed.unwrap_or(ConnectError::NoAddress))
-}
-
-/// What tonic asks for connections: the one that stands already, and new ones after it.
-struct Redial {
-    connector: Connector,
-    address: Address,
-    first: Arc<Mutex<Option<TlsStream<TcpStream>>>>,
-}
-
-impl tower::Service<Uri> for Redial {
-    type Response = TokioIo<TlsStream<TcpStream>>;
-    type Error = ConnectError;
-    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, ConnectError>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (connector, address) = (self.connector.clone(), self.address.clone());
-        Box::pin(async move {
-            match first {
-                Some(stream) => Ok(TokioIo::new(stream)),
-                None => connector.connect(&address).await.map(TokioIo::new),
-            }
-        })
     }
 }

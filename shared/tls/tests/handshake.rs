@@ -13,8 +13,9 @@ use fallow_tls::{
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -131,7 +132,7 @@ async fn r6_10_no_session_is_taken_up_again_whatever_a_client_offers() {
     let mut serials = BTreeSet::new();
     for _ in 0..3 {
         let to = (fleet.address.host().to_owned(), fleet.address.port());
-        let stream = tokio::net::TcpStream::connect(to).await.unwrap();
+        let stream = TcpStream::connect(to).await.unwrap();
         let name = fallow_tls::COORDINATOR_NAME.try_into().unwrap();
         let mut stream = connector.connect(name, stream).await.unwrap();
         let mut said = String::new();
@@ -240,4 +241,53 @@ async fn r6_10_silence_and_other_services_are_told_apart() {
     });
     let error = connector.connect(&http).await.unwrap_err();
     assert!(matches!(error, ConnectError::NoCoordinator { .. }), "{error}");
+}
+
+/// A port whose one connection is handed over, and that says nothing.
+async fn silent() -> (Address, oneshot::Receiver<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+    let (meet, met) = oneshot::channel();
+    tokio::spawn(async move { meet.send(listener.accept().await.unwrap().0) });
+    (address, met)
+}
+
+fn dial(
+    connector: Connector,
+    addresses: [Address; 2],
+) -> JoinHandle<Result<tonic::transport::Channel, ConnectError>> {
+    let endpoint = tonic::transport::Endpoint::from_static("http://coordinator.fallow.invalid");
+    tokio::spawn(async move { fallow_tls::dial(&connector, &addresses, &endpoint).await })
+}
+
+/// Passes on to a fleet what comes over a connection, which had been silent so far.
+async fn pass_on(mut held: TcpStream, fleet: &mut Fleet) {
+    let to = (fleet.address.host().to_owned(), fleet.address.port());
+    tokio::spawn(async move {
+        let mut behind = TcpStream::connect(to).await.unwrap();
+        tokio::io::copy_bidirectional(&mut held, &mut behind).await
+    });
+    assert_eq!(fleet.accepted.recv().await.unwrap(), Ok(Peer::Anonymous));
+}
+
+#[tokio::test]
+async fn r6_10_an_address_that_says_nothing_does_not_keep_the_next_one_waiting_for_its_end() {
+    let mut fleet = Fleet::start(now()).await;
+    let ((first, met), (second, also_met)) = (silent().await, silent().await);
+    let _dialled = dial(fleet.connector(None), [first, second]);
+    let mut held = met.await.unwrap();
+    let until_its_end = async { while held.read(&mut [0; 512]).await.unwrap() > 0 {} };
+    tokio::select! {
+        () = until_its_end => panic!("the first was given up before the second was begun"),
+        second = also_met => pass_on(second.unwrap(), &mut fleet).await,
+    }
+}
+
+#[tokio::test]
+async fn r6_10_an_address_that_answers_late_is_taken_although_another_was_tried_meanwhile() {
+    let mut fleet = Fleet::start(now()).await;
+    let ((first, met), (second, also_met)) = (silent().await, silent().await);
+    let _dialled = dial(fleet.connector(None), [first, second]);
+    let (held, _silent) = (met.await.unwrap(), also_met.await.unwrap());
+    pass_on(held, &mut fleet).await;
 }

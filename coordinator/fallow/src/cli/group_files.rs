@@ -1,16 +1,11 @@
 //! Files of groups, as operators name them: files, or directories of them.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use fallow_fleet::GROUPS_MAX;
+use fallow_fleet::{FILE_BYTES_MAX, GROUPS_MAX};
 use fallow_proto::operator::v1::GroupFile;
 
-use super::Failure;
-
-/// Bytes that are read of a file: what is longer is refused by the coordinator, which says how long it may
-/// be.
-const READ_MAX: u64 = 1 << 20;
+use super::{Failure, bounded};
 
 /// Reads all files that are named, and those of a directory that end in `.toml`, by their names.
 ///
@@ -57,10 +52,8 @@ fn within(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn one(path: &Path) -> Result<GroupFile, Failure> {
-    let unreadable = |error| Failure::file("read", path, error);
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(READ_MAX).read_to_end(&mut bytes).map_err(unreadable)?;
+    let bytes = bounded::read("group", path, FILE_BYTES_MAX as u64)?;
+    // What is not text is shown with its line by whoever reads the groups.
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(GroupFile { name: path.display().to_string(), text })
 }
@@ -81,5 +74,7 @@ mod tests {
         for bad in [empty.path().to_owned(), dir.path().join("c.toml")] {
             assert_eq!(super::read(&[bad]).unwrap_err().code().number(), 3);
         }
+        let error = super::read(&["/dev/zero".into()]).unwrap_err();
+        assert!(error.to_string().contains("group /dev/zero has more than 64 KiB"), "{error}");
     }
 }

@@ -9,8 +9,11 @@ use std::time::Duration;
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
+use fallow_proto::operator::v1::add_app_version_part::Part;
 use fallow_proto::operator::v1::operator_client::OperatorClient;
-use fallow_proto::operator::v1::{CreateTokensRequest, ListHostsRequest};
+use fallow_proto::operator::v1::{
+    AddAppVersionPart, AddAppVersionRequest, AppFile, CreateTokensRequest, ListHostsRequest,
+};
 use fallow_tls::{AccessString, ConnectError, Connector, HostCredentials, HostKey};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -213,4 +216,25 @@ impl Agent {
             }
         }
     }
+}
+
+/// Gives an application of a project its first version: a program of one byte.
+pub async fn add_app_version(operator: &mut Client, project: &str, application: &str) {
+    let file = AppFile {
+        name: "program".into(),
+        size_bytes: 1,
+        sha256: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881".into(),
+        executable: true,
+    };
+    let version = AddAppVersionRequest {
+        project: project.into(),
+        application: application.into(),
+        version: 100,
+        platform: "x86_64-pc-linux-gnu".into(),
+        files: vec![file],
+        ..Default::default()
+    };
+    let parts = [Part::Version(version), Part::Content(b"x".to_vec())];
+    let parts = parts.map(|part| AddAppVersionPart { part: Some(part) });
+    operator.add_app_version(tokio_stream::iter(parts)).await.unwrap();
 }
