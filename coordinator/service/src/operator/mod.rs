@@ -8,6 +8,7 @@
 
 mod audit;
 mod auth;
+mod call;
 mod convert;
 mod groups;
 mod incoming;

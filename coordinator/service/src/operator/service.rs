@@ -8,7 +8,7 @@ use fallow_fleet::{Contents, LabelEdit, Selector};
 use fallow_proto::fleet::{document, preferences};
 use fallow_proto::operator::v1 as wire;
 use fallow_telemetry::opentelemetry::metrics::Histogram;
-use fallow_telemetry::{KeyValue, names, propagation};
+use fallow_telemetry::{KeyValue, names};
 use fallow_tls::{AccessString, Purpose};
 use fallow_work_server::{Counts, PAGE_MAX, ProjectError, ProjectInfo, ProjectServer, ProjectSettings};
 use tokio::sync::watch;
@@ -16,10 +16,9 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::{Instrument as _, Span};
 use wire::operator_server::Operator as Service;
 
-use super::auth::AUTHOR;
+use super::call::{author_of, code_name, full_name, is_own_failure, span_of};
 use super::{audit, convert, groups, incoming, status, unblocked};
-use crate::audit::wire::address_of;
-use crate::audit::{Action, Actor, AuditLog, Record};
+use crate::audit::{Action, AuditLog, Record};
 use crate::document::{Author, Documents};
 use crate::fleet::Fleet;
 use crate::fleet::token::{self, TokenTerms};
@@ -267,65 +266,6 @@ fn page(
     let page = projects.list_workunits(project, after, limit)?;
     let workunits = page.items.into_iter().map(|view| convert::workunit(project, view)).collect();
     Ok(wire::ListJobsReply { workunits, more: page.more })
-}
-
-/// A method with its service, as OpenTelemetry names spans of calls.
-fn full_name(method: &str) -> String {
-    format!("fallow.operator.v1.Operator/{method}")
-}
-
-/// A code as gRPC's text and OpenTelemetry have it: `INVALID_ARGUMENT`.
-fn code_name(code: tonic::Code) -> String {
-    let mut name = String::new();
-    for (at, letter) in format!("{code:?}").chars().enumerate() {
-        if at > 0 && letter.is_ascii_uppercase() {
-            name.push('_');
-        }
-        name.push(letter.to_ascii_uppercase());
-    }
-    name
-}
-
-/// The codes that mean a failure of the server to OpenTelemetry.
-fn is_own_failure(code: tonic::Code) -> bool {
-    use tonic::Code;
-    matches!(
-        code,
-        Code::Unknown
-            | Code::DeadlineExceeded
-            | Code::Unimplemented
-            | Code::Internal
-            | Code::Unavailable
-            | Code::DataLoss
-    )
-}
-
-/// The span of a call, in the caller's trace.
-fn span_of<T>(request: &Request<T>, method: &'static str) -> Span {
-    let name = full_name(method);
-    let span = tracing::info_span!(
-        "operator",
-        "otel.name" = name,
-        "otel.kind" = "server",
-        "otel.status_code" = tracing::field::Empty,
-        "rpc.system.name" = "grpc",
-        "rpc.method" = name,
-        "rpc.response.status_code" = tracing::field::Empty,
-    );
-    propagation::extract_metadata(&span, request.metadata());
-    span
-}
-
-/// Who calls, for the audit record; in which trace, for the agents' spans.
-fn author_of<T>(request: &Request<T>, span: &Span) -> Author {
-    let text =
-        |key: &str| request.metadata().get(key).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let name: String = text(AUTHOR).chars().filter(|c| !c.is_control()).take(128).collect();
-    let name = if name.is_empty() { "operator".to_owned() } else { name };
-    // Without telemetry here the caller's own context still reaches the agents.
-    let received: String = text("traceparent").chars().take(64).collect();
-    let traceparent = propagation::traceparent_of(span).unwrap_or(received);
-    Author { actor: Actor::Operator(name), from: address_of(request), traceparent, message: String::new() }
 }
 
 #[tonic::async_trait]
@@ -727,18 +667,5 @@ impl Service for OperatorService {
             Ok(wire::ShutdownReply {})
         };
         self.call("Shutdown", span, work).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codes_and_methods_are_named_as_opentelemetry_does() {
-        assert_eq!(code_name(tonic::Code::Ok), "OK");
-        assert_eq!(code_name(tonic::Code::InvalidArgument), "INVALID_ARGUMENT");
-        assert_eq!(full_name("SetShares"), "fallow.operator.v1.Operator/SetShares");
-        assert!(is_own_failure(tonic::Code::Internal) && !is_own_failure(tonic::Code::NotFound));
     }
 }

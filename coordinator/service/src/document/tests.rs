@@ -1,0 +1,232 @@
+use super::*;
+use fallow_fleet::GroupText;
+use fallow_store::{Format, SledStore};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn assignment(name: &str) -> ProjectAssignment {
+    ProjectAssignment {
+        name: name.into(),
+        url: MasterUrl::parse(&format!("http://127.0.0.1:1/{name}/")).unwrap(),
+        account_key: AccountKey::new("key"),
+        share: Share::DEFAULT,
+    }
+}
+
+async fn shares(documents: &Documents, shares: &[(&str, f64)]) -> Result<u64, DocumentError> {
+    let shares: Vec<_> = shares.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect();
+    let author = Author { actor: Actor::Operator("tester".into()), ..Author::default() };
+    documents.set_shares(author, Instant::EPOCH, &shares).await.map(|document| document.version.0)
+}
+
+#[tokio::test]
+async fn r6_5_every_version_is_kept_with_who_made_it_and_survives_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+        assert!(documents.current().is_none());
+        documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+        assert_eq!(shares(&documents, &[("a", 75.0)]).await.unwrap(), 2);
+        // The same again changes nothing, so it makes no version.
+        assert_eq!(shares(&documents, &[("a", 75.0)]).await.unwrap(), 2);
+    }
+    let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+    assert_eq!(documents.document().version.0, 2);
+    let history = documents.history(100).unwrap();
+    assert_eq!(history.len(), 2);
+    assert_eq!((history[1].made_by.as_str(), history[1].change.as_str()), ("tester", "shares a=75"));
+}
+
+#[tokio::test]
+async fn r6_10_a_renewed_document_names_a_projects_new_key_and_leaves_other_projects_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+    for name in ["a", "b"] {
+        documents.put_project(Author::default(), Instant::EPOCH, assignment(name)).await.unwrap();
+    }
+    let keys = [(assignment("a").url, AccountKey::new("new"))];
+    let renewed = documents.renew(Author::default(), Instant::EPOCH, "keys", &keys).await.unwrap();
+    assert_eq!(renewed.version.0, 3);
+    let held: Vec<_> = renewed.projects.iter().map(|project| project.account_key.reveal()).collect();
+    assert_eq!(held, ["new", "key"]);
+}
+
+#[tokio::test]
+async fn a_change_whose_caller_goes_away_is_published_and_the_next_one_follows_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+    documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+    let mut newest = documents.watch();
+    newest.mark_unchanged();
+    {
+        let call = std::pin::pin!(shares(&documents, &[("a", 1.0)]));
+        // Polled once: the change is on its way to the store. Then the caller goes.
+        assert!(futures_util::poll!(call).is_pending());
+    }
+    assert_eq!(shares(&documents, &[("a", 2.0)]).await.unwrap(), 3);
+    assert_eq!(documents.history(100).unwrap().len(), 3);
+    assert!(newest.has_changed().unwrap());
+}
+
+fn group(name: &str, precedence: u32, rest: &str) -> Change {
+    let text = format!("name = \"{name}\"\nprecedence = {precedence}\nselector = \"room=12\"\n{rest}");
+    let file = GroupText { file: format!("{name}.toml"), text };
+    Change { files: vec![file], ..Change::default() }
+}
+
+#[tokio::test]
+async fn r6_5_a_change_of_groups_is_a_version_with_hash_and_message_and_the_same_again_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+    documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+    let tester = Actor::Operator("tester".into());
+    let author = || Author { actor: tester.clone(), message: "quiet\nroom".into(), ..Author::default() };
+    let change = group("quiet", 5, "[preferences]\ncpu_fraction = 0.5\n");
+    for _ in 0..2 {
+        let (_, set) = documents.change_groups(author(), Instant::EPOCH, change.clone()).await.unwrap();
+        assert_eq!((set.fleet.version.0, set.groups.0.len()), (2, 1));
+    }
+    let removal = Change { remove: vec!["quiet".into()], ..Change::default() };
+    documents.change_groups(Author::default(), Instant::EPOCH, removal).await.unwrap();
+    let history = documents.history(100).unwrap();
+    let said = (history[1].change.as_str(), history[1].message.as_str());
+    assert_eq!(said, ("groups quiet", "quiet\u{fffd}room"));
+    assert_eq!(history[2].change, "groups quiet removed");
+    assert_eq!((history[1].groups, history[2].groups), (1, 0));
+    // What is back to what it was has its hash again.
+    assert_eq!((history[0].hash == history[2].hash, history[0].hash == history[1].hash), (true, false));
+    assert_eq!(documents.history(1).unwrap(), history[2..]);
+}
+
+#[tokio::test]
+async fn r6_5_while_files_of_groups_are_read_nobody_else_who_changes_documents_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+    documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+    let long = format!("{}\n", "# a remark of some length\n".repeat(2_400));
+    let groups = (1..=200).map(|number| group(&format!("g{number}"), number, &long));
+    let change = Change { files: groups.flat_map(|one| one.files).collect(), ..Change::default() };
+    let mut call = std::pin::pin!(documents.change_groups(Author::default(), Instant::EPOCH, change));
+    // Polled once: it has begun.
+    assert!(futures_util::poll!(&mut call).is_pending());
+    assert_eq!(shares(&documents, &[("a", 2.0)]).await.unwrap(), 2);
+    let (before, set) = call.await.unwrap();
+    assert_eq!((before.fleet.version.0, before.groups.0.len()), (2, 0));
+    assert_eq!((set.fleet.version.0, set.fleet.projects[0].share.get(), set.groups.0.len()), (3, 2.0, 200));
+}
+
+#[tokio::test]
+async fn r6_4_a_project_that_a_group_has_elsewhere_is_not_put_into_the_fleets_document() {
+    let dir = tempfile::tempdir().unwrap();
+    let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+    let far = "[projects.far]\nurl = \"https://far.example.org/\"\naccount_key = \"k\"\n";
+    documents.change_groups(Author::default(), Instant::EPOCH, group("g", 1, far)).await.unwrap();
+    let put = documents.put_project(Author::default(), Instant::EPOCH, assignment("far")).await;
+    assert!(put.unwrap_err().to_string().contains("group g: projects.far.url"));
+    assert_eq!(documents.document().version.0, 1);
+}
+
+/// A store that notes how many entries it was asked for at once, and how many values it gave.
+struct Watched {
+    store: SledStore,
+    most: AtomicUsize,
+    given: AtomicUsize,
+}
+
+impl Store for Watched {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.store.get(key)
+    }
+    fn scan(&self, range: &KeyRange, limit: usize) -> Result<Vec<fallow_store::Entry>, StoreError> {
+        let found = self.store.scan(range, limit)?;
+        let _ = self.most.fetch_max(found.len(), Ordering::Relaxed);
+        let _ = self.given.fetch_add(found.len(), Ordering::Relaxed);
+        Ok(found)
+    }
+    fn apply(&self, batch: Batch) -> Result<BatchResult, StoreError> {
+        self.store.apply(batch)
+    }
+    fn apply_durable(&self, batch: Batch) -> Result<BatchResult, StoreError> {
+        self.store.apply_durable(batch)
+    }
+    fn flush(&self) -> Result<(), StoreError> {
+        self.store.flush()
+    }
+}
+
+#[test]
+fn r6_5_a_start_and_a_list_of_versions_hold_few_of_them_in_memory_however_many_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SledStore::open(dir.path()).unwrap();
+    let (most, given) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let watched = Arc::new(Watched { store, most, given });
+    let mut set = empty();
+    // The first ones may be gone, and one after another of all numbers is the newest.
+    for version in 3..=500 {
+        set.fleet.version = DocumentVersion(version);
+        let audited = Audited {
+            set: set.clone(),
+            hash: set.hash().unwrap(),
+            made_at: Instant::EPOCH,
+            made_by: "somebody".into(),
+            change: "preferences".into(),
+            message: String::new(),
+        };
+        let key = key(set.fleet.version);
+        let value = FORMAT.write(&key, &audited).unwrap();
+        // What stands behind the versions is none of them.
+        let batch = Batch::new().put(key, value).put("documented", "x").put("documen", "x");
+        assert!(watched.apply(batch).unwrap().is_applied());
+        watched.given.store(0, Ordering::Relaxed);
+        let documents = Documents::open(watched.clone()).unwrap();
+        assert_eq!(documents.document().version.0, version);
+        assert!(watched.given.load(Ordering::Relaxed) <= 30, "{version}: {:?}", watched.given);
+    }
+    let documents = Documents::open(watched.clone()).unwrap();
+    let history = documents.history(400).unwrap();
+    let versions: Vec<u64> = history.iter().map(|head| head.version.0).collect();
+    assert_eq!(versions, (101..=500).collect::<Vec<_>>());
+    assert_eq!(documents.history(1_000).unwrap().len(), 498);
+    assert!(watched.most.load(Ordering::Relaxed) <= PAGE, "{:?}", watched.most);
+}
+
+#[test]
+fn r6_5_a_document_stored_before_there_were_groups_is_a_set_without_any() {
+    let old = Format { name: "document", version: 1, migrate: fallow_store::no_migration };
+    let stored = serde_json::json!({
+        "document": { "version": 3, "projects": [assignment("a")], "preferences": Preferences::default() },
+        "made_at": 5, "made_by": "somebody", "change": "shares a=1",
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(SledStore::open(dir.path()).unwrap());
+    let key = key(DocumentVersion(3));
+    let batch = Batch::new().put(key.clone(), old.write(&key, &stored).unwrap());
+    assert!(matches!(store.apply_durable(batch).unwrap(), BatchResult::Applied { .. }));
+    let documents = Documents::open(store).unwrap();
+    let read = documents.current().unwrap().audited.clone();
+    let (set, by) = (&read.set, read.made_by.as_str());
+    assert_eq!((set.fleet.version.0, set.groups.0.len(), by), (3, 0, "somebody"));
+    assert_eq!((read.hash.as_str().len(), read.message.as_str()), (64, ""));
+    let history = documents.history(100).unwrap();
+    assert_eq!((history.len(), history[0].version.0, history[0].groups), (1, 3, 0));
+    assert_eq!((&history[0].hash, history[0].made_by.as_str()), (&read.hash, "somebody"));
+}
+
+#[tokio::test]
+async fn shares_that_mean_nothing_change_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+    documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+    for (bad, said) in [
+        (vec![("a", -1.0)], "resource share \"-1\" is not valid"),
+        (vec![("a", f64::NAN)], "resource share"),
+        (vec![("a", 1e12)], "from 0.001 to 1,000,000,000"),
+        (vec![("a", 1.0), ("b", 1.0)], "no project \"b\" in the fleet (there is: a)"),
+        (vec![("a", 1.0), ("a", 2.0)], "named twice"),
+        (vec![], "nothing to change"),
+    ] {
+        let text = shares(&documents, &bad).await.unwrap_err().to_string();
+        assert!(text.contains(said), "{text}");
+    }
+    assert_eq!(documents.document().version.0, 1);
+    assert_eq!(documents.document().projects[0].share, Share::DEFAULT);
+}
