@@ -2,10 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use fallow_fleet::{FILE_BYTES_MAX, GROUPS_MAX};
+use fallow_fleet::GROUPS_MAX;
 use fallow_proto::operator::v1::GroupFile;
 
 use super::{Failure, bounded};
+
+/// Bytes that are read of a file at most. What is longer than a group may be, but not absurd, is refused by
+/// the coordinator, with all else that is wrong.
+const READ_MAX: u64 = 1 << 20;
 
 /// Reads all files that are named, and those of a directory that end in `.toml`, by their names.
 ///
@@ -52,7 +56,7 @@ fn within(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn one(path: &Path) -> Result<GroupFile, Failure> {
-    let bytes = bounded::read("group", path, FILE_BYTES_MAX as u64)?;
+    let bytes = bounded::read("group", path, READ_MAX)?;
     // What is not text is shown with its line by whoever reads the groups.
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(GroupFile { name: path.display().to_string(), text })
@@ -75,6 +79,6 @@ mod tests {
             assert_eq!(super::read(&[bad]).unwrap_err().code().number(), 3);
         }
         let error = super::read(&["/dev/zero".into()]).unwrap_err();
-        assert!(error.to_string().contains("group /dev/zero has more than 64 KiB"), "{error}");
+        assert!(error.to_string().contains("group /dev/zero has more than 1 MiB"), "{error}");
     }
 }

@@ -1,0 +1,132 @@
+//! What is known of a host at an instant.
+
+use std::collections::BTreeMap;
+
+use fallow_domain::agent_state::{HostState, ProjectState, SuspendedBy};
+use fallow_domain::{AgentId, DocumentVersion, MasterUrl};
+use fallow_fleet::GroupName;
+use serde::{Deserialize, Serialize};
+
+/// A host of the fleet at an instant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostNow {
+    /// Its id.
+    pub id: AgentId,
+    /// What people call it.
+    pub name: String,
+    /// The groups that it is in, of those that waves name.
+    pub groups: Vec<GroupName>,
+    /// Its link stands.
+    pub connected: bool,
+    /// The version that it follows.
+    pub version: DocumentVersion,
+    /// The version that it refused last, and why.
+    pub refused: Option<(DocumentVersion, String)>,
+    /// Its owner suspended it: what it does not compute is no version's doing.
+    pub suspended_by_owner: bool,
+    /// The part of the machine's CPUs that it may use, 0 to 1.
+    pub offered: f64,
+    /// The part of the machine's CPUs that computes, 0 to 1.
+    pub computing: f64,
+    /// CPU time of jobs over that were done in time, microseconds since the agent's store was made.
+    pub cpu_useful: i64,
+    /// CPU time of jobs that failed or were late, microseconds since then.
+    pub cpu_wasted: i64,
+    /// Jobs over, since then.
+    pub jobs_over: u64,
+    /// Jobs of those that failed.
+    pub jobs_failed: u64,
+    /// Its violation of shares over a day (R5.32), if anything can be said.
+    pub share_violation: Option<f64>,
+    /// Its projects: calls to their servers since then, and how many of these failed.
+    pub calls: BTreeMap<MasterUrl, (u64, u64)>,
+    /// How tight its owner's limits are: rises with each that is tightened.
+    pub tightness: f64,
+}
+
+/// Parts of a machine's CPUs, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// May be used.
+    pub offered: f64,
+    /// Compute.
+    pub computing: f64,
+}
+
+impl Load {
+    /// That of a host, if its owner lets it compute; of one that is off what it said last.
+    #[must_use]
+    pub fn seen(host: &HostNow) -> Option<Self> {
+        let load = Self { offered: host.offered, computing: host.computing };
+        (!host.suspended_by_owner).then_some(load)
+    }
+
+    /// The mean; none of none.
+    pub fn mean(loads: impl Iterator<Item = Self>) -> Option<Self> {
+        let (mut sum, mut count) = (Self::default(), 0.0);
+        for load in loads {
+            sum.offered += load.offered;
+            sum.computing += load.computing;
+            count += 1.0;
+        }
+        (count > 0.0).then(|| Self { offered: sum.offered / count, computing: sum.computing / count })
+    }
+}
+
+impl HostNow {
+    /// A host of which nothing is known but its id.
+    #[must_use]
+    pub fn named(id: AgentId) -> Self {
+        let (state, none) = (HostState::default(), [].iter());
+        Self::of(id, String::new(), false, &state, none)
+    }
+
+    /// What an agent reports.
+    #[must_use]
+    pub fn of<'p>(
+        id: AgentId,
+        name: String,
+        connected: bool,
+        state: &HostState,
+        projects: impl Iterator<Item = &'p ProjectState>,
+    ) -> Self {
+        let all = f64::from(state.cpus.max(1));
+        let mut host = Self {
+            id,
+            name,
+            groups: Vec::new(),
+            connected,
+            version: state.document_version,
+            refused: state.document_refused.clone(),
+            suspended_by_owner: state.suspended_by == Some(SuspendedBy::Owner),
+            offered: f64::from(state.usable_cpus) / all,
+            computing: f64::from(state.usable_cpus.saturating_sub(state.idle_cpus)) / all,
+            cpu_useful: 0,
+            cpu_wasted: 0,
+            jobs_over: 0,
+            jobs_failed: 0,
+            share_violation: state.metrics.first().and_then(|day| day.share_violation).map(|part| part.get()),
+            calls: BTreeMap::new(),
+            tightness: tightness(state),
+        };
+        for project in projects {
+            host.cpu_useful = host.cpu_useful.saturating_add(project.cpu_success.as_micros());
+            let wasted = project.cpu_error.as_micros().saturating_add(project.cpu_late.as_micros());
+            host.cpu_wasted = host.cpu_wasted.saturating_add(wasted);
+            host.jobs_failed = host.jobs_failed.saturating_add(project.jobs_error);
+            let over = project.jobs_success.saturating_add(project.jobs_error);
+            host.jobs_over = host.jobs_over.saturating_add(over.saturating_add(project.jobs_late));
+            host.calls.insert(project.url.clone(), (project.scheduler_rpcs, project.scheduler_failures));
+        }
+        host
+    }
+}
+
+/// Each limit counts by what it takes away; suspension, and projects that were detached, one each.
+fn tightness(state: &HostState) -> f64 {
+    let owner = &state.owner;
+    let taken = |limit: Option<fallow_domain::Fraction>| limit.map_or(0.0, |limit| 1.0 - limit.get());
+    let fractions = [owner.cpu_fraction, owner.cpu_time_fraction, owner.memory_fraction, owner.disk_fraction];
+    let counted = owner.excluded_devices.len() + state.declined.len() + usize::from(owner.suspended);
+    fractions.into_iter().map(taken).sum::<f64>() + counted as f64
+}

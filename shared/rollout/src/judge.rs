@@ -1,0 +1,302 @@
+//! Whether a version harms the hosts that have it.
+//!
+//! Hosts with the new version are compared with those that have the version before, at the same time, and with
+//! themselves before they got it. Two kinds of tests:
+//!
+//! *Guards* are plain counts, for what no chance explains; they also judge a wave of one host: hosts refuse the
+//! version (one in twenty of those that it reached, at least one); half of them at least cannot reach a project
+//! any more, or are lost (two at least); together they offer, or compute with, less than half of what they did
+//! before. A guard holds only if the hosts with the version before do not fare likewise.
+//!
+//! *Statistics* see less than that in larger waves: Fisher's exact test for what a host shows or not (lost, cut
+//! off, most jobs failed, limits tightened), the one-sided rank-sum test for amounts (CPUs that do not compute,
+//! less those before; CPU time wasted; how much the violation of shares rose). Each wave is wrong by chance once
+//! in a hundred at most: a hundredth is shared out among all tests of all four looks.
+//!
+//! Where few hosts say little, that is no proof that all is well: a wave none of whose hosts is there, or many
+//! of which were lost or do not take the version, is uncertain, and somebody has to look.
+
+use fallow_domain::MasterUrl;
+
+use crate::soak::{LOOKS, Soak, Track};
+use crate::statistics::{fisher, rank_sum};
+use crate::{Gate, HostNow, Load, Rollout};
+
+/// How often a wave may be called harmful by chance.
+const ALPHA: f64 = 0.01;
+/// Statistics of a look.
+const TESTS: f64 = 7.0;
+/// Below this part of what was before, hosts have collapsed.
+const COLLAPSE: f64 = 0.5;
+/// Hosts that compute with less than that of their CPUs say nothing by computing with less.
+const COMPUTING_MIN: f64 = 0.1;
+/// The part of hosts with the version before up to which what they show is usual.
+const USUAL: f64 = 0.1;
+/// The part of hosts up to which it is usual that some are switched off or slow.
+const MISSING_USUAL: f64 = 0.2;
+/// So many times the soak time a wave is waited for, if its hosts are off.
+const PATIENCE: i64 = 3;
+
+/// What a version is found to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Judgement {
+    /// It is watched on.
+    Watch,
+    /// Nothing speaks against it.
+    Pass(String),
+    /// It harms.
+    Fail(Gate, String),
+    /// It cannot be said.
+    Uncertain(String),
+}
+
+/// Counts of hosts that show something, with the name of one that has the new version.
+#[derive(Clone, Debug, Default)]
+struct Shown {
+    new: (usize, usize),
+    old: (usize, usize),
+    example: String,
+}
+
+impl Shown {
+    fn among<'t>(tracks: impl Iterator<Item = &'t Track>, shows: impl Fn(&Track) -> bool) -> Self {
+        let mut shown = Self::default();
+        for track in tracks {
+            let is_shown = shows(track);
+            let (count, all) = if track.is_new { &mut shown.new } else { &mut shown.old };
+            *all += 1;
+            *count += usize::from(is_shown);
+            if is_shown && track.is_new && shown.example.is_empty() {
+                shown.example.clone_from(&track.name);
+            }
+        }
+        shown
+    }
+
+    /// At least so many of the new ones, half of them at least, and hardly any of the old ones.
+    fn is_half_of_new(&self, least: usize) -> bool {
+        let ((new, new_all), (old, old_all)) = (self.new, self.old);
+        new >= least && new * 2 >= new_all && old as f64 <= USUAL * old_all as f64
+    }
+
+    fn said(&self) -> String {
+        let ((new, new_all), (old, old_all)) = (self.new, self.old);
+        format!(
+            "{new} of {new_all} hosts with the new version (such as {}), {old} of {old_all} with the one before",
+            self.example
+        )
+    }
+}
+
+/// Judges what was seen so far.
+pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[HostNow]) -> Judgement {
+    let gates = &rollout.plan.gates;
+    if gates.has(Gate::Refused)
+        && let Some(why) = refusals(rollout, hosts)
+    {
+        return Judgement::Fail(Gate::Refused, why);
+    }
+    let is_last = soak.watched() >= rollout.plan.soak;
+    let found = if is_last { end(rollout, soak, hosts) } else { Judgement::Watch };
+    if soak.look(rollout.plan.soak) || matches!(found, Judgement::Pass(_)) {
+        let failed =
+            guards(rollout, soak).into_iter().chain(statistics(soak)).find(|(gate, _)| gates.has(*gate));
+        if let Some((gate, why)) = failed {
+            return Judgement::Fail(gate, why);
+        }
+    }
+    found
+}
+
+/// Hosts that refuse the version: one in twenty of those that it reached.
+fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
+    let refuses = |host: &&HostNow| {
+        host.version != rollout.candidate
+            && host.refused.as_ref().is_some_and(|(version, _)| *version == rollout.candidate)
+    };
+    let mut refusing = hosts.iter().filter(refuses);
+    let first = refusing.next()?;
+    let count = 1 + refusing.count();
+    let reached = count + hosts.iter().filter(|host| host.version == rollout.candidate).count();
+    let why = first.refused.as_ref().map_or("", |(_, why)| why.as_str());
+    (count * 20 >= reached)
+        .then(|| format!("{count} of {reached} hosts refuse it, such as {}: {why}", first.name))
+}
+
+fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
+    let mut found = Vec::new();
+    let lost = lost(soak);
+    if lost.is_half_of_new(2) {
+        found.push((Gate::Lost, format!("the link is lost of {}", lost.said())));
+    }
+    let cut_off = cut_off(soak);
+    if cut_off.is_half_of_new(1) {
+        let url = soak.tracks().filter(|(_, track)| track.is_new).find_map(|(_, track)| track.cut_off());
+        let url = url.map_or("", MasterUrl::as_str);
+        found.push((Gate::CutOff, format!("{url} is not reached by {}", cut_off.said())));
+    }
+    let offered = Change::of(rollout, soak, |load| load.offered);
+    if offered.has_collapsed(0.0) {
+        found.push((Gate::Offered, format!("of their CPUs {}", offered.said("may be used"))));
+    }
+    let computing = Change::of(rollout, soak, |load| load.computing);
+    if computing.has_collapsed(COMPUTING_MIN) {
+        found.push((Gate::Idle, format!("of their CPUs {}", computing.said("compute"))));
+    }
+    found
+}
+
+fn lost(soak: &Soak) -> Shown {
+    Shown::among(soak.tracks().map(|(_, track)| track), Track::is_lost)
+}
+
+fn there(soak: &Soak) -> impl Iterator<Item = &Track> {
+    soak.tracks().map(|(_, track)| track).filter(|track| track.is_there())
+}
+
+fn cut_off(soak: &Soak) -> Shown {
+    Shown::among(there(soak), |track| track.cut_off().is_some())
+}
+
+/// A mean, before and now, of hosts with the new version and of the others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Change {
+    /// Before and now.
+    new: [f64; 2],
+    old: [f64; 2],
+    /// New ones and old ones.
+    hosts: [usize; 2],
+}
+
+impl Change {
+    fn of(rollout: &Rollout, soak: &Soak, part: fn(&Load) -> f64) -> Self {
+        // Of hosts that were not seen before, as after a start of the coordinator, the others tell what would be
+        // usual; where there are none, what the fleet was like when the rollout began.
+        let of = |is_new: bool| {
+            let tracks = soak.tracks().filter(|(_, track)| track.is_there() && track.is_new == is_new);
+            let seen: Vec<_> =
+                tracks.filter_map(|(id, track)| Some((soak.before(id), track.load()?))).collect();
+            let before = Load::mean(seen.iter().filter_map(|(before, _)| *before));
+            (before, Load::mean(seen.iter().map(|(_, now)| *now)), seen.len())
+        };
+        let ((before_new, now_new, new), (before_old, now_old, old)) = (of(true), of(false));
+        let before_old = before_old.or(now_old);
+        let before_new = before_new.or(before_old).or(rollout.before);
+        let pair = |before: Option<Load>, now: Option<Load>| {
+            [before, now].map(|load| load.as_ref().map_or(0.0, part))
+        };
+        Self { new: pair(before_new, now_new), old: pair(before_old, now_old), hosts: [new, old] }
+    }
+
+    fn has_collapsed(&self, least: f64) -> bool {
+        let ([before, now], [before_old, now_old]) = (self.new, self.old);
+        let [hosts, hosts_old] = self.hosts;
+        if hosts == 0 || before <= least {
+            return false;
+        }
+        let usual = match hosts_old > 0 && before_old > least {
+            true => (now_old / before_old).min(1.0),
+            false => 1.0,
+        };
+        now < before * COLLAPSE * usual
+    }
+
+    fn said(&self, what: &str) -> String {
+        let ([before, now], [before_old, now_old]) = (self.new, self.old);
+        let percent = |part: f64| format!("{:.0}%", part * 100.0);
+        let [hosts, hosts_old] = self.hosts;
+        let mut said = format!(
+            "{} {what} on {hosts} hosts with the new version, {} before it",
+            percent(now),
+            percent(before)
+        );
+        if hosts_old > 0 {
+            said += &format!(
+                "; on {hosts_old} hosts with the version before {}, and {} then",
+                percent(now_old),
+                percent(before_old)
+            );
+        }
+        said
+    }
+}
+
+fn statistics(soak: &Soak) -> Vec<(Gate, String)> {
+    let level = ALPHA / (f64::from(LOOKS) * TESTS);
+    let shown = [
+        (Gate::Lost, lost(soak), "the link is lost of"),
+        (Gate::CutOff, cut_off(soak), "a project is not reached by"),
+        (Gate::Failed, Shown::among(there(soak), Track::jobs_fail), "half of the jobs fail on"),
+        (Gate::Tightened, Shown::among(there(soak), Track::is_tightened), "owners tightened limits on"),
+    ];
+    let mut found = Vec::new();
+    for (gate, shown, words) in shown {
+        let p = fisher(shown.new, shown.old);
+        if p < level {
+            found.push((gate, format!("{words} {} (Fisher's exact test, p = {p:.1e})", shown.said())));
+        }
+    }
+    let amounts: [(Gate, &str, Amount<'_>); 3] = [
+        (Gate::Idle, "CPUs compute less", &|id, track| {
+            let now = track.load()?;
+            let before = soak.before(id).map_or(0.0, |load| load.computing);
+            Some(before - now.computing)
+        }),
+        (Gate::Wasted, "more CPU time is wasted", &|_, track| track.wasted()),
+        (Gate::Shares, "shares are violated more", &|_, track| track.shares()),
+    ];
+    for (gate, words, amount) in amounts {
+        let (mut new, mut old) = (Vec::new(), Vec::new());
+        for (id, track) in soak.tracks().filter(|(_, track)| track.is_there()) {
+            let to = if track.is_new { &mut new } else { &mut old };
+            to.extend(amount(id, track));
+        }
+        let p = rank_sum(&new, &old);
+        if p < level {
+            let (new, old) = (new.len(), old.len());
+            found.push((
+                gate,
+                format!("{words} on {new} hosts with the new version than on {old} with the one before (rank-sum test, p = {p:.1e})"),
+            ));
+        }
+    }
+    found
+}
+
+type Amount<'f> = &'f dyn Fn(&fallow_domain::AgentId, &Track) -> Option<f64>;
+
+/// What is to be said when the time is over.
+fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
+    let released = || hosts.iter().filter(|host| rollout.is_released_to(&host.id, &host.groups));
+    let voting = soak.voting(rollout.plan.soak);
+    let lacking = released().filter(|host| host.connected && host.version != rollout.candidate);
+    let (lacking, example) = lacking.fold((0, ""), |(count, _), host| (count + 1, host.name.as_str()));
+    let is_over = soak.watched() >= rollout.plan.soak * PATIENCE;
+    if voting == 0 || lacking as f64 > MISSING_USUAL * (voting + lacking) as f64 {
+        let all = released().count();
+        return match (is_over, voting + lacking) {
+            (false, _) => Judgement::Watch,
+            (true, 0) => Judgement::Uncertain(format!(
+                "none of its {all} hosts is there: they are off, or their networks are"
+            )),
+            (true, there) => Judgement::Uncertain(format!(
+                "{lacking} of {there} hosts that are there do not take the version, such as {example}"
+            )),
+        };
+    }
+    let lost = lost(soak);
+    let (gone, all) = lost.new;
+    let ((old_gone, old_all), new_part) = (lost.old, gone as f64 / all.max(1) as f64);
+    let usual = (old_gone as f64 / old_all.max(1) as f64).max(MISSING_USUAL);
+    if rollout.plan.gates.has(Gate::Lost) && new_part > usual {
+        return Judgement::Uncertain(format!(
+            "the link is lost of {}: they may just be switched off",
+            lost.said()
+        ));
+    }
+    let old = there(soak).filter(|track| !track.is_new).count();
+    Judgement::Pass(format!(
+        "{voting} hosts have it for {}, and nothing speaks against it beside {old} with the version before",
+        soak.watched()
+    ))
+}

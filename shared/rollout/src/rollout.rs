@@ -1,0 +1,409 @@
+//! A rollout: how far a version has come, and what follows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_domain::{AgentId, DocumentVersion, Instant, Labels};
+use fallow_fleet::{GroupName, Selector};
+use serde::{Deserialize, Serialize};
+
+use crate::judge::{Judgement, judge};
+use crate::{Gate, HostNow, Load, Plan, Soak, Wave, cohort};
+
+/// Steps that are kept.
+const STEPS_KEPT: usize = 100;
+
+/// How a rollout stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// A second person has to approve it.
+    Waiting,
+    /// A wave is watched, or the first is about to be released.
+    Watching,
+    /// Nothing goes on until somebody says how.
+    Paused {
+        /// Why.
+        why: String,
+    },
+    /// All hosts have the version, or get it when they come.
+    Completed,
+    /// All hosts get back what they had, under a new number.
+    TakenBack {
+        /// That number.
+        by: DocumentVersion,
+        /// Why.
+        why: String,
+        /// Hosts that had the version then.
+        had: u64,
+    },
+}
+
+/// What happened, when and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// When.
+    pub at: Instant,
+    /// In words.
+    pub what: String,
+}
+
+/// A rollout of a version.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rollout {
+    /// Its number: rollouts are counted from 1.
+    pub number: u64,
+    /// The version that hosts have which were not reached yet.
+    pub base: DocumentVersion,
+    /// The version that is released.
+    pub candidate: DocumentVersion,
+    /// How.
+    pub plan: Plan,
+    /// The groups of its waves, as they were when it began.
+    pub groups: BTreeMap<GroupName, Selector>,
+    /// Who began it.
+    pub begun_by: String,
+    /// When.
+    pub begun_at: Instant,
+    /// Hosts for which the version makes something different, when it began.
+    pub changes_hosts: u64,
+    /// How many waves are released.
+    pub released: usize,
+    /// The hosts of waves that count them, by the number of the wave.
+    pub counted: BTreeMap<usize, BTreeSet<AgentId>>,
+    /// What all hosts together offered and computed when the first wave was released; none where none was
+    /// there.
+    pub before: Option<Load>,
+    /// How it stands.
+    pub phase: Phase,
+    /// The newest steps, oldest first.
+    pub steps: Vec<Step>,
+}
+
+/// What a rollout does next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Transition {
+    /// A wave gets the version.
+    Release {
+        /// How many waves are released then.
+        released: usize,
+        /// Its hosts, if it counts them.
+        counted: BTreeSet<AgentId>,
+        /// Why.
+        why: String,
+    },
+    /// All have it.
+    Complete {
+        /// Why.
+        why: String,
+    },
+    /// It waits for somebody.
+    Pause {
+        /// Why.
+        why: String,
+    },
+    /// It goes on, the wave is watched anew.
+    Resume {
+        /// Why.
+        why: String,
+    },
+    /// All hosts get back what they had.
+    TakeBack {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Transition {
+    /// Why.
+    #[must_use]
+    pub fn why(&self) -> &str {
+        match self {
+            Self::Release { why, .. }
+            | Self::Complete { why }
+            | Self::Pause { why }
+            | Self::Resume { why }
+            | Self::TakeBack { why } => why,
+        }
+    }
+}
+
+/// What somebody wants of a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Begin, as the second person.
+    Approve,
+    /// Release no more.
+    Pause,
+    /// Watch the wave again, and go on.
+    Resume,
+    /// Release the next wave now.
+    Promote,
+    /// Give all hosts back what they had.
+    TakeBack,
+}
+
+impl Order {
+    /// As it is written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Promote => "promote",
+            Self::TakeBack => "abort",
+        }
+    }
+}
+
+/// An order that cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    /// The rollout is not in the right state.
+    #[error("rollout {number} {stands}: it cannot be told to {order}")]
+    Stands {
+        /// The rollout.
+        number: u64,
+        /// How it stands, in words.
+        stands: String,
+        /// What was wanted.
+        order: &'static str,
+    },
+    /// Who began it cannot approve it.
+    #[error("{by} began rollout {number}: somebody else has to approve it")]
+    SamePerson {
+        /// The rollout.
+        number: u64,
+        /// Who began it.
+        by: String,
+    },
+}
+
+impl Rollout {
+    /// A rollout that begins.
+    #[must_use]
+    pub fn begin(
+        number: u64,
+        (base, candidate): (DocumentVersion, DocumentVersion),
+        plan: Plan,
+        groups: BTreeMap<GroupName, Selector>,
+        (begun_by, begun_at): (String, Instant),
+        changes_hosts: u64,
+    ) -> Self {
+        let waits = plan.approval_over.is_some_and(|most| changes_hosts > most);
+        let (phase, next) = match waits {
+            true => (Phase::Waiting, "; a second person has to approve it"),
+            false => (Phase::Watching, ""),
+        };
+        let what = format!(
+            "version {candidate} begins, which makes {changes_hosts} hosts different, in waves of {}{next}",
+            plan.written()
+        );
+        let mut begun = Self {
+            number,
+            base,
+            candidate,
+            plan,
+            groups,
+            begun_by,
+            begun_at,
+            changes_hosts,
+            released: 0,
+            counted: BTreeMap::new(),
+            before: None,
+            phase,
+            steps: Vec::new(),
+        };
+        begun.note(begun_at, what);
+        begun
+    }
+
+    /// Whether it is not over.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Waiting | Phase::Watching | Phase::Paused { .. })
+    }
+
+    /// The groups of its waves that a host with these labels is in.
+    #[must_use]
+    pub fn groups_of(&self, labels: &Labels) -> Vec<GroupName> {
+        let chosen = self.groups.iter().filter(|(_, selector)| selector.chooses(labels));
+        chosen.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The wave that a host is in, counted from 0. Of waves that count their hosts and are not released yet
+    /// it is not known who will be in them.
+    #[must_use]
+    pub fn wave_of(&self, host: &AgentId, groups: &[GroupName]) -> usize {
+        let last = self.plan.waves.len().saturating_sub(1);
+        let is_in = |(at, wave): (usize, &Wave)| match wave {
+            Wave::Hosts(_) => self.counted.get(&at).is_some_and(|counted| counted.contains(host)),
+            Wave::Part(part) => cohort::is_in_part(self.number, host, *part),
+            Wave::Group(name) => groups.contains(name),
+        };
+        self.plan.waves.iter().enumerate().position(is_in).unwrap_or(last)
+    }
+
+    /// Whether a host is to have the version.
+    #[must_use]
+    pub fn is_released_to(&self, host: &AgentId, groups: &[GroupName]) -> bool {
+        match self.phase {
+            Phase::Completed => true,
+            Phase::TakenBack { .. } => false,
+            Phase::Waiting | Phase::Watching | Phase::Paused { .. } => {
+                self.wave_of(host, groups) < self.released
+            }
+        }
+    }
+
+    /// What follows from what hosts are like now, if anything. `soak` is the watch over the wave.
+    pub fn tick(&self, soak: &mut Soak, now: Instant, hosts: &[HostNow]) -> Option<Transition> {
+        if self.phase != Phase::Watching {
+            return None;
+        }
+        if self.released == 0 {
+            return Some(self.next("it begins".to_owned(), hosts));
+        }
+        soak.sample(self, now, hosts);
+        match judge(self, soak, hosts) {
+            Judgement::Watch => None,
+            Judgement::Pass(why) => Some(self.next(why, hosts)),
+            Judgement::Fail(gate, why) => Some(Transition::TakeBack { why: told(gate, &why) }),
+            Judgement::Uncertain(why) => Some(Transition::Pause { why }),
+        }
+    }
+
+    /// The next wave that has hosts; the end, if there is none.
+    fn next(&self, why: String, hosts: &[HostNow]) -> Transition {
+        let open = || hosts.iter().filter(|host| !self.is_released_to(&host.id, &host.groups));
+        let reached = hosts.len() - open().count();
+        for (at, wave) in self.plan.waves.iter().enumerate().skip(self.released) {
+            let released = at + 1;
+            if let Wave::Hosts(count) = wave {
+                let lacking = (*count as usize).saturating_sub(reached);
+                let counted = cohort::first(self.number, u32::try_from(lacking).unwrap_or(*count), open());
+                if !counted.is_empty() {
+                    return Transition::Release { released, counted, why };
+                }
+            } else if open().any(|host| self.wave_of(&host.id, &host.groups) == at) {
+                return Transition::Release { released, counted: BTreeSet::new(), why };
+            }
+        }
+        Transition::Complete { why }
+    }
+
+    /// What follows from an order.
+    ///
+    /// # Errors
+    /// [`OrderError`] when it means nothing now.
+    pub fn order(&self, order: Order, by: &str, hosts: &[HostNow]) -> Result<Transition, OrderError> {
+        let why = match order {
+            Order::Approve => format!("{by} approves it"),
+            Order::Pause => format!("{by} pauses it"),
+            Order::Resume => format!("{by} resumes it"),
+            Order::Promote => format!("{by} releases the next wave"),
+            Order::TakeBack => format!("{by} takes it back"),
+        };
+        match (order, &self.phase) {
+            (Order::Approve, Phase::Waiting) if by == self.begun_by => {
+                Err(OrderError::SamePerson { number: self.number, by: by.to_owned() })
+            }
+            (Order::Approve, Phase::Waiting) | (Order::Resume, Phase::Paused { .. }) => {
+                Ok(Transition::Resume { why })
+            }
+            (Order::Pause, Phase::Watching) => Ok(Transition::Pause { why }),
+            (Order::Promote, Phase::Watching | Phase::Paused { .. }) => Ok(self.next(why, hosts)),
+            (Order::TakeBack, Phase::Waiting | Phase::Watching | Phase::Paused { .. }) => {
+                Ok(Transition::TakeBack { why })
+            }
+            _ => {
+                Err(OrderError::Stands { number: self.number, stands: self.stands(), order: order.as_str() })
+            }
+        }
+    }
+
+    /// The rollout after a transition. `newest` is the number of the version that gives hosts back what they
+    /// had, where it is taken back.
+    #[must_use]
+    pub fn after(
+        &self,
+        transition: &Transition,
+        now: Instant,
+        newest: DocumentVersion,
+        hosts: &[HostNow],
+    ) -> Self {
+        let mut after = self.clone();
+        let what = match transition {
+            Transition::Release { released, counted, why } => {
+                if !counted.is_empty() {
+                    after.counted.insert(released - 1, counted.clone());
+                }
+                if self.released == 0 {
+                    after.before = Load::mean(hosts.iter().filter_map(Load::seen));
+                }
+                after.released = *released;
+                after.phase = Phase::Watching;
+                format!("{} is released: {why}", after.wave_in_words())
+            }
+            Transition::Complete { why } => {
+                after.released = after.plan.waves.len();
+                after.phase = Phase::Completed;
+                format!("version {} is that of all hosts: {why}", after.candidate)
+            }
+            Transition::Pause { why } => {
+                after.phase = Phase::Paused { why: why.clone() };
+                format!("paused: {why}")
+            }
+            Transition::Resume { why } => {
+                after.phase = Phase::Watching;
+                format!("goes on: {why}")
+            }
+            Transition::TakeBack { why } => {
+                let had = hosts.iter().filter(|host| host.version == self.candidate).count() as u64;
+                after.phase = Phase::TakenBack { by: newest, why: why.clone(), had };
+                format!(
+                    "version {} is taken back, which {had} hosts had; version {newest} says again what version {} did: {why}",
+                    after.candidate, after.base
+                )
+            }
+        };
+        after.note(now, what);
+        after
+    }
+
+    /// The wave that was released last, in words.
+    #[must_use]
+    pub fn wave_in_words(&self) -> String {
+        let (at, all) = (self.released, self.plan.waves.len());
+        let wave = at.checked_sub(1).and_then(|at| self.plan.waves.get(at));
+        match wave {
+            Some(wave) => format!("wave {at} of {all} ({wave})"),
+            None => format!("no wave of {all}"),
+        }
+    }
+
+    /// How it stands, in words.
+    #[must_use]
+    pub fn stands(&self) -> String {
+        match &self.phase {
+            Phase::Waiting => "waits for a second person's approval".to_owned(),
+            Phase::Watching if self.released == 0 => "is about to begin".to_owned(),
+            Phase::Watching => format!("is at {}", self.wave_in_words()),
+            Phase::Paused { why } => format!("is paused at {}: {why}", self.wave_in_words()),
+            Phase::Completed => "is completed".to_owned(),
+            Phase::TakenBack { by, why, .. } => format!("was taken back by version {by}: {why}"),
+        }
+    }
+
+    fn note(&mut self, at: Instant, what: String) {
+        if self.steps.len() >= STEPS_KEPT {
+            // How it began stays.
+            self.steps.remove(1);
+        }
+        self.steps.push(Step { at, what });
+    }
+}
+
+fn told(gate: Gate, why: &str) -> String {
+    format!("{why} (gate {gate})")
+}

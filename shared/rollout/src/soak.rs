@@ -1,0 +1,191 @@
+//! The time in which a wave is watched, and what is seen of each host in it.
+
+use std::collections::BTreeMap;
+
+use fallow_domain::{AgentId, Duration, Instant, MasterUrl};
+
+use crate::{HostNow, Load, Rollout};
+
+/// How often a wave is judged by statistics: at equal distances while it is watched, and before it passes. Each
+/// look could be wrong by chance: the chance is shared out among them.
+pub(crate) const LOOKS: u32 = 4;
+/// A look at hosts stands for so much time at most: what lies before it was not seen, or the clock was set.
+const STEP_MAX: Duration = Duration::from_secs(60);
+/// Looks after which a host whose link does not come back is lost: an agent that starts anew, or whose network
+/// stutters, is back by then.
+const GONE: u32 = 3;
+
+/// The watch over a wave. It is not stored: a coordinator that starts anew watches the wave anew.
+#[derive(Clone, Debug, Default)]
+pub struct Soak {
+    watched: Duration,
+    last: Option<Instant>,
+    looks: u32,
+    tracks: BTreeMap<AgentId, Track>,
+    /// What hosts offered and computed before they got the new version, as parts of their CPUs.
+    before: BTreeMap<AgentId, Load>,
+}
+
+/// What is seen of a host since it has the version that it is judged with.
+#[derive(Clone, Debug)]
+pub(crate) struct Track {
+    pub(crate) name: String,
+    /// It has the new version.
+    pub(crate) is_new: bool,
+    /// How long the wave had been watched when it was seen first.
+    since: Duration,
+    first: HostNow,
+    newest: HostNow,
+    samples: u32,
+    sum: Load,
+    gone: u32,
+}
+
+impl Track {
+    fn begin(host: &HostNow, is_new: bool, since: Duration) -> Self {
+        Self {
+            name: host.name.clone(),
+            is_new,
+            since,
+            first: host.clone(),
+            newest: host.clone(),
+            samples: 0,
+            sum: Load::default(),
+            gone: 0,
+        }
+    }
+
+    fn sample(&mut self, host: &HostNow) {
+        if !host.connected {
+            self.gone = self.gone.saturating_add(1);
+            return;
+        }
+        self.gone = 0;
+        // The agent's store was made anew: its counts begin anew.
+        if host.jobs_over < self.newest.jobs_over || host.cpu_wasted < self.newest.cpu_wasted {
+            self.first = host.clone();
+        }
+        self.newest = host.clone();
+        if !host.suspended_by_owner {
+            self.samples += 1;
+            self.sum.offered += host.offered;
+            self.sum.computing += host.computing;
+        }
+    }
+
+    pub(crate) const fn is_lost(&self) -> bool {
+        self.gone >= GONE
+    }
+
+    pub(crate) const fn is_there(&self) -> bool {
+        self.gone == 0
+    }
+
+    /// What it offered and computed on average; none if it never could, as its owner had suspended it.
+    pub(crate) fn load(&self) -> Option<Load> {
+        let samples = f64::from(self.samples);
+        (self.samples > 0)
+            .then(|| Load { offered: self.sum.offered / samples, computing: self.sum.computing / samples })
+    }
+
+    /// Whether half of the jobs that were over meanwhile had failed.
+    pub(crate) const fn jobs_fail(&self) -> bool {
+        let failed = self.newest.jobs_failed.saturating_sub(self.first.jobs_failed);
+        let over = self.newest.jobs_over.saturating_sub(self.first.jobs_over);
+        failed > 0 && failed.saturating_mul(2) >= over
+    }
+
+    /// The part of the CPU time of jobs over meanwhile that was lost.
+    pub(crate) fn wasted(&self) -> Option<f64> {
+        let wasted = self.newest.cpu_wasted.saturating_sub(self.first.cpu_wasted);
+        let useful = self.newest.cpu_useful.saturating_sub(self.first.cpu_useful);
+        let all = wasted.saturating_add(useful);
+        (all > 0).then(|| wasted as f64 / all as f64)
+    }
+
+    /// By how much the violation of shares rose.
+    pub(crate) fn shares(&self) -> Option<f64> {
+        Some(self.newest.share_violation? - self.first.share_violation?)
+    }
+
+    /// A project all of whose calls failed meanwhile, if there were two at least.
+    pub(crate) fn cut_off(&self) -> Option<&MasterUrl> {
+        let since = |(url, (calls, failed)): (&MasterUrl, &(u64, u64))| {
+            let (calls_before, failed_before) = self.first.calls.get(url).copied().unwrap_or_default();
+            (calls.saturating_sub(calls_before), failed.saturating_sub(failed_before))
+        };
+        let is_cut_off = |one: &(&MasterUrl, &(u64, u64))| {
+            let (calls, failed) = since(*one);
+            failed >= 2 && failed >= calls
+        };
+        self.newest.calls.iter().find(is_cut_off).map(|(url, _)| url)
+    }
+
+    /// Whether its owner tightened his limits meanwhile.
+    pub(crate) fn is_tightened(&self) -> bool {
+        self.newest.tightness > self.first.tightness + 1e-9
+    }
+}
+
+impl Soak {
+    /// The watch over a wave that is released at this instant, after that over the wave before.
+    #[must_use]
+    pub fn after(before: Self, rollout: &Rollout, hosts: &[HostNow]) -> Self {
+        let mut loads = before.before;
+        for host in hosts.iter().filter(|host| host.version != rollout.candidate) {
+            loads.extend(Load::seen(host).map(|load| (host.id.clone(), load)));
+        }
+        Self { before: loads, ..Self::default() }
+    }
+
+    /// Takes in what hosts are like now.
+    pub(crate) fn sample(&mut self, rollout: &Rollout, now: Instant, hosts: &[HostNow]) {
+        let since = self.last.map_or(Duration::ZERO, |last| now - last);
+        self.last = Some(now);
+        self.watched += since.clamp(Duration::ZERO, STEP_MAX);
+        for host in hosts {
+            let is_new = host.version == rollout.candidate;
+            match self.tracks.get_mut(&host.id) {
+                Some(track) if track.is_new == is_new => track.sample(host),
+                _ if host.connected => {
+                    let mut track = Track::begin(host, is_new, self.watched);
+                    track.sample(host);
+                    self.tracks.insert(host.id.clone(), track);
+                }
+                // Off since before the wave: it is no proof of anything.
+                _ => {}
+            }
+        }
+    }
+
+    /// How long the wave has been watched.
+    #[must_use]
+    pub const fn watched(&self) -> Duration {
+        self.watched
+    }
+
+    /// Whether a look is due, which is taken then. The last one is not: it is taken before the wave passes.
+    pub(crate) fn look(&mut self, soak: Duration) -> bool {
+        let due = (self.watched.as_secs_f64() / soak.as_secs_f64() * f64::from(LOOKS)).floor();
+        let due = due.min(f64::from(LOOKS - 1)) as u32;
+        let is_due = due > self.looks;
+        self.looks = self.looks.max(due);
+        is_due
+    }
+
+    /// Hosts with the new version that are there and were watched for half of the time.
+    pub(crate) fn voting(&self, soak: Duration) -> usize {
+        let votes =
+            |track: &&Track| track.is_new && track.is_there() && (self.watched - track.since) * 2 >= soak;
+        self.tracks.values().filter(votes).count()
+    }
+
+    pub(crate) fn tracks(&self) -> impl Iterator<Item = (&AgentId, &Track)> {
+        self.tracks.iter()
+    }
+
+    /// What a host offered and computed before it got the new version, if that was seen.
+    pub(crate) fn before(&self, host: &AgentId) -> Option<Load> {
+        self.before.get(host).copied()
+    }
+}
