@@ -10,7 +10,8 @@ use fallow_domain::ExitCode;
 
 use crate::cli::{
     Failure, UNPRINTABLE, Unacceptable, apply, audit, block_on, coordinator, create, documents, evaluate,
-    groups, hosts, jobs, manual, preferences, projects, results, shares, simulate, submit, tokens, warn,
+    groups, hosts, jobs, manual, preferences, projects, results, rollout, shares, simulate, submit, tokens,
+    warn,
 };
 use crate::up;
 
@@ -31,6 +32,7 @@ Exit status:
   2  unreadable command line    7  store corrupted, missing or newer
   3  bad input or value         8  no space, or not writable
   4  coordinator unreachable    9  jobs failed (`fallow up --until-done`)
+                               10  taken back (`fallow rollout watch`)
                               130  interrupted (Ctrl-C, or a signal)
 
 The coordinator is looked for in --dir, else FALLOW_DIR, else ./fallow-data; or
@@ -78,6 +80,8 @@ enum Command {
     Groups(groups::Arguments),
     /// Lists the versions of the fleet's documents: who made each, when and why.
     Documents(documents::Arguments),
+    /// Shows how changes of documents reach the hosts, in waves; says how, and stops them.
+    Rollout(rollout::Arguments),
     /// Lists who did what, and who was refused; checks that the log is as it was written.
     Audit(audit::Arguments),
     /// Makes enrolment tokens.
@@ -166,6 +170,7 @@ fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         Command::Diff(arguments) => block_on(apply::diff(arguments))?.map(done),
         Command::Groups(arguments) => block_on(groups::run(arguments))?.map(done),
         Command::Documents(arguments) => block_on(documents::run(arguments))?.map(done),
+        Command::Rollout(arguments) => block_on(rollout::run(arguments))?.map(done),
         Command::Audit(arguments) => block_on(audit::run(arguments))?.map(done),
         Command::Tokens(command) => block_on(tokens::run(command))?.map(done),
         Command::Project(command) => block_on(create::project(command))?.map(done),

@@ -211,7 +211,7 @@ fn r6_4_everything_wrong_in_all_files_is_named_at_once_with_status_3_and_nothing
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&found["findings"][0]["line"], found["findings"].as_array().unwrap().len()), (&2.into(), 5));
     for (bad, said) in [
-        (&["apply", "-f", "/nowhere.toml"][..], "cannot read /nowhere.toml"),
+        (&["apply", "-f", "/nowhere.toml"][..], "cannot read group /nowhere.toml"),
         (&["groups", "remove", "loud"], "there is no group \"loud\" (there is: none)"),
         (&["hosts", "label", "pc-9", "room=1"], "there is no host \"pc-9\""),
         (&["hosts", "show", "pc-9"], "there is no host \"pc-9\""),

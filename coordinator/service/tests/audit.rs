@@ -107,7 +107,7 @@ async fn r6_10_everything_that_operators_do_is_in_the_audit_log_with_who_did_wha
         operator.submit(submission).await.unwrap();
     }
     let share = ShareOfProject { project: "primes".into(), share: 20.0 };
-    operator.set_shares(by(SetSharesRequest { shares: vec![share] })).await.unwrap();
+    operator.set_shares(by(SetSharesRequest { shares: vec![share], ..Default::default() })).await.unwrap();
     let [token, unused] = tokens(&mut operator, 2).await.try_into().unwrap();
     let listed = operator.list_tokens(ListTokensRequest {}).await.unwrap().into_inner().tokens;
     operator.revoke_token(RevokeTokenRequest { id: listed[0].id.clone() }).await.unwrap();

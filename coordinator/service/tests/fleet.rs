@@ -600,8 +600,7 @@ async fn shares_that_mean_nothing_and_unknown_projects_are_refused() {
         ("b", -1.0, Code::InvalidArgument),
         ("../b", 1.0, Code::InvalidArgument),
     ] {
-        let request =
-            CreateProjectRequest { name: name.into(), share, request_delay_micros: 0, settings: Vec::new() };
+        let request = CreateProjectRequest { name: name.into(), share, ..Default::default() };
         assert_eq!(operator.create_project(request).await.unwrap_err().code(), code, "{name}");
     }
     assert_eq!(coordinator.documents().document().version.0, 1);
@@ -738,13 +737,14 @@ async fn create(operator: &mut Client, name: &str) {
         share: 75.0,
         request_delay_micros: 0,
         settings: Vec::new(),
+        emergency: false,
     };
     operator.create_project(request).await.unwrap();
 }
 
 fn shares(shares: &[(&str, f64)]) -> SetSharesRequest {
     let one = |&(project, share): &(&str, f64)| ShareOfProject { project: project.to_owned(), share };
-    SetSharesRequest { shares: shares.iter().map(one).collect() }
+    SetSharesRequest { shares: shares.iter().map(one).collect(), ..Default::default() }
 }
 
 fn project(cpu_time_micros: i64) -> wire::Entry {

@@ -31,12 +31,7 @@ async fn start(dir: &Path) -> (Coordinator, Client) {
 }
 
 async fn create(operator: &mut Client, name: &str) {
-    let request = CreateProjectRequest {
-        name: name.into(),
-        share: 50.0,
-        request_delay_micros: 0,
-        settings: Vec::new(),
-    };
+    let request = CreateProjectRequest { name: name.into(), share: 50.0, ..Default::default() };
     operator.create_project(request).await.unwrap();
 }
 

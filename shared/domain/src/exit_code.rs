@@ -25,11 +25,13 @@ pub enum ExitCode {
     NoSpace = 8,
     /// Jobs failed for good (`fallow up --until-done`).
     JobsFailed = 9,
+    /// A rollout was taken back (`fallow rollout watch`).
+    TakenBack = 10,
 }
 
 impl ExitCode {
     /// Every code, in order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Success,
         Self::Internal,
         Self::Usage,
@@ -40,6 +42,7 @@ impl ExitCode {
         Self::BadStore,
         Self::NoSpace,
         Self::JobsFailed,
+        Self::TakenBack,
     ];
 
     /// The number the process ends with.
@@ -62,6 +65,6 @@ mod tests {
     #[test]
     fn the_numbers_are_those_that_scripts_know() {
         let numbers: Vec<u8> = ExitCode::ALL.iter().map(|code| code.number()).collect();
-        assert_eq!(numbers, (0..10).collect::<Vec<u8>>());
+        assert_eq!(numbers, (0..11).collect::<Vec<u8>>());
     }
 }

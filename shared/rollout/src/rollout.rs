@@ -138,7 +138,7 @@ pub enum Order {
     Resume,
     /// Release the next wave now.
     Promote,
-    /// Give all hosts back what they had.
+    /// Give all hosts back what they had, also when all have the version.
     TakeBack,
 }
 
@@ -313,7 +313,7 @@ impl Rollout {
             }
             (Order::Pause, Phase::Watching) => Ok(Transition::Pause { why }),
             (Order::Promote, Phase::Watching | Phase::Paused { .. }) => Ok(self.next(why, hosts)),
-            (Order::TakeBack, Phase::Waiting | Phase::Watching | Phase::Paused { .. }) => {
+            (Order::TakeBack, Phase::Waiting | Phase::Watching | Phase::Paused { .. } | Phase::Completed) => {
                 Ok(Transition::TakeBack { why })
             }
             _ => {

@@ -7,6 +7,7 @@ use clap::Args;
 use fallow_proto::operator::v1::{ChangeGroupsRequest, ListHostsRequest};
 
 use super::connect::{Client, Target};
+use super::going_out::{self, GoingOut};
 use super::{Failure, changes, group_files};
 
 const APPLY_EXAMPLE: &str = "\
@@ -45,6 +46,8 @@ pub(crate) struct Apply {
     /// Why, for the history of documents (fallow documents).
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     message: String,
+    #[command(flatten)]
+    how: GoingOut,
     /// Change nothing, only say what would change.
     #[arg(long)]
     dry_run: bool,
@@ -83,11 +86,13 @@ impl Files {
 }
 
 pub(crate) async fn apply(arguments: Apply) -> Result<(), Failure> {
-    let Apply { files, message, dry_run } = arguments;
-    let request = ChangeGroupsRequest { message, dry_run, ..files.request()? };
+    let Apply { files, message, how: GoingOut { emergency }, dry_run } = arguments;
+    let request = ChangeGroupsRequest { message, dry_run, emergency, ..files.request()? };
     let mut client = files.target.connect().await?;
     let reply = client.change_groups(request).await?.into_inner();
-    changes::show(&reply, dry_run, None, files.json)
+    changes::show(&reply, dry_run, None, files.json)?;
+    going_out::tell(&mut client, reply.rollout).await;
+    Ok(())
 }
 
 pub(crate) async fn diff(arguments: Diff) -> Result<(), Failure> {

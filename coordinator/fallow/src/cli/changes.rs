@@ -109,6 +109,7 @@ fn to_json(reply: &ChangeGroupsReply) -> Value {
     };
     json!({
         "document_version": reply.document_version,
+        "rollout": reply.rollout,
         "hash": reply.hash,
         "groups_put": reply.put,
         "groups_removed": reply.removed,

@@ -12,6 +12,7 @@ use fallow_work_server::SETTINGS;
 use serde_json::json;
 
 use super::connect::{Client, Target};
+use super::going_out::GoingOut;
 use super::projects::project_json;
 use super::table::{self, Column::Text};
 use super::{Failure, Unacceptable, print, print_json, units, upload};
@@ -100,6 +101,8 @@ pub(crate) struct Create {
     /// How long clients wait between two scheduler RPCs.
     #[arg(long, default_value = "7s", value_parser = units::time, value_name = "TIME")]
     request_delay: Duration,
+    #[command(flatten)]
+    how: GoingOut,
     #[command(flatten)]
     target: Target,
     /// One JSON object instead of a line.
@@ -230,6 +233,7 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
         share: create.share,
         request_delay_micros: create.request_delay.as_micros(),
         settings: Vec::new(),
+        emergency: create.how.emergency,
     };
     let project = client.create_project(request).await?.into_inner();
     if create.json {
@@ -241,7 +245,7 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
 /// The key with which any BOINC client is attached by hand; empty for a project that the fleet is not
 /// attached to.
 async fn account_key(client: &mut Client, name: &str) -> Result<String, Failure> {
-    let document = client.get_document(GetDocumentRequest {}).await?.into_inner().document;
+    let document = client.get_document(GetDocumentRequest::default()).await?.into_inner().document;
     let projects = document.unwrap_or_default().projects;
     let found = projects.into_iter().find(|project| project.name == name);
     Ok(found.map(|project| project.account_key).unwrap_or_default())

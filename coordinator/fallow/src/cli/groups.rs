@@ -5,6 +5,7 @@ use fallow_proto::operator::v1::{ChangeGroupsRequest, Group, ListGroupsRequest, 
 use serde_json::{Value, json};
 
 use super::connect::Target;
+use super::going_out::{self, GoingOut};
 use super::table::{self, Column::Number, Column::Text};
 use super::{Failure, changes, print, print_json};
 
@@ -51,6 +52,8 @@ struct Remove {
     /// Why, for the history of documents.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     message: String,
+    #[command(flatten)]
+    how: GoingOut,
     /// Change nothing, only say what would change.
     #[arg(long)]
     dry_run: bool,
@@ -61,12 +64,19 @@ struct Remove {
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
         None => list(arguments.show).await,
-        Some(Command::Remove(Remove { names, message, dry_run, show })) => {
+        Some(Command::Remove(Remove { names, message, how: GoingOut { emergency }, dry_run, show })) => {
             let mut client = show.target.connect().await?;
-            let request =
-                ChangeGroupsRequest { remove: names, message, dry_run, ..ChangeGroupsRequest::default() };
+            let request = ChangeGroupsRequest {
+                remove: names,
+                message,
+                dry_run,
+                emergency,
+                ..ChangeGroupsRequest::default()
+            };
             let reply = client.change_groups(request).await?.into_inner();
-            changes::show(&reply, dry_run, None, show.json)
+            changes::show(&reply, dry_run, None, show.json)?;
+            going_out::tell(&mut client, reply.rollout).await;
+            Ok(())
         }
     }
 }

@@ -108,14 +108,16 @@ fn suspender(state: &HostState) -> &str {
     }
 }
 
-/// Which version of the documents it follows, of the newest; and whether it has yet to get what that version
-/// says to it with the labels that it has now.
-pub(super) fn follows(host: &Host, wanted: u64) -> String {
+/// Which version of the documents it follows, of the one that it is to have; and whether it has yet to get
+/// what that version says to it with the labels that it has now.
+pub(super) fn follows(host: &Host, newest: u64) -> String {
+    // A coordinator that knows no rollouts does not say which.
+    let wanted = if host.wanted_version == 0 { newest } else { host.wanted_version };
     let version = host.state.as_ref().map_or(0, |state| state.document_version);
     format!("{version}/{wanted}{}", if host.has_old_content { " (old labels)" } else { "" })
 }
 
-fn row(host: &Host, wanted: u64) -> Vec<String> {
+fn row(host: &Host, newest: u64) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
     let said = state_of(host);
     vec![
@@ -124,7 +126,7 @@ fn row(host: &Host, wanted: u64) -> Vec<String> {
         state.hostname,
         if host.connected { "up" } else { "down" }.to_owned(),
         table::ago(host.last_seen_micros, clock::now()),
-        follows(host, wanted),
+        follows(host, newest),
         format!("{}/{}", state.usable_cpus, state.cpus),
         host.tasks_running.to_string(),
         host.tasks_held.to_string(),
@@ -246,6 +248,7 @@ pub(crate) fn host_json(host: &Host) -> Value {
         "suspended_by": suspender(&state),
         "document_version": state.document_version,
         "document_content": state.document_content,
+        "document_wanted": host.wanted_version,
         "has_old_content": host.has_old_content,
         "document_applied_at": table::instant(state.document_applied_at_micros),
         "document_refused_version": state.document_refused_version,

@@ -9,6 +9,7 @@ use fallow_proto::operator::v1::{GetDocumentRequest, SetPreferencesRequest};
 use serde_json::json;
 
 use super::connect::Target;
+use super::going_out::{self, GoingOut};
 use super::table::{self, Column::Text};
 use super::{Failure, overruled, print, print_json, units};
 
@@ -57,6 +58,11 @@ struct Show {
 struct Set {
     #[command(flatten)]
     changes: Changes,
+    /// Why, for the history of documents.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    message: String,
+    #[command(flatten)]
+    how: GoingOut,
     #[command(flatten)]
     show: Show,
 }
@@ -182,22 +188,29 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let (show, changes) = match arguments.command {
         None => (arguments.show, None),
         Some(Command::Show(show)) => (show, None),
-        Some(Command::Set(set)) => (set.show, Some(set.changes)),
+        Some(Command::Set(set)) => {
+            let Set { changes, message, how: GoingOut { emergency }, show } = *set;
+            (show, Some((changes, emergency, message)))
+        }
     };
-    if changes.as_ref().is_some_and(Changes::is_empty) {
+    if changes.as_ref().is_some_and(|(changes, ..)| changes.is_empty()) {
         let text = "nothing is named that is to be set: name a preference and its value, such as `fallow preferences set --cpu-fraction 50%`; `fallow preferences` lists them";
         return Err(Failure::new(ExitCode::Usage, text));
     }
     let mut client = show.target.connect().await?;
+    // An emergency starts from what is known to be good.
+    let released = changes.as_ref().is_some_and(|(_, emergency, _)| *emergency);
     let mut document =
-        client.get_document(GetDocumentRequest {}).await?.into_inner().document.unwrap_or_default();
-    if let Some(changes) = changes {
+        client.get_document(GetDocumentRequest { released }).await?.into_inner().document.unwrap_or_default();
+    if let Some((changes, emergency, message)) = changes {
         let before = from_wire(&document.preferences.unwrap_or_default())?;
         let mut preferences = before.clone();
         changes.apply(&mut preferences);
         preferences.check_set()?;
-        let request = SetPreferencesRequest { preferences: Some(to_wire(&preferences)) };
-        document = client.set_preferences(request).await?.into_inner().document.unwrap_or_default();
+        let request = SetPreferencesRequest { preferences: Some(to_wire(&preferences)), emergency, message };
+        let reply = client.set_preferences(request).await?.into_inner();
+        document = reply.document.unwrap_or_default();
+        going_out::tell(&mut client, reply.rollout).await;
         overruled::tell(&mut client, &differing(&before, &preferences)).await;
     }
     let preferences = from_wire(&document.preferences.unwrap_or_default())?;

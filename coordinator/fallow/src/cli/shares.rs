@@ -3,10 +3,11 @@
 use clap::{Args, Subcommand};
 use fallow_domain::Share;
 use fallow_proto::fleet::v1::Document;
-use fallow_proto::operator::v1::{GetDocumentRequest, SetSharesRequest, ShareOfProject};
+use fallow_proto::operator::v1::{DocumentReply, GetDocumentRequest, SetSharesRequest, ShareOfProject};
 use serde_json::json;
 
 use super::connect::Target;
+use super::going_out::{self, GoingOut};
 use super::projects::percent;
 use super::table::{self, Column::Number, Column::Text};
 use super::{Failure, overruled, print, print_json, warn};
@@ -56,6 +57,11 @@ struct Set {
     /// Project and share.
     #[arg(required = true, value_name = "NAME=SHARE", value_parser = pair)]
     shares: Vec<(String, f64)>,
+    /// Why, for the history of documents.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    message: String,
+    #[command(flatten)]
+    how: GoingOut,
     #[command(flatten)]
     show: Show,
 }
@@ -67,18 +73,26 @@ fn pair(text: &str) -> Result<(String, f64), String> {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let (show, shares) = match arguments.command {
+    let (show, request) = match arguments.command {
         None => (arguments.show, None),
         Some(Command::Show(show)) => (show, None),
-        Some(Command::Set(set)) => (set.show, Some(parse(&set.shares)?)),
+        Some(Command::Set(Set { shares, message, how: GoingOut { emergency }, show })) => {
+            (show, Some(SetSharesRequest { shares: parse(&shares)?, emergency, message }))
+        }
     };
     let mut client = show.target.connect().await?;
-    let keys: Vec<String> = shares.iter().flatten().map(|one| format!("projects.{}", one.project)).collect();
-    let reply = match shares {
-        Some(shares) => client.set_shares(SetSharesRequest { shares }).await?,
-        None => client.get_document(GetDocumentRequest {}).await?,
+    let keys: Vec<String> = request
+        .iter()
+        .flat_map(|request| &request.shares)
+        .map(|one| format!("projects.{}", one.project))
+        .collect();
+    let reply = match request {
+        Some(request) => client.set_shares(request).await?,
+        None => client.get_document(GetDocumentRequest::default()).await?,
     };
-    let document = reply.into_inner().document.unwrap_or_default();
+    let DocumentReply { document, rollout } = reply.into_inner();
+    let document = document.unwrap_or_default();
+    going_out::tell(&mut client, rollout).await;
     if !keys.is_empty() {
         overruled::tell(&mut client, &keys).await;
     }

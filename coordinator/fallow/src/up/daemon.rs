@@ -212,6 +212,7 @@ fn meaning(status: i32) -> Option<&'static str> {
         ExitCode::BadStore => "bad store",
         ExitCode::NoSpace => "no space, or not writable",
         ExitCode::JobsFailed => "jobs failed",
+        ExitCode::TakenBack => "a rollout was taken back",
     })
 }
 

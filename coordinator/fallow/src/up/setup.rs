@@ -101,10 +101,10 @@ pub(super) async fn projects(
     reporter: &Reporter,
 ) -> Result<(), Failure> {
     let document =
-        client.get_document(GetDocumentRequest {}).await?.into_inner().document.unwrap_or_default();
+        client.get_document(GetDocumentRequest::default()).await?.into_inner().document.unwrap_or_default();
     if document.version == 0 {
         let preferences = Some(to_wire(&preferences(site.wanted, agents)));
-        client.set_preferences(SetPreferencesRequest { preferences }).await?;
+        client.set_preferences(SetPreferencesRequest { preferences, ..Default::default() }).await?;
     }
     let existing = client.list_projects(ListProjectsRequest {}).await?.into_inner().projects;
     for plan in site.wanted.projects() {
@@ -115,6 +115,7 @@ pub(super) async fn projects(
                 share: plan.share,
                 request_delay_micros: REQUEST_DELAY.as_micros(),
                 settings: vec![Setting { key: "poll".to_owned(), value: POLL_SETTING.to_owned() }],
+                emergency: false,
             };
             client.create_project(request).await?;
         }

@@ -86,6 +86,12 @@ actions! {
     HostLabelled = "host labelled",
     /// A new version of the documents was made.
     DocumentChanged = "document changed",
+    /// It was said how changes go out.
+    RolloutPlanned = "rollout planned",
+    /// A rollout went on.
+    RolloutStepped = "rollout",
+    /// A rollout was taken back.
+    RolloutTakenBack = "rollout taken back",
     /// A project was made.
     ProjectCreated = "project created",
     /// Settings of a project were changed.

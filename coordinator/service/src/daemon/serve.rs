@@ -59,6 +59,13 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
 /// one call.
 const NEW_JOBS: Duration = Duration::from_millis(200);
 
+/// Drives rollouts of documents (R6.5).
+pub(super) fn rollouts(coordinator: &mut Coordinator) {
+    let (fleet, documents) = (coordinator.fleet.clone(), coordinator.documents.clone());
+    let stop = coordinator.stop.subscribe();
+    coordinator.servers.spawn(crate::fleet::rollout::drive(fleet, documents, stop));
+}
+
 /// Tells agents of new jobs: just submitted, or to be computed once more; and agents that come back of what
 /// waits for them (R1.4).
 pub(super) fn new_jobs(coordinator: &mut Coordinator) {

@@ -5,21 +5,27 @@
 //! newest only, so a slow agent never costs memory. A change is stored for good before anybody hears of it.
 //! Shares and preferences stand in it (R6.4).
 //!
-//! Omitted: rollouts in waves.
+//! A change goes to all hosts at once, or in waves where operators have a plan for it ([`fallow_rollout`]): the
+//! rollout is stored with the version, and says from then on which hosts are to have it ([`Release`]).
 
+mod release;
+mod rollout;
 mod version;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock, Weak};
 
 use fallow_domain::{
     AccountKey, DocumentVersion, FleetDocument, Instant, Invalid, MasterUrl, Preferences, ProjectAssignment,
     Share, printable,
 };
 use fallow_fleet::{Change, ChangeError, DocumentSet, Groups, GroupsChanged};
+use fallow_rollout::{OrderError, Rollout, Transition, Wave};
 use fallow_store::{Batch, BatchResult, Entry, KeyRange, Store, StoreError};
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 
+use release::{ROLLOUT, ROLLOUTS};
+pub use release::{Reach, Release};
 pub use version::{Audited, Head, Published};
 use version::{FORMAT, PREFIX};
 
@@ -53,6 +59,23 @@ pub enum DocumentError {
     /// Groups that are wrong, or not there.
     #[error(transparent)]
     Groups(#[from] ChangeError),
+    /// A change while another one goes out.
+    #[error(
+        "rollout {number} {stands}: wait until it is over (`fallow rollout watch`), take it back (`fallow rollout abort`), or use \
+         --emergency: that takes it back and goes to all hosts at once"
+    )]
+    UnderWay {
+        /// The rollout.
+        number: u64,
+        /// How it stands, in words.
+        stands: String,
+    },
+    /// An order to a rollout that does not follow it.
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    /// An order where nothing was ever rolled out, or somebody else gave one at the same time.
+    #[error("{0}")]
+    NoRollout(String),
     /// A change that the fleet's groups do not allow.
     #[error("the change does not go with the fleet's groups: {0}")]
     Conflict(String),
@@ -78,6 +101,8 @@ pub struct Author {
     pub traceparent: String,
     /// Why, in the operator's words; may be empty.
     pub message: String,
+    /// What he changes goes to all hosts at once, whatever the plan is and whatever goes out now.
+    pub emergency: bool,
 }
 
 impl Author {
@@ -91,32 +116,55 @@ impl Author {
 /// All versions of the document.
 pub struct Documents {
     store: Arc<dyn Store>,
-    current: Arc<watch::Sender<Option<Arc<Published>>>>,
+    current: Arc<watch::Sender<Arc<Release>>>,
     // One change at a time: each starts from the newest.
     changing: Arc<Mutex<()>>,
+    reach: OnceLock<Weak<dyn Reach>>,
 }
 
 impl Documents {
-    /// Reads the newest version, if there is any.
+    /// Reads the newest version, if there is any, and the newest rollout.
     ///
     /// # Errors
     /// What the store says.
     pub fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let newest = newest(&*store)?.map(|(key, value)| version::read(&key, &value)).transpose()?;
-        let published = newest.map(|audited| Arc::new(Published { audited, traceparent: String::new() }));
-        Ok(Self { store, current: Arc::new(watch::Sender::new(published)), changing: Arc::default() })
+        let published = |audited| Arc::new(Published { audited, traceparent: String::new() });
+        let newest = newest(&*store, PREFIX)?.map(|(key, value)| version::read(&key, &value)).transpose()?;
+        let rollout: Option<Rollout> =
+            self::newest(&*store, ROLLOUTS)?.map(|(key, value)| ROLLOUT.read(&key, &value)).transpose()?;
+        let base = match rollout.as_ref().filter(|rollout| rollout.is_open()) {
+            Some(rollout) => Some(published(read_version(&*store, rollout.base)?)),
+            None => None,
+        };
+        let release = Release { newest: newest.map(published), rollout: rollout.map(Arc::new), base };
+        let current = Arc::new(watch::Sender::new(Arc::new(release)));
+        Ok(Self { store, current, changing: Arc::default(), reach: OnceLock::new() })
     }
 
-    /// The newest version, now and whenever there is a newer one.
+    /// Who says for how many hosts changes make a difference. Said once, before anybody is served.
+    pub fn set_reach(&self, reach: Weak<dyn Reach>) {
+        if self.reach.set(reach).is_err() {
+            tracing::error!("who knows the fleet's hosts is said already");
+        }
+    }
+
+    /// What is released, now and whenever that is something else.
     #[must_use]
-    pub fn watch(&self) -> watch::Receiver<Option<Arc<Published>>> {
+    pub fn watch(&self) -> watch::Receiver<Arc<Release>> {
         self.current.subscribe()
     }
 
-    /// The newest version; `None` before the first project.
+    /// What is released.
+    #[must_use]
+    pub fn release(&self) -> Arc<Release> {
+        self.current.borrow().clone()
+    }
+
+    /// The newest version, also while a rollout has not brought it to all hosts; `None` before the first
+    /// project.
     #[must_use]
     pub fn current(&self) -> Option<Arc<Published>> {
-        self.current.borrow().clone()
+        self.release().newest.clone()
     }
 
     /// The newest fleet-wide document, or one of version 0 without projects.
@@ -128,7 +176,7 @@ impl Documents {
     /// All newest documents, or a set of version 0 that says nothing.
     #[must_use]
     pub fn set(&self) -> DocumentSet {
-        newest_set(&self.current)
+        set_of(self.current().as_deref())
     }
 
     /// The newest versions with their audit records, at most so many, oldest first.
@@ -242,6 +290,8 @@ impl Documents {
         if self.current().is_none() {
             return Ok(empty().fleet);
         }
+        // Agents would compute for accounts that are not theirs meanwhile.
+        let author = Author { emergency: true, ..author };
         let (change, keys) = (change.to_owned(), keys.to_vec());
         self.change_fleet(author, now, move |document| {
             document.version = DocumentVersion(document.version.0 + 1);
@@ -294,7 +344,8 @@ impl Documents {
     }
 
     fn making(&self, author: Author, now: Instant) -> Making {
-        Making { store: self.store.clone(), current: self.current.clone(), author, now }
+        let reach = self.reach.get().and_then(Weak::upgrade);
+        Making { store: self.store.clone(), current: self.current.clone(), reach, author, now }
     }
 }
 
@@ -307,7 +358,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 /// The making of a version.
 struct Making {
     store: Arc<dyn Store>,
-    current: Arc<watch::Sender<Option<Arc<Published>>>>,
+    current: Arc<watch::Sender<Arc<Release>>>,
+    reach: Option<Arc<dyn Reach>>,
     author: Author,
     now: Instant,
 }
@@ -321,51 +373,153 @@ impl Making {
         _alone: OwnedMutexGuard<()>,
         edit: impl FnOnce(&mut DocumentSet) -> Result<String, DocumentError>,
     ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
-        let Self { store, current, author, now } = self;
-        let before = newest_set(&current);
+        let release = self.current.borrow().clone();
+        let newest = set_of(release.newest.as_deref());
+        // An emergency starts from what is known to be good: what goes out now is taken back.
+        let before = match release.open() {
+            Some((rollout, _)) if !self.author.emergency => return Err(under_way(rollout)),
+            Some((_, base)) => base.audited.set.clone(),
+            None => newest.clone(),
+        };
         let mut set = before.clone();
         let change = edit(&mut set)?;
-        if set == before {
+        if set == before && release.open().is_none() {
             return Ok((before, set));
         }
-        set.fleet.version = DocumentVersion(before.fleet.version.0 + 1);
+        set.fleet.version = DocumentVersion(newest.fleet.version.0 + 1);
+        let made = self.made(set, change)?;
+        let rollout = match release.open() {
+            Some((rollout, _)) => Some(self.superseded(rollout, made.set.fleet.version)),
+            None => self.begun(&release, &before, &made.set)?,
+        };
+        let after = made.set.clone();
+        self.publish(&release, made, rollout)?;
+        Ok((before, after))
+    }
+
+    /// A version, checked as a whole.
+    fn made(&self, set: DocumentSet, change: String) -> Result<Audited, DocumentError> {
         set.fleet.check()?;
         if let Some(problem) = set.problems().first() {
             return Err(DocumentError::Conflict(problem.to_string()));
         }
-        let audited = Audited {
+        Ok(Audited {
             hash: set.hash()?,
-            set: set.clone(),
-            made_at: now,
-            made_by: author.actor.name().to_owned(),
+            set,
+            made_at: self.now,
+            made_by: self.author.actor.name().to_owned(),
             change,
-            message: printable::line(&author.message, MESSAGE_MAX),
+            message: printable::line(&self.author.message, MESSAGE_MAX),
+        })
+    }
+
+    /// The rollout that an emergency takes the place of.
+    fn superseded(&self, open: &Rollout, newest: DocumentVersion) -> Rollout {
+        let why = format!("{} sends another change to all hosts at once", self.author.actor.name());
+        let hosts = self.reach.as_ref().map(|reach| reach.hosts_now(open)).unwrap_or_default();
+        open.after(&Transition::TakeBack { why }, self.now, newest, &hosts)
+    }
+
+    /// The rollout of a new version, if changes go out by a plan and this one makes any host different.
+    fn begun(
+        &self,
+        release: &Release,
+        before: &DocumentSet,
+        after: &DocumentSet,
+    ) -> Result<Option<Rollout>, DocumentError> {
+        if self.author.emergency || release.newest.is_none() {
+            return Ok(None);
+        }
+        let (Some(plan), Some(reach)) = (release::plan(&*self.store)?, self.reach.as_ref()) else {
+            return Ok(None);
         };
-        let key = key(set.fleet.version);
+        let changes_hosts = reach.changed_hosts(before, after);
+        if changes_hosts == 0 {
+            return Ok(None);
+        }
+        let mut groups = BTreeMap::new();
+        for wave in &plan.waves {
+            let Wave::Group(name) = wave else { continue };
+            let group = before.groups.0.get(name).or_else(|| after.groups.0.get(name));
+            let known = || {
+                DocumentError::Conflict(format!(
+                    "the plan for rollouts names group {name}, which is not there: give another with `fallow rollout plan`"
+                ))
+            };
+            groups.insert(name.clone(), group.ok_or_else(known)?.selector.clone());
+        }
+        let number = release.rollout.as_ref().map_or(1, |newest| newest.number + 1);
+        let versions = (before.fleet.version, after.fleet.version);
+        let by = (self.author.actor.name().to_owned(), self.now);
+        Ok(Some(Rollout::begin(number, versions, plan, groups, by, changes_hosts)))
+    }
+
+    /// Stores a version, with its rollout or that which it ends, and tells everybody.
+    fn publish(
+        self,
+        release: &Release,
+        audited: Audited,
+        rollout: Option<Rollout>,
+    ) -> Result<(), DocumentError> {
+        let Self { store, current, author, .. } = self;
+        let version = audited.set.fleet.version;
+        let key = key(version);
         let value = FORMAT.write(&key, &audited)?;
-        let batch = Batch::new().require_absent(key.clone()).put(key, value);
-        let object = format!("version {}: {}", set.fleet.version.0, audited.change);
-        let record = author.record(Action::DocumentChanged, &object);
-        let hash_before = current.borrow().as_ref().map(|published| published.audited.hash.clone());
-        let record = record.changed(hash_before.unwrap_or_default().as_str(), audited.hash.as_str());
+        let mut batch = Batch::new().require_absent(key.clone()).put(key, value);
+        if let Some(rollout) = &rollout {
+            let key = release::rollout_key(rollout.number);
+            let value = ROLLOUT.write(&key, rollout)?;
+            batch = batch.put(key, value);
+        }
+        let (action, object) = match (&rollout, author.emergency) {
+            (Some(rollout), false) if !rollout.is_open() => (
+                Action::RolloutTakenBack,
+                format!("{}: {}", release::said(rollout), release::newest_step(rollout).1),
+            ),
+            (rollout, emergency) => {
+                let how = match (rollout, emergency) {
+                    (Some(rollout), true) => {
+                        format!(", to all hosts at once, in place of rollout {}", rollout.number)
+                    }
+                    (None, true) => ", to all hosts at once".to_owned(),
+                    (Some(rollout), false) => format!(", by rollout {}", rollout.number),
+                    (None, false) => String::new(),
+                };
+                (Action::DocumentChanged, format!("version {}: {}{how}", version.0, audited.change))
+            }
+        };
+        let record = author.record(action, &object);
+        let before = release.newest.as_ref().map(|published| published.audited.hash.clone());
+        let record = record.changed(before.unwrap_or_default().as_str(), audited.hash.as_str());
         if let BatchResult::Conflict { .. } = audit::apply(&*store, &batch, &record)? {
             let what = "a new version of the document";
-            return Err(Invalid::new(what, set.fleet.version, "a version that is not there yet").into());
+            return Err(Invalid::new(what, version, "a version that is not there yet").into());
         }
-        tracing::info!(
-            version = audited.set.fleet.version.0,
-            by = audited.made_by,
-            change = audited.change,
-            "document made"
-        );
-        current.send_replace(Some(Arc::new(Published { audited, traceparent: author.traceparent })));
-        Ok((before, set))
+        tracing::info!(version = version.0, by = audited.made_by, change = audited.change, "document made");
+        let newest = Some(Arc::new(Published { audited, traceparent: author.traceparent }));
+        let rollout = rollout.map(Arc::new).or_else(|| release.rollout.clone());
+        let is_open = rollout.as_ref().is_some_and(|rollout| rollout.is_open());
+        let base = if is_open { release.newest.clone() } else { None };
+        current.send_replace(Arc::new(Release { newest, rollout, base }));
+        Ok(())
     }
 }
 
-fn newest_set(current: &watch::Sender<Option<Arc<Published>>>) -> DocumentSet {
-    let published = current.borrow().clone();
+fn under_way(rollout: &Rollout) -> DocumentError {
+    DocumentError::UnderWay { number: rollout.number, stands: rollout.stands() }
+}
+
+/// What a version says; nothing, if there is none.
+pub(crate) fn set_of(published: Option<&Published>) -> DocumentSet {
     published.map_or_else(empty, |published| published.audited.set.clone())
+}
+
+/// A version that is there.
+fn read_version(store: &dyn Store, version: DocumentVersion) -> Result<Audited, StoreError> {
+    let key = key(version);
+    let value =
+        store.get(&key)?.ok_or_else(|| FORMAT.bad_value(&key, "a rollout needs it, and it is missing"))?;
+    version::read(&key, &value)
 }
 
 /// Twenty digits, so that versions sort as they were made.
@@ -373,16 +527,17 @@ fn key(version: DocumentVersion) -> Vec<u8> {
     format!("document/{:020}", version.0).into_bytes()
 }
 
-/// The newest version as it is stored. There may be many, and each may be large: they are not gone through,
-/// but it is asked whether there is one so far behind another, in steps that double, then halve.
-fn newest(store: &dyn Store) -> Result<Option<Entry>, StoreError> {
-    let all = KeyRange::prefix(PREFIX);
+/// The newest of what is stored under numbers. There may be many, and each may be large: they are not gone
+/// through, but it is asked whether there is one so far behind another, in steps that double, then halve.
+fn newest(store: &dyn Store, prefix: &[u8]) -> Result<Option<Entry>, StoreError> {
+    let all = KeyRange::prefix(prefix);
     let Some(mut newest) = store.scan(&all, 1)?.pop() else { return Ok(None) };
     let (mut step, mut doubling) = (1_u64, true);
     while step > 0 {
         let (key, _) = &newest;
-        let before = number(key)?.saturating_add(step - 1);
-        match store.scan(&all.after(&self::key(DocumentVersion(before))), 1)?.pop() {
+        let before = number(prefix, key)?.saturating_add(step - 1);
+        let before = [prefix, format!("{before:020}").as_bytes()].concat();
+        match store.scan(&all.after(&before), 1)?.pop() {
             Some(later) => newest = later,
             None => doubling = false,
         }
@@ -391,9 +546,9 @@ fn newest(store: &dyn Store) -> Result<Option<Entry>, StoreError> {
     Ok(Some(newest))
 }
 
-/// The number of the version under a key.
-fn number(key: &[u8]) -> Result<u64, StoreError> {
-    let digits = key.strip_prefix(PREFIX).and_then(|digits| std::str::from_utf8(digits).ok());
+/// The number under a key.
+fn number(prefix: &[u8], key: &[u8]) -> Result<u64, StoreError> {
+    let digits = key.strip_prefix(prefix).and_then(|digits| std::str::from_utf8(digits).ok());
     let number = digits.and_then(|digits| digits.parse().ok());
     number.ok_or_else(|| FORMAT.bad_value(key, "it has no number of a version"))
 }

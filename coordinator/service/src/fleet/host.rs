@@ -1,10 +1,12 @@
 //! What the fleet says of an agent to whoever lists it.
 
 use fallow_domain::agent_state::{HostState, ProjectState, TaskState};
-use fallow_domain::{AgentId, Instant, Labels};
+use fallow_domain::{AgentId, DocumentVersion, Instant, Labels};
+use fallow_fleet::DocumentSet;
 
 use super::Agent;
 use super::enrol::Revocation;
+use crate::document::Release;
 use fallow_daemon::lock;
 
 /// An agent and what it said last.
@@ -31,6 +33,23 @@ pub struct Host {
     /// Its newest certificate is good until then; the epoch where it was not seen since the coordinator's
     /// start.
     pub certificate_until: Instant,
+}
+
+impl Host {
+    /// The documents that it is to have by what is released.
+    #[must_use]
+    pub fn set(&self, release: &Release) -> DocumentSet {
+        let has = self.state.document_version;
+        crate::document::set_of(release.of(&self.agent, has, || self.labels.clone()).map(|newest| &**newest))
+    }
+
+    /// The version of these.
+    #[must_use]
+    pub fn wanted(&self, release: &Release) -> DocumentVersion {
+        let has = self.state.document_version;
+        let wanted = release.of(&self.agent, has, || self.labels.clone());
+        wanted.map_or(DocumentVersion(0), |wanted| wanted.audited.set.fleet.version)
+    }
 }
 
 impl Agent {

@@ -14,7 +14,7 @@ use fallow_store::{Batch, StoreError};
 
 use super::{Agent, Fleet, Host, keys};
 use crate::audit::{self, Action};
-use crate::document::Author;
+use crate::document::{Author, Release};
 
 /// Labels that are not changed.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +90,8 @@ pub(super) fn said(labels: &Labels) -> String {
 pub struct Explained {
     /// The host.
     pub host: Host,
+    /// The documents that it is to have.
+    pub set: DocumentSet,
     /// The labels that it was enrolled with.
     pub enrolled_with: Labels,
     /// The labels that operators gave it.
@@ -101,19 +103,22 @@ pub struct Explained {
 }
 
 impl Fleet {
-    /// What a host is asked for by these documents, and why.
+    /// What a host is asked for by what is released to it, and why.
     ///
     /// # Errors
     /// [`UnknownHost`].
-    pub fn explain(&self, host: &str, set: &DocumentSet) -> Result<Explained, UnknownHost> {
+    pub fn explain(&self, host: &str, release: &Release) -> Result<Explained, UnknownHost> {
         let agent = self.find(host)?;
         let host = agent.host();
+        let set = host.set(release);
+        let set = &set;
         let effective = Effective::of(set, &host.labels).tightened(&host.state.owner);
         Ok(Explained {
             enrolled_with: agent.enrolled_with.clone(),
             given_labels: lock(&agent.given_labels).clone(),
             groups: set.groups.of(&host.labels).into_iter().map(|(name, _)| name.clone()).collect(),
             effective: effective.without(&host.state.declined, set),
+            set: set.clone(),
             host,
         })
     }

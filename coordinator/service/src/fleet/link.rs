@@ -32,7 +32,7 @@ use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT
 use super::service::{record_refused, say_refused};
 use super::state::{PlannedUpdate, Position, Update, UpdateCheck, check_update};
 use super::{Agent, Fleet, entry};
-use crate::document::Published;
+use crate::document::Release;
 use fallow_daemon::{clock, lock};
 
 static WITHHELD: RateLimit = RateLimit::new();
@@ -186,7 +186,9 @@ struct Connection<'a> {
     received: Position,
     pipeline: VecDeque<InFlight>,
     commit_sequence: CommitSequence,
-    documents: watch::Receiver<Option<Arc<Published>>>,
+    documents: watch::Receiver<Arc<Release>>,
+    /// The version that the agent said that it has in its Hello.
+    has: DocumentVersion,
     pending: PendingMessages,
     heard: Instant,
     /// Heartbeats of ours since then, at which its messages were being read. The clock alone would take every
@@ -241,7 +243,8 @@ impl<'a> Connection<'a> {
             contacts: BTreeSet::new(),
             waiting_since: None,
         };
-        let follows = Some((DocumentVersion(hello.document_version), hello.document_content));
+        let has = DocumentVersion(hello.document_version);
+        let follows = Some((has, hello.document_content));
         let (epoch, received) = (hello.epoch, held);
         Self {
             fleet,
@@ -255,6 +258,7 @@ impl<'a> Connection<'a> {
             pipeline: VecDeque::new(),
             commit_sequence: CommitSequence::default(),
             documents,
+            has,
             pending,
             heard: Instant::now(),
             unheard: 0,
@@ -336,13 +340,16 @@ impl<'a> Connection<'a> {
     /// Makes what the newest documents say to the agent the next to be sent, if it is not what was sent last.
     /// One that cannot be addressed to the agent now is withheld, and the link goes on without.
     async fn take_document(&mut self) {
-        let Some(newest) = self.documents.borrow_and_update().clone() else { return };
-        let has_groups = !newest.audited.set.groups.0.is_empty();
-        if has_groups && lock(&self.agent.state).host().is_none() {
+        let release = self.documents.borrow_and_update().clone();
+        let has_groups = release.asks_for_labels();
+        let said = lock(&self.agent.state).host().map(|host| host.document_version);
+        if has_groups && said.is_none() {
             // What it has to do depends on what it reports: its first report calls again.
             return;
         }
         let labels = self.agent.labels();
+        let has = said.unwrap_or_default().max(self.has);
+        let Some(newest) = release.of(&self.agent.id, has, || labels.clone()).cloned() else { return };
         let was_withheld = self.is_withheld;
         match self.fleet.addressed(self.agent, &newest).await {
             Ok(document) => {
@@ -476,8 +483,7 @@ impl<'a> Connection<'a> {
     /// Whether the document that was sent last is for labels that the agent has no more. Without groups none
     /// is for any labels; one that is withheld is tried again anyway.
     fn is_for_other_labels(&self) -> bool {
-        let has_groups =
-            self.documents.borrow().as_ref().is_some_and(|newest| !newest.audited.set.groups.0.is_empty());
+        let has_groups = self.documents.borrow().asks_for_labels();
         let offered_for = self.offered.as_ref().map(|(_, labels)| labels);
         has_groups && !self.is_withheld && offered_for != Some(&self.agent.labels())
     }

@@ -22,6 +22,7 @@ mod link;
 mod membership;
 pub mod preview;
 mod returns;
+pub(crate) mod rollout;
 mod service;
 pub mod state;
 mod stored;
@@ -153,7 +154,7 @@ impl Fleet {
         let audit = Arc::new(AuditLog::open(store.clone())?);
         let agents = load(&*store, &mut totals)?;
         let commits = Commits::start(store.clone()).map_err(FleetError::Thread)?;
-        Ok(Arc::new(Self {
+        let fleet = Arc::new(Self {
             store,
             audit,
             commits,
@@ -171,7 +172,10 @@ impl Fleet {
             changing: Mutex::default(),
             relabelling: Arc::default(),
             stopping: watch::Sender::new(false),
-        }))
+        });
+        let reach: std::sync::Weak<Self> = Arc::downgrade(&fleet);
+        fleet.documents.set_reach(reach);
+        Ok(fleet)
     }
 
     /// The coordinator's audit log.

@@ -65,7 +65,7 @@ pub(super) fn author_of<T>(request: &Request<T>, span: &Span) -> Author {
     // Without telemetry here the caller's own context still reaches the agents.
     let received: String = text("traceparent").chars().take(64).collect();
     let traceparent = propagation::traceparent_of(span).unwrap_or(received);
-    Author { actor: Actor::Operator(name), from: address_of(request), traceparent, message: String::new() }
+    Author { actor: Actor::Operator(name), from: address_of(request), traceparent, ..Author::default() }
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ pub(super) fn host(host: &Host, set: &DocumentSet, contents: &mut Contents<'_>) 
         revoked_reason: revoked.map(|revoked| revoked.reason.clone()).unwrap_or_default(),
         certificate_until_micros: host.certificate_until.as_micros(),
         has_old_content: revoked.is_none() && has_old_content(host, set, contents),
+        wanted_version: set.fleet.version.0,
         labels: labels_to_wire(labels),
         tasks_held: tasks.len() as u64,
         tasks_running: tasks.iter().filter(|task| task.phase == Some(Phase::Running)).count() as u64,

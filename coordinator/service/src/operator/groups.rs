@@ -30,7 +30,7 @@ pub(super) async fn change(
     author: Author,
     request: wire::ChangeGroupsRequest,
 ) -> Result<wire::ChangeGroupsReply, Status> {
-    let wire::ChangeGroupsRequest { files, remove, prune, dry_run, per_host, message } = request;
+    let wire::ChangeGroupsRequest { files, remove, prune, dry_run, per_host, message, emergency } = request;
     if files.len() > GROUPS_MAX || remove.len() > GROUPS_MAX {
         let text = format!("a change has up to {GROUPS_MAX} files and removes up to {GROUPS_MAX} groups");
         return Err(Status::invalid_argument(text));
@@ -42,6 +42,7 @@ pub(super) async fn change(
     let text = |file: wire::GroupFile| GroupText { file: file.name, text: file.text };
     let change = Change { files: files.into_iter().map(text).collect(), remove, prune };
     let made = if dry_run {
+        let documents = documents.clone();
         unblocked(move || {
             let before = documents.set();
             let groups = change.groups(&before)?;
@@ -50,7 +51,7 @@ pub(super) async fn change(
         })
         .await?
     } else {
-        let author = Author { message, ..author };
+        let author = Author { message, emergency, ..author };
         documents.change_groups(author, clock::now(), change).await
     };
     let (before, after) = match made {
@@ -60,7 +61,9 @@ pub(super) async fn change(
         }
         made => made.map_err(|error| status::of_document(&error))?,
     };
-    unblocked(move || changed(&fleet, &before, &after, per_host)).await?
+    let rollout = documents.rollout_of(after.fleet.version);
+    let reply = unblocked(move || changed(&fleet, &before, &after, per_host)).await??;
+    Ok(wire::ChangeGroupsReply { rollout, ..reply })
 }
 
 /// What a change amounts to, host by host.
@@ -91,6 +94,7 @@ fn changed(
         values: values.into_iter().map(value).collect(),
         hosts,
         changed_hosts,
+        rollout: 0,
     })
 }
 
@@ -142,8 +146,8 @@ fn said_value(key: String, value: String) -> wire::SaidValue {
 }
 
 /// What a host is asked for, and why.
-pub(super) fn explained(explained: &Explained, set: &DocumentSet) -> wire::ExplainHostReply {
-    let Explained { host, enrolled_with, given_labels, groups, effective } = explained;
+pub(super) fn explained(explained: &Explained) -> wire::ExplainHostReply {
+    let Explained { host, set, enrolled_with, given_labels, groups, effective } = explained;
     let Effective { projects, preferences } = effective;
     let projects = projects.iter().map(|(name, resolved)| value(format!("projects.{name}"), resolved));
     let preferences =

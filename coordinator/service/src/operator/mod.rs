@@ -12,6 +12,7 @@ mod call;
 mod convert;
 mod groups;
 mod incoming;
+mod rollouts;
 mod service;
 mod status;
 

@@ -17,7 +17,7 @@ use tracing::{Instrument as _, Span};
 use wire::operator_server::Operator as Service;
 
 use super::call::{author_of, code_name, full_name, is_own_failure, span_of};
-use super::{audit, convert, groups, incoming, status, unblocked};
+use super::{audit, convert, groups, incoming, rollouts, status, unblocked};
 use crate::audit::{Action, AuditLog, Record};
 use crate::document::{Author, Documents};
 use crate::fleet::Fleet;
@@ -174,6 +174,9 @@ impl OperatorService {
         request: wire::CreateProjectRequest,
     ) -> Result<wire::ProjectSummary, Status> {
         let share = Share::given(request.share).map_err(|error| status::of_invalid(&error))?;
+        let author = Author { emergency: request.emergency, ..author };
+        // Before the project is made, which would be in no document.
+        self.documents.require_free(&author).map_err(|error| status::of_document(&error))?;
         let mut settings = ProjectSettings::default();
         if request.request_delay_micros != 0 {
             settings.request_delay = Duration::from_micros(request.request_delay_micros);
@@ -372,14 +375,23 @@ impl Service for OperatorService {
             let selector: Selector =
                 request.get_ref().selector.parse().map_err(|error| status::of_invalid(&error))?;
             let list = move || {
-                let set = documents.set();
-                let mut contents = Contents::of(&set);
+                let release = documents.release();
+                let newest = crate::document::set_of(release.newest.as_deref());
+                let base = crate::document::set_of(release.base.as_deref());
+                let mut contents = [Contents::of(&newest), Contents::of(&base)];
                 let chosen = fleet.hosts().filter(|host| selector.chooses(&host.labels));
                 let mut room = convert::HOSTS_BYTES;
                 let hosts = chosen
-                    .map(|host| convert::within(convert::host(&host, &set, &mut contents), &mut room))
+                    .map(|host| {
+                        let [of_newest, of_base] = &mut contents;
+                        let said = match host.wanted(&release) == newest.fleet.version {
+                            true => convert::host(&host, &newest, of_newest),
+                            false => convert::host(&host, &base, of_base),
+                        };
+                        convert::within(said, &mut room)
+                    })
                     .collect();
-                wire::ListHostsReply { hosts, document_version: set.fleet.version.0 }
+                wire::ListHostsReply { hosts, document_version: newest.fleet.version.0 }
             };
             unblocked(list).await
         };
@@ -403,15 +415,17 @@ impl Service for OperatorService {
     async fn set_shares(&self, request: Request<wire::SetSharesRequest>) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "SetShares");
         let author = author_of(&request, &span);
-        let shares: Vec<_> =
-            request.into_inner().shares.into_iter().map(|one| (one.project, one.share)).collect();
+        let wire::SetSharesRequest { shares, emergency, message } = request.into_inner();
+        let author = Author { emergency, message, ..author };
+        let shares: Vec<_> = shares.into_iter().map(|one| (one.project, one.share)).collect();
         let named =
             shares.iter().map(|(name, share)| format!("{name}={share}")).collect::<Vec<_>>().join(" ");
         let asked = author.record(Action::DocumentChanged, &format!("shares {named}"));
         let work = async {
             let document = self.documents.set_shares(author, clock::now(), &shares).await;
             let document = document.map_err(|error| status::of_document(&error))?;
-            Ok(wire::DocumentReply { document: Some(document::to_wire(&document)) })
+            let rollout = self.documents.rollout_of(document.version);
+            Ok(wire::DocumentReply { document: Some(document::to_wire(&document)), rollout })
         };
         self.call("SetShares", span, self.or_refused(asked, work)).await
     }
@@ -422,14 +436,16 @@ impl Service for OperatorService {
     ) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "SetPreferences");
         let author = author_of(&request, &span);
+        let wire::SetPreferencesRequest { preferences: given, emergency, message } = request.into_inner();
+        let author = Author { emergency, message, ..author };
         let asked = author.record(Action::DocumentChanged, "preferences");
         let work = async {
-            let given = request.into_inner().preferences;
             let given = given.ok_or_else(|| Status::invalid_argument("the request holds no preferences"))?;
             let preferences = preferences::from_wire(&given).map_err(|error| status::of_invalid(&error))?;
             let document = self.documents.set_preferences(author, clock::now(), preferences).await;
             let document = document.map_err(|error| status::of_document(&error))?;
-            Ok(wire::DocumentReply { document: Some(document::to_wire(&document)) })
+            let rollout = self.documents.rollout_of(document.version);
+            Ok(wire::DocumentReply { document: Some(document::to_wire(&document)), rollout })
         };
         self.call("SetPreferences", span, self.or_refused(asked, work)).await
     }
@@ -476,11 +492,10 @@ impl Service for OperatorService {
         request: Request<wire::ExplainHostRequest>,
     ) -> Reply<wire::ExplainHostReply> {
         let span = span_of(&request, "ExplainHost");
-        let set = self.documents.set();
-        let explained = self.fleet.explain(&request.get_ref().host, &set);
+        let explained = self.fleet.explain(&request.get_ref().host, &self.documents.release());
         let work = async {
             let explained = explained.map_err(|error| status::of_unknown_host(&error))?;
-            Ok(groups::explained(&explained, &set))
+            Ok(groups::explained(&explained))
         };
         self.call("ExplainHost", span, work).await
     }
@@ -500,6 +515,62 @@ impl Service for OperatorService {
         self.call("ListDocuments", span, work).await
     }
 
+    async fn list_rollouts(
+        &self,
+        request: Request<wire::ListRolloutsRequest>,
+    ) -> Reply<wire::ListRolloutsReply> {
+        let span = span_of(&request, "ListRollouts");
+        let (fleet, documents) = (self.fleet.clone(), self.documents.clone());
+        let limit = rollouts::limit(request.get_ref().limit);
+        let list = move || {
+            let said = documents.rollouts(limit).map_err(|error| status::of_store(&error))?;
+            let plan = documents.plan().map_err(|error| status::of_store(&error))?;
+            let rollouts = said.iter().map(|rollout| rollouts::to_wire(rollout, &fleet.hosts_of(rollout)));
+            Ok(wire::ListRolloutsReply {
+                rollouts: rollouts.collect(),
+                plan: Some(rollouts::plan_to_wire(plan.as_ref())),
+            })
+        };
+        self.call("ListRollouts", span, async { unblocked(list).await? }).await
+    }
+
+    async fn order_rollout(&self, request: Request<wire::OrderRolloutRequest>) -> Reply<wire::Rollout> {
+        let span = span_of(&request, "OrderRollout");
+        let author = author_of(&request, &span);
+        let wire = request.into_inner();
+        let author = Author { message: wire.message.clone(), ..author };
+        let order = rollouts::order(wire.order()).map_err(|error| status::of_invalid(&error));
+        let said = order.as_ref().map_or("an unknown order", |order| order.as_str());
+        let asked = author.record(Action::RolloutStepped, said);
+        let work = async {
+            let told = self.documents.order(author, clock::now(), order?).await;
+            let told = told.map_err(|error| status::of_document(&error))?;
+            let fleet = self.fleet.clone();
+            unblocked(move || rollouts::to_wire(&told, &fleet.hosts_of(&told))).await
+        };
+        self.call("OrderRollout", span, self.or_refused(asked, work)).await
+    }
+
+    async fn set_rollout_plan(
+        &self,
+        request: Request<wire::SetRolloutPlanRequest>,
+    ) -> Reply<wire::RolloutPlan> {
+        let span = span_of(&request, "SetRolloutPlan");
+        let author = author_of(&request, &span);
+        let wire::SetRolloutPlanRequest { plan, message } = request.into_inner();
+        let author = Author { message, ..author };
+        let asked = author.record(Action::RolloutPlanned, "how changes go out");
+        let work = async {
+            let given = plan.ok_or_else(|| Status::invalid_argument("the request holds no plan"))?;
+            let plan = rollouts::plan(given).map_err(|error| status::of_invalid(&error))?;
+            let said = rollouts::plan_to_wire(plan.as_ref());
+            let set = self.documents.set_plan(author, plan).await;
+            set.map_err(|error| status::of_document(&error))?;
+            Ok(said)
+        };
+        self.call("SetRolloutPlan", span, self.or_refused(asked, work)).await
+    }
+
     async fn list_audit(&self, request: Request<wire::ListAuditRequest>) -> Reply<wire::ListAuditReply> {
         let span = span_of(&request, "ListAudit");
         let log = self.audit().clone();
@@ -513,8 +584,11 @@ impl Service for OperatorService {
 
     async fn get_document(&self, request: Request<wire::GetDocumentRequest>) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "GetDocument");
-        let document = Some(document::to_wire(&self.documents.document()));
-        self.call("GetDocument", span, async { Ok(wire::DocumentReply { document }) }).await
+        let release = self.documents.release();
+        let base = release.base.as_deref().filter(|_| request.get_ref().released);
+        let said = crate::document::set_of(base.or(release.newest.as_deref())).fleet;
+        let document = Some(document::to_wire(&said));
+        self.call("GetDocument", span, async { Ok(wire::DocumentReply { document, rollout: 0 }) }).await
     }
 
     async fn create_project(

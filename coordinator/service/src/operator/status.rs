@@ -36,7 +36,10 @@ pub(super) fn of_document(error: &DocumentError) -> Status {
         | DocumentError::Nothing
         | DocumentError::Invalid(_)
         | DocumentError::Groups(ChangeError::Files(_)) => Status::invalid_argument(error.to_string()),
-        DocumentError::Conflict(_) => Status::failed_precondition(error.to_string()),
+        DocumentError::Conflict(_)
+        | DocumentError::UnderWay { .. }
+        | DocumentError::Order(_)
+        | DocumentError::NoRollout(_) => Status::failed_precondition(error.to_string()),
         DocumentError::Serialise(_) => Status::internal(causes::line(error)),
         DocumentError::Store(error) => of_store(error),
     }

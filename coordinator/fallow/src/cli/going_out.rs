@@ -1,0 +1,35 @@
+//! How a change goes out: by the plan for rollouts, or to all hosts at once.
+
+use clap::Args;
+use fallow_proto::operator::v1::ListRolloutsRequest;
+
+use super::connect::Client;
+use super::table;
+use super::warn;
+
+/// Of commands that change documents.
+#[derive(Args, Debug)]
+pub(super) struct GoingOut {
+    /// To all hosts at once, past the plan for rollouts (fallow rollout plan); what goes out now is taken
+    /// back.
+    #[arg(long)]
+    pub(super) emergency: bool,
+}
+
+/// Says by which rollout a change goes out, if it is one. What cannot be asked is not worth a failure: the
+/// change was made.
+pub(super) async fn tell(client: &mut Client, rollout: u64) {
+    if rollout == 0 {
+        return;
+    }
+    let request = ListRolloutsRequest { limit: 1 };
+    let listed = client.list_rollouts(request).await.map(|reply| reply.into_inner().rollouts);
+    let begun = listed.unwrap_or_default().into_iter().find(|begun| begun.number == rollout);
+    let (hosts, waves) = begun.map_or((String::new(), String::new()), |begun| {
+        let hosts = format!(" to {}", table::counted(begun.changes_hosts, "host"));
+        (hosts, format!(" in waves of {}", begun.plan.unwrap_or_default().waves))
+    });
+    warn(&format!(
+        "it goes out{hosts}{waves}, as rollout {rollout}: `fallow rollout watch` shows how it fares"
+    ));
+}

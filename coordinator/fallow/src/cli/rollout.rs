@@ -1,0 +1,360 @@
+//! `fallow rollout`: how changes of documents reach the hosts (R6.5).
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use fallow_domain::{Duration as Span, ExitCode};
+use fallow_proto::operator::v1::{
+    ListRolloutsReply, ListRolloutsRequest, OrderRolloutRequest, Rollout, RolloutOrder, RolloutPhase,
+    RolloutPlan, SetRolloutPlanRequest,
+};
+use serde_json::{Value, json};
+
+use super::connect::{Client, Target};
+use super::table::{self, Column::Number, Column::Text};
+use super::{Failure, print, print_json, units};
+use crate::printable;
+
+const EXAMPLE: &str = "\
+Examples:
+  fallow rollout plan --waves 1,10%,100% --soak 30m
+  fallow preferences set --cpu-fraction 50%
+  fallow rollout watch
+  fallow rollout abort --message 'too much for room 12'
+
+With a plan, each change of shares, preferences, groups and projects goes out in
+waves. After each wave its hosts are watched, beside those that it has not
+reached: if it harms, all hosts get back what they had, by itself. Without a
+plan, and with --emergency, a change goes to all hosts at once.
+docs/rollouts.md says what is compared.";
+
+const PLAN_EXAMPLE: &str = "\
+Examples:
+  fallow rollout plan
+  fallow rollout plan --waves 1,10%,100% --soak 30m
+  fallow rollout plan --waves test-room,20% --soak 1h --approval-over 100
+  fallow rollout plan --waves 1,100% --soak 10m --without offered,idle
+  fallow rollout plan --at-once
+
+A wave is a number of hosts, a part of the fleet, or the name of a group; each
+is larger than the one before, and all hosts are the last. What is judged:
+  refused    hosts refuse the version
+  lost       their link is lost
+  offered    they offer fewer CPUs
+  idle       their CPUs compute less
+  cut-off    a project is not reached any more
+  failed     most of their jobs fail
+  wasted     CPU time of their jobs is lost
+  shares     shares are violated more
+  tightened  their owners tighten limits";
+
+/// Without a subcommand the newest is shown.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLE)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    show: Show,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Lists rollouts, oldest first.
+    #[command(after_help = EXAMPLE)]
+    List(List),
+    /// Shows or says how changes go out from now on.
+    #[command(after_help = PLAN_EXAMPLE)]
+    Plan(Box<Plan>),
+    /// Follows the newest rollout until it is over. Status 10 if it is taken back.
+    #[command(after_help = EXAMPLE)]
+    Watch(Show),
+    /// Lets a rollout begin that waits for a second person.
+    #[command(after_help = EXAMPLE)]
+    Approve(Order),
+    /// Releases no more until it is resumed.
+    #[command(after_help = EXAMPLE)]
+    Pause(Order),
+    /// Watches the wave again, and goes on.
+    #[command(after_help = EXAMPLE)]
+    Resume(Order),
+    /// Releases the next wave now.
+    #[command(after_help = EXAMPLE)]
+    Promote(Order),
+    /// Gives all hosts back what they had; also after the end, if nothing newer was made.
+    #[command(after_help = EXAMPLE, visible_alias = "rollback")]
+    Abort(Order),
+}
+
+#[derive(Args, Debug)]
+struct Show {
+    #[command(flatten)]
+    target: Target,
+    /// One JSON object instead of text; of watch one a line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct List {
+    /// The newest so many.
+    #[arg(long, default_value_t = 20, value_parser = units::count(1, 100))]
+    limit: u32,
+    #[command(flatten)]
+    show: Show,
+}
+
+#[derive(Args, Debug)]
+struct Order {
+    /// Why, for the audit log.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    message: String,
+    #[command(flatten)]
+    show: Show,
+}
+
+#[derive(Args, Debug)]
+struct Plan {
+    /// The waves, such as 1,10%,100%.
+    #[arg(long, value_name = "WAVES", conflicts_with = "at_once")]
+    waves: Option<String>,
+    /// How long each wave is watched, from 5s to 30d.
+    #[arg(long, value_name = "TIME", value_parser = units::time, requires = "waves")]
+    soak: Option<Span>,
+    /// What changes are not judged by.
+    #[arg(long, value_name = "GATES", value_delimiter = ',', requires = "waves")]
+    without: Vec<String>,
+    /// A change that makes more hosts different waits until a second person approves it.
+    #[arg(long, value_name = "HOSTS", requires = "waves")]
+    approval_over: Option<u64>,
+    /// Changes go to all hosts at once.
+    #[arg(long)]
+    at_once: bool,
+    #[command(flatten)]
+    order: Order,
+}
+
+/// Between two looks.
+const OFTEN: Duration = Duration::from_millis(500);
+/// A wave is watched so long, if nothing is said.
+const USUAL_SOAK: Span = Span::from_mins(30);
+
+pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let (order, given) = match arguments.command {
+        None => return show_newest(arguments.show).await,
+        Some(Command::List(list)) => return show_list(list).await,
+        Some(Command::Plan(plan)) => return self::plan(*plan).await,
+        Some(Command::Watch(show)) => return watch(show).await,
+        Some(Command::Approve(order)) => (RolloutOrder::Approve, order),
+        Some(Command::Pause(order)) => (RolloutOrder::Pause, order),
+        Some(Command::Resume(order)) => (RolloutOrder::Resume, order),
+        Some(Command::Promote(order)) => (RolloutOrder::Promote, order),
+        Some(Command::Abort(order)) => (RolloutOrder::TakeBack, order),
+    };
+    let Order { message, show } = given;
+    let mut client = show.target.connect().await?;
+    let request = OrderRolloutRequest { order: order.into(), message };
+    let rollout = client.order_rollout(request).await?.into_inner();
+    if show.json { print_json(&to_json(&rollout)) } else { print(&to_text(&rollout)) }
+}
+
+async fn newest(client: &mut Client) -> Result<Option<Rollout>, Failure> {
+    let reply = client.list_rollouts(ListRolloutsRequest { limit: 1 }).await?.into_inner();
+    Ok(reply.rollouts.into_iter().next_back())
+}
+
+async fn show_newest(show: Show) -> Result<(), Failure> {
+    let mut client = show.target.connect().await?;
+    let reply = client.list_rollouts(ListRolloutsRequest { limit: 1 }).await?.into_inner();
+    let ListRolloutsReply { rollouts, plan } = reply;
+    let (newest, plan) = (rollouts.last(), plan.unwrap_or_default());
+    if show.json {
+        return print_json(&json!({ "plan": plan_json(&plan), "rollout": newest.map(to_json) }));
+    }
+    let text = newest.map_or_else(|| "Nothing was rolled out yet.\n".to_owned(), to_text);
+    print(&format!("{text}{}\n", plan_text(&plan)))
+}
+
+async fn show_list(list: List) -> Result<(), Failure> {
+    let mut client = list.show.target.connect().await?;
+    let rollouts =
+        client.list_rollouts(ListRolloutsRequest { limit: list.limit }).await?.into_inner().rollouts;
+    if list.show.json {
+        return print_json(&json!({ "rollouts": rollouts.iter().map(to_json).collect::<Vec<_>>() }));
+    }
+    let columns = [Number("rollout"), Number("version"), Text("begun"), Text("by"), Text("how it stands")];
+    let row = |rollout: &Rollout| {
+        vec![
+            rollout.number.to_string(),
+            rollout.version.to_string(),
+            seconds(rollout.begun_at_micros),
+            rollout.begun_by.clone(),
+            rollout.stands.clone(),
+        ]
+    };
+    print(&table::render(&columns, rollouts.iter().map(row).collect()))
+}
+
+async fn plan(plan: Plan) -> Result<(), Failure> {
+    let Plan { waves, soak, without, approval_over, at_once, order: Order { message, show } } = plan;
+    let mut client = show.target.connect().await?;
+    let said = if waves.is_some() || at_once {
+        let plan = RolloutPlan {
+            waves: waves.unwrap_or_default(),
+            soak_micros: soak.unwrap_or(USUAL_SOAK).as_micros(),
+            without_gates: without,
+            approval_over,
+        };
+        client.set_rollout_plan(SetRolloutPlanRequest { plan: Some(plan), message }).await?.into_inner()
+    } else {
+        client.list_rollouts(ListRolloutsRequest { limit: 1 }).await?.into_inner().plan.unwrap_or_default()
+    };
+    if show.json { print_json(&plan_json(&said)) } else { print(&format!("{}\n", plan_text(&said))) }
+}
+
+/// Follows the newest rollout: each step once, and a line whenever other numbers of hosts have it.
+async fn watch(show: Show) -> Result<(), Failure> {
+    let mut client = show.target.connect().await?;
+    let mut told = 0;
+    let mut counts = String::new();
+    let mut number = None;
+    loop {
+        let Some(rollout) = newest(&mut client).await? else {
+            return print("Nothing was rolled out yet: `fallow rollout plan` says how changes go out.\n");
+        };
+        // Another one that begins meanwhile is not what was asked for.
+        if *number.get_or_insert(rollout.number) != rollout.number {
+            return print(&format!("Rollout {} has begun: watch it anew.\n", rollout.number));
+        }
+        if show.json {
+            let line = to_json(&rollout).to_string();
+            if line != counts {
+                print(&format!("{line}\n"))?;
+                counts = line;
+            }
+        } else {
+            for step in rollout.steps.iter().skip(told) {
+                let what = printable::line(&step.what, usize::MAX);
+                print(&format!("{}  {what}\n", seconds(step.at_micros)))?;
+            }
+            told = rollout.steps.len();
+            let now = counts_text(&rollout);
+            if is_open(&rollout) && now != counts {
+                print(&format!("{:20}  {now}\n", ""))?;
+                counts = now;
+            }
+        }
+        match rollout.phase() {
+            RolloutPhase::Completed => return Ok(()),
+            RolloutPhase::TakenBack => {
+                let text =
+                    format!("rollout {} {}", rollout.number, printable::line(&rollout.stands, usize::MAX));
+                return Err(Failure::new(ExitCode::TakenBack, text));
+            }
+            _ => tokio::time::sleep(OFTEN).await,
+        }
+    }
+}
+
+fn is_open(rollout: &Rollout) -> bool {
+    !matches!(rollout.phase(), RolloutPhase::Completed | RolloutPhase::TakenBack)
+}
+
+fn counts_text(rollout: &Rollout) -> String {
+    let Rollout { hosts, released_hosts, have_it, off, refusing, .. } = rollout;
+    let mut text =
+        format!("released to {released_hosts} of {}: {have_it} have it", table::counted(*hosts, "host"));
+    for (count, what) in [(*off, "are off"), (refusing.len() as u64, "refuse it")] {
+        if count > 0 {
+            text += &format!(", {count} {what}");
+        }
+    }
+    text
+}
+
+fn seconds(micros: i64) -> String {
+    let instant = table::instant(micros);
+    instant.split_once('.').map_or(instant.clone(), |(seconds, _)| format!("{seconds}Z"))
+}
+
+fn to_text(rollout: &Rollout) -> String {
+    let Rollout { number, version, base_version, begun_by, begun_at_micros, stands, .. } = rollout;
+    let mut text = format!(
+        "Rollout {number} of version {version}, after {base_version}, begun by {begun_by} at {}",
+        seconds(*begun_at_micros)
+    );
+    text += &format!("\n{stands}\n");
+    if is_open(rollout) {
+        text += &format!("{}\n", counts_text(rollout));
+    }
+    for step in &rollout.steps {
+        text += &format!("  {}  {}\n", seconds(step.at_micros), step.what);
+    }
+    for refusing in &rollout.refusing {
+        text += &format!("  {} refuses it: {}\n", refusing.name, refusing.reason);
+    }
+    printable::lines(&text, usize::MAX)
+}
+
+fn to_json(rollout: &Rollout) -> Value {
+    let phase = match rollout.phase() {
+        RolloutPhase::Waiting => "waiting",
+        RolloutPhase::Watching => "watching",
+        RolloutPhase::Paused => "paused",
+        RolloutPhase::Completed => "completed",
+        RolloutPhase::TakenBack => "taken_back",
+        RolloutPhase::Unspecified => "unknown",
+    };
+    let step = |step: &fallow_proto::operator::v1::RolloutStep| json!({ "at": table::instant(step.at_micros), "what": step.what });
+    let refusing = |host: &fallow_proto::operator::v1::RefusingHost| json!({ "agent_id": host.agent_id, "name": host.name, "reason": host.reason });
+    json!({
+        "number": rollout.number,
+        "version": rollout.version,
+        "base_version": rollout.base_version,
+        "plan": plan_json(&rollout.plan.clone().unwrap_or_default()),
+        "begun_by": rollout.begun_by,
+        "begun_at": table::instant(rollout.begun_at_micros),
+        "changes_hosts": rollout.changes_hosts,
+        "phase": phase,
+        "stands": rollout.stands,
+        "released_waves": rollout.released_waves,
+        "waves": rollout.waves,
+        "taken_back_by": rollout.taken_back_by,
+        "had_it": rollout.had_it,
+        "hosts": rollout.hosts,
+        "released_hosts": rollout.released_hosts,
+        "have_it": rollout.have_it,
+        "off": rollout.off,
+        "refusing": rollout.refusing.iter().map(refusing).collect::<Vec<_>>(),
+        "steps": rollout.steps.iter().map(step).collect::<Vec<_>>(),
+    })
+}
+
+fn plan_text(plan: &RolloutPlan) -> String {
+    let RolloutPlan { waves, soak_micros, without_gates, approval_over } = plan;
+    if waves.is_empty() {
+        return "Changes go to all hosts at once (no plan).".to_owned();
+    }
+    let mut text =
+        format!("Changes go out in waves of {waves}, each watched for {}", Span::from_micros(*soak_micros));
+    if !without_gates.is_empty() {
+        text += &format!(", not judged by: {}", without_gates.join(", "));
+    }
+    if let Some(most) = approval_over {
+        text += &format!("; one for more than {} waits for a second person", table::counted(*most, "host"));
+    }
+    text + "."
+}
+
+fn plan_json(plan: &RolloutPlan) -> Value {
+    let RolloutPlan { waves, soak_micros, without_gates, approval_over } = plan;
+    if waves.is_empty() {
+        return Value::Null;
+    }
+    json!({
+        "waves": waves,
+        "soak_seconds": Span::from_micros(*soak_micros).as_secs_f64(),
+        "without_gates": without_gates,
+        "approval_over": approval_over,
+    })
+}

@@ -1,0 +1,182 @@
+//! Rollouts as they go on: each step is stored before it holds.
+
+use std::sync::Arc;
+
+use fallow_domain::{DocumentVersion, Instant};
+use fallow_rollout::{HostNow, Order, Phase, Plan, Rollout, Transition};
+use fallow_store::{Batch, StoreError};
+
+use super::release::{self, ROLLOUT, newest_step, said};
+use super::{Author, DocumentError, Documents, Making, Release, blocking, read_version, under_way};
+use crate::audit::{self, Action};
+
+impl Documents {
+    /// How changes go out; none: to all hosts at once.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn plan(&self) -> Result<Option<Plan>, StoreError> {
+        release::plan(&*self.store)
+    }
+
+    /// Says how changes go out from now on. One that goes out now is not concerned.
+    ///
+    /// # Errors
+    /// [`DocumentError`]; nothing is changed then.
+    pub async fn set_plan(&self, author: Author, plan: Option<Plan>) -> Result<(), DocumentError> {
+        let (store, alone) = (self.store.clone(), self.changing.clone().lock_owned().await);
+        blocking(move || {
+            let _alone = alone;
+            let words = |plan: Option<&Plan>| match plan {
+                Some(plan) => format!("waves of {}, {} each", plan.written(), plan.soak),
+                None => "to all hosts at once".to_owned(),
+            };
+            let before = words(release::plan(&*store)?.as_ref());
+            let (key, value) = release::plan_entry(plan.as_ref())?;
+            let record = author.record(Action::RolloutPlanned, "how changes go out");
+            let record = record.changed(&before, &words(plan.as_ref()));
+            let _ = audit::apply(&*store, &Batch::new().put(key, value), &record)?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Sees to it that a change by this author would be taken now.
+    ///
+    /// # Errors
+    /// [`DocumentError::UnderWay`].
+    pub fn require_free(&self, author: &Author) -> Result<(), DocumentError> {
+        match self.release().open() {
+            Some((rollout, _)) if !author.emergency => Err(under_way(rollout)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The number of the rollout by which a version goes out; 0 where it went to all hosts at once.
+    #[must_use]
+    pub fn rollout_of(&self, version: DocumentVersion) -> u64 {
+        let rollout = self.release().rollout.clone();
+        rollout.filter(|rollout| rollout.candidate == version).map_or(0, |rollout| rollout.number)
+    }
+
+    /// The newest rollouts, at most so many, oldest first.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn rollouts(&self, limit: usize) -> Result<Vec<Rollout>, StoreError> {
+        let newest = self.release().rollout.as_ref().map_or(0, |newest| newest.number);
+        release::rollouts(&*self.store, newest, limit)
+    }
+
+    /// Does what an operator wants of the newest rollout, and gives it as it is then.
+    ///
+    /// # Errors
+    /// [`DocumentError`]; nothing is changed then.
+    pub async fn order(
+        &self,
+        author: Author,
+        now: Instant,
+        order: Order,
+    ) -> Result<Arc<Rollout>, DocumentError> {
+        let release = self.release();
+        let none = || {
+            DocumentError::NoRollout("nothing goes out, and nothing was rolled out before: `fallow rollout plan` says how changes go out".to_owned())
+        };
+        let rollout = release.rollout.clone().ok_or_else(none)?;
+        let newest = release.newest.as_ref().map(|newest| newest.audited.set.fleet.version);
+        if rollout.phase == Phase::Completed && newest != Some(rollout.candidate) {
+            let text = format!(
+                "rollout {} is completed, and there are newer documents than its version {}: change them anew",
+                rollout.number, rollout.candidate
+            );
+            return Err(DocumentError::NoRollout(text));
+        }
+        let hosts = self.hosts_now(&rollout).await;
+        let transition = rollout.order(order, author.actor.name(), &hosts)?;
+        let after = self.advance(&rollout, transition, author, now, hosts).await?;
+        after.ok_or_else(|| {
+            DocumentError::NoRollout("the rollout has just gone on: look at it again".to_owned())
+        })
+    }
+
+    async fn hosts_now(&self, rollout: &Arc<Rollout>) -> Vec<HostNow> {
+        let Some(reach) = self.reach.get().and_then(std::sync::Weak::upgrade) else { return Vec::new() };
+        let rollout = rollout.clone();
+        blocking(move || reach.hosts_now(&rollout)).await
+    }
+
+    /// Goes on with a rollout, and gives it as it is then; none if it is not as `from` any more.
+    ///
+    /// # Errors
+    /// [`DocumentError`]; nothing is changed then.
+    pub async fn advance(
+        &self,
+        from: &Arc<Rollout>,
+        transition: Transition,
+        author: Author,
+        now: Instant,
+        hosts: Vec<HostNow>,
+    ) -> Result<Option<Arc<Rollout>>, DocumentError> {
+        let alone = self.changing.clone().lock_owned().await;
+        let (making, from) = (self.making(author, now), from.clone());
+        // Stored and published in one go, whether or not the caller goes away meanwhile.
+        blocking(move || {
+            let _alone = alone;
+            making.advance(&from, &transition, &hosts)
+        })
+        .await
+    }
+}
+
+impl Making {
+    fn advance(
+        self,
+        from: &Rollout,
+        transition: &Transition,
+        hosts: &[HostNow],
+    ) -> Result<Option<Arc<Rollout>>, DocumentError> {
+        let release = self.current.borrow().clone();
+        if release.rollout.as_deref() != Some(from) {
+            return Ok(None);
+        }
+        let Some(newest) = release.newest.clone() else { return Ok(None) };
+        let next = DocumentVersion(newest.audited.set.fleet.version.0 + 1);
+        let after = from.after(transition, self.now, next, hosts);
+        if let Transition::TakeBack { .. } = transition {
+            let mut set = match &release.base {
+                Some(base) => base.audited.set.clone(),
+                None => read_version(&*self.store, from.base)?.set,
+            };
+            set.fleet.version = next;
+            let made = self.made(
+                set,
+                format!("version {} again, as it was before version {}", from.base, from.candidate),
+            )?;
+            tell(&after);
+            let number = after.number;
+            let current = self.current.clone();
+            self.publish(&release, made, Some(after))?;
+            let now = current.borrow().rollout.clone();
+            return Ok(now.filter(|rollout| rollout.number == number));
+        }
+        let key = release::rollout_key(after.number);
+        let value = ROLLOUT.write(&key, &after)?;
+        let (_, what) = newest_step(&after);
+        let record = self.author.record(Action::RolloutStepped, &format!("{}: {what}", said(&after)));
+        let _ = audit::apply(&*self.store, &Batch::new().put(key, value), &record)?;
+        tell(&after);
+        let after = Arc::new(after);
+        let base = release.base.clone().filter(|_| after.is_open());
+        let release = Release { newest: Some(newest), rollout: Some(after.clone()), base };
+        self.current.send_replace(Arc::new(release));
+        Ok(Some(after))
+    }
+}
+
+fn tell(rollout: &Rollout) {
+    let (_, what) = newest_step(rollout);
+    match rollout.phase {
+        Phase::TakenBack { .. } | Phase::Paused { .. } => tracing::warn!(rollout = rollout.number, "{what}"),
+        _ => tracing::info!(rollout = rollout.number, "{what}"),
+    }
+}

@@ -1,0 +1,113 @@
+//! What a rollout sees of the fleet's hosts (R6.5), and what drives it.
+
+use std::sync::Arc;
+
+use fallow_daemon::{clock, lock};
+use fallow_domain::Duration;
+use fallow_domain::agent_state::HostState;
+use fallow_fleet::DocumentSet;
+use fallow_rollout::{HostNow, Phase, Rollout, Soak, Transition};
+use tokio::sync::watch;
+
+use super::{Agent, Fleet};
+use crate::audit::Actor;
+use crate::document::{Author, Documents, Reach};
+
+/// Hosts are looked at so many times while a wave is watched.
+const LOOKS: i64 = 40;
+/// And so often at least, and at most.
+const OFTEN: std::time::Duration = std::time::Duration::from_secs(1);
+const SELDOM: std::time::Duration = std::time::Duration::from_secs(15);
+
+impl Reach for Fleet {
+    fn changed_hosts(&self, before: &DocumentSet, after: &DocumentSet) -> u64 {
+        self.preview(before, after).changed_hosts
+    }
+
+    fn hosts_now(&self, rollout: &Rollout) -> Vec<HostNow> {
+        self.members().iter().map(|agent| agent.now(rollout)).collect()
+    }
+}
+
+impl Fleet {
+    /// What all hosts are like now, for a rollout that is open.
+    pub(crate) fn hosts_of(&self, rollout: &Rollout) -> Vec<HostNow> {
+        if rollout.is_open() { self.hosts_now(rollout) } else { Vec::new() }
+    }
+}
+
+impl Agent {
+    fn now(&self, rollout: &Rollout) -> HostNow {
+        let groups = if rollout.groups.is_empty() { Vec::new() } else { rollout.groups_of(&self.labels()) };
+        let name = self.name();
+        let unknown = HostState::default();
+        let state = lock(&self.state);
+        let host = state.host().unwrap_or(&unknown);
+        let now = HostNow::of(self.id.clone(), name, self.is_connected(), host, state.projects());
+        HostNow { groups, ..now }
+    }
+}
+
+/// Drives rollouts, one after the other, until the coordinator stops.
+pub(crate) async fn drive(fleet: Arc<Fleet>, documents: Arc<Documents>, mut stop: watch::Receiver<bool>) {
+    let mut releases = documents.watch();
+    let mut soak = Soak::default();
+    // The rollout as this watch over it knows it.
+    let mut watched: Option<Arc<Rollout>> = None;
+    loop {
+        let rollout = releases.borrow_and_update().rollout.clone();
+        let open = rollout.filter(|rollout| rollout.phase == Phase::Watching);
+        let wait = match open {
+            None => None,
+            Some(rollout) => {
+                let hosts = {
+                    let (fleet, rollout) = (fleet.clone(), rollout.clone());
+                    tokio::task::spawn_blocking(move || fleet.hosts_now(&rollout)).await
+                };
+                let hosts = hosts.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()));
+                if watched.as_ref() != Some(&rollout) {
+                    soak = Soak::after(std::mem::take(&mut soak), &rollout, &hosts);
+                    watched = Some(rollout.clone());
+                }
+                match rollout.tick(&mut soak, clock::now(), &hosts) {
+                    None => Some(pause(rollout.plan.soak)),
+                    Some(transition) => {
+                        let releases_wave = matches!(transition, Transition::Release { .. });
+                        let author = Author { actor: Actor::Coordinator, ..Author::default() };
+                        match documents
+                            .advance(&rollout, transition, author, clock::now(), hosts.clone())
+                            .await
+                        {
+                            Ok(Some(after)) if releases_wave => {
+                                // What its hosts were like before it reached them.
+                                soak = Soak::after(std::mem::take(&mut soak), &after, &hosts);
+                                watched = Some(after);
+                                Some(OFTEN)
+                            }
+                            Ok(_) => Some(OFTEN),
+                            Err(error) => {
+                                let error = fallow_daemon::causes::line(&error);
+                                tracing::error!(
+                                    rollout = rollout.number,
+                                    error,
+                                    "a rollout cannot go on: trying again"
+                                );
+                                Some(SELDOM)
+                            }
+                        }
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            changed = releases.changed() => if changed.is_err() { return },
+            () = async { tokio::time::sleep(wait.unwrap_or_default()).await }, if wait.is_some() => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+fn pause(soak: Duration) -> std::time::Duration {
+    let micros = u64::try_from((soak / LOOKS).as_micros()).unwrap_or_default();
+    std::time::Duration::from_micros(micros).clamp(OFTEN, SELDOM)
+}

@@ -1,0 +1,333 @@
+//! Changes that go out in waves, with agents that say exactly what a test wants said (R6.5).
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
+
+mod peers;
+
+use std::path::Path;
+
+use fallow_coordinator::daemon::{Coordinator, Options};
+use fallow_proto::fleet::v1 as wire;
+use fallow_proto::operator::v1::{
+    CreateProjectRequest, GetDocumentRequest, ListAuditRequest, ListHostsRequest, ListRolloutsRequest,
+    OrderRolloutRequest, Rollout, RolloutOrder, RolloutPhase, RolloutPlan, SetPreferencesRequest,
+    SetRolloutPlanRequest,
+};
+use fallow_tls::AccessString;
+use peers::{Agent, Client, Identity, PATIENCE, connect, enroll, hello, tokens};
+use tokio::sync::watch;
+use tonic::Code;
+use wire::entry::Value;
+use wire::from_coordinator::Body as Heard;
+
+async fn start(dir: &Path) -> (Coordinator, Client) {
+    let coordinator = Coordinator::start(Options::at(dir)).await.unwrap();
+    let operator = connect(coordinator.access()).await.unwrap();
+    (coordinator, operator)
+}
+
+/// How a host takes a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    Well,
+    /// With fewer than half of its CPUs, if there is less than a tenth for it.
+    AsSaid,
+    Not,
+}
+
+/// A host that follows the documents that it is sent, for as long as this is kept; it shows the versions that
+/// it had, each once.
+struct Follower {
+    identity: Identity,
+    had: watch::Receiver<Vec<u64>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Follower {
+    async fn enrol(access: &AccessString, operator: &mut Client, takes: Takes) -> Self {
+        let token = tokens(operator, 1).await.remove(0);
+        let identity = enroll(access, &token).await.unwrap();
+        Self::run(identity, takes, Vec::new()).await
+    }
+
+    async fn run(identity: Identity, takes: Takes, had: Vec<u64>) -> Self {
+        let (tell, told) = watch::channel(had);
+        let has = told.borrow().last().copied().unwrap_or_default();
+        let mut agent = Agent::link(&identity, hello(&identity, &format!("epoch {has}"), has)).await.0;
+        let task = tokio::spawn(async move {
+            let mut sequence = 1;
+            let mut state = wire::HostState {
+                hostname: "host".into(),
+                cpus: 8,
+                usable_cpus: 8,
+                idle_cpus: 8,
+                document_version: has,
+                ..Default::default()
+            };
+            let entry = |state: &wire::HostState| wire::Entry {
+                key: "host".into(),
+                value: Some(Value::Host(state.clone())),
+            };
+            agent.snapshot(sequence, vec![entry(&state)]).await;
+            while let Ok(message) = agent.next().await {
+                let Heard::Document(document) = message else { continue };
+                let part = document.preferences.unwrap().cpu_fraction;
+                if takes == Takes::Not && document.version > 1 {
+                    state.document_refused_version = document.version;
+                    state.document_refusal = "it is not to my taste".into();
+                } else {
+                    tell.send_modify(|had| had.push(document.version));
+                    state.document_version = document.version;
+                    if takes == Takes::AsSaid {
+                        state.usable_cpus = ((8.0 * part) as u32).max(1);
+                        state.idle_cpus = state.usable_cpus;
+                    }
+                }
+                sequence += 1;
+                agent.delta(sequence, vec![entry(&state)], &[]).await;
+            }
+        });
+        Self { identity, had: told, task }
+    }
+
+    fn had(&self) -> Vec<u64> {
+        self.had.borrow().clone()
+    }
+
+    async fn has(&mut self, version: u64) {
+        let wait = self.had.wait_for(|had| had.contains(&version));
+        tokio::time::timeout(PATIENCE, wait)
+            .await
+            .unwrap_or_else(|_| panic!("version {version} never came"))
+            .unwrap();
+    }
+}
+
+async fn plan(operator: &mut Client, waves: &str, approval_over: Option<u64>) {
+    let plan =
+        RolloutPlan { waves: waves.into(), soak_micros: 5_000_000, without_gates: Vec::new(), approval_over };
+    let request = SetRolloutPlanRequest { plan: Some(plan), message: String::new() };
+    operator.set_rollout_plan(request).await.unwrap();
+}
+
+async fn create(operator: &mut Client) {
+    let request = CreateProjectRequest { name: "a".into(), share: 50.0, ..Default::default() };
+    operator.create_project(request).await.unwrap();
+}
+
+/// Asks for other preferences: this part of the CPUs.
+async fn cpu_fraction(
+    operator: &mut Client,
+    part: f64,
+    emergency: bool,
+) -> Result<(u64, u64), tonic::Status> {
+    let asked = GetDocumentRequest { released: emergency };
+    let document = operator.get_document(asked).await?.into_inner().document.unwrap();
+    let preferences = wire::Preferences { cpu_fraction: part, ..document.preferences.unwrap() };
+    let request = SetPreferencesRequest { preferences: Some(preferences), emergency, message: String::new() };
+    let reply = operator.set_preferences(request).await?.into_inner();
+    Ok((reply.document.unwrap().version, reply.rollout))
+}
+
+async fn newest(operator: &mut Client) -> Rollout {
+    let reply = operator.list_rollouts(ListRolloutsRequest { limit: 1 }).await.unwrap();
+    reply.into_inner().rollouts.remove(0)
+}
+
+/// Waits until the newest rollout is in this phase; tells where it is instead, if it is over or stands still.
+async fn until(operator: &mut Client, phase: RolloutPhase) -> Rollout {
+    let begun = tokio::time::Instant::now();
+    loop {
+        let rollout = newest(operator).await;
+        if rollout.phase() == phase {
+            return rollout;
+        }
+        let goes_on = matches!(rollout.phase(), RolloutPhase::Watching | RolloutPhase::Waiting);
+        assert!(goes_on && begun.elapsed() < PATIENCE, "{rollout:#?}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+async fn order(operator: &mut Client, order: RolloutOrder) -> Result<Rollout, tonic::Status> {
+    let request = OrderRolloutRequest { order: order.into(), message: "because".into() };
+    operator.order_rollout(request).await.map(tonic::Response::into_inner)
+}
+
+/// What the audit log says of rollouts and documents, oldest first.
+async fn story(operator: &mut Client) -> Vec<String> {
+    let entries = operator.list_audit(ListAuditRequest::default()).await.unwrap().into_inner().entries;
+    entries.into_iter().map(|entry| format!("{}: {}", entry.action, entry.object)).collect()
+}
+
+#[tokio::test]
+async fn r6_5_a_change_goes_out_in_waves_and_is_that_of_all_hosts_in_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator).await;
+    let mut hosts = Vec::new();
+    for _ in 0..6 {
+        hosts.push(Follower::enrol(coordinator.access(), &mut operator, Takes::AsSaid).await);
+    }
+    for host in &mut hosts {
+        host.has(1).await;
+    }
+    plan(&mut operator, "1,50%", None).await;
+    assert_eq!(cpu_fraction(&mut operator, 0.75, false).await.unwrap(), (2, 1));
+
+    let rollout = until(&mut operator, RolloutPhase::Watching).await;
+    assert_eq!((rollout.version, rollout.base_version, rollout.changes_hosts, rollout.waves), (2, 1, 6, 3));
+    // While it goes out nothing else is changed, and each host is asked for what was released to it.
+    let refused = cpu_fraction(&mut operator, 0.5, false).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().contains("rollout 1"), "{refused}");
+    let wanted = async |operator: &mut Client| -> Vec<u64> {
+        let listed = operator.list_hosts(ListHostsRequest::default()).await.unwrap().into_inner().hosts;
+        listed.into_iter().map(|host| host.wanted_version).collect()
+    };
+    let first: Vec<_> = hosts.iter().map(Follower::had).filter(|had| had.contains(&2)).collect();
+    assert!(first.len() <= 1, "{first:?}");
+    assert!(wanted(&mut operator).await.iter().filter(|wanted| **wanted == 2).count() <= 1);
+
+    let rollout = until(&mut operator, RolloutPhase::Completed).await;
+    for host in &mut hosts {
+        host.has(2).await;
+        assert_eq!(host.had(), [1, 2]);
+    }
+    assert_eq!(wanted(&mut operator).await, [2; 6]);
+    let steps: Vec<_> = rollout.steps.iter().map(|step| step.what.as_str()).collect();
+    assert!(steps[1].starts_with("wave 1 of 3 (1) is released"), "{steps:?}");
+    assert!(steps.last().unwrap().starts_with("version 2 is that of all hosts"), "{steps:?}");
+    let story = story(&mut operator).await;
+    assert!(
+        story.iter().any(|line| line.starts_with("document changed: version 2: preferences, by rollout 1")),
+        "{story:?}"
+    );
+    assert!(
+        story.iter().any(|line| line.starts_with("rollout: rollout 1 of version 2: wave 1 of 3")),
+        "{story:?}"
+    );
+
+    // Also after the end it can be taken back, as long as nothing newer was made.
+    let back = order(&mut operator, RolloutOrder::TakeBack).await.unwrap();
+    assert_eq!((back.phase(), back.taken_back_by, back.had_it), (RolloutPhase::TakenBack, 3, 6));
+    for host in &mut hosts {
+        host.has(3).await;
+    }
+    let again = order(&mut operator, RolloutOrder::TakeBack).await.unwrap_err();
+    assert!(again.message().contains("was taken back by version 3"), "{again}");
+}
+
+#[tokio::test]
+async fn r6_5_a_change_that_takes_the_cpus_away_reaches_one_host_and_is_taken_back_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator).await;
+    let mut hosts = Vec::new();
+    for _ in 0..6 {
+        hosts.push(Follower::enrol(coordinator.access(), &mut operator, Takes::AsSaid).await);
+    }
+    for host in &mut hosts {
+        host.has(1).await;
+    }
+    plan(&mut operator, "1,50%", None).await;
+    assert_eq!(cpu_fraction(&mut operator, 0.01, false).await.unwrap(), (2, 1));
+    let rollout = until(&mut operator, RolloutPhase::TakenBack).await;
+    assert!(rollout.stands.contains("gate offered"), "{}", rollout.stands);
+    assert_eq!((rollout.taken_back_by, rollout.had_it, rollout.released_waves), (3, 1, 1));
+    for host in &mut hosts {
+        host.has(3).await;
+    }
+    assert_eq!(hosts.iter().filter(|host| host.had().contains(&2)).count(), 1);
+    let document = operator.get_document(GetDocumentRequest::default()).await.unwrap().into_inner().document;
+    assert_eq!(document.unwrap().preferences.unwrap().cpu_fraction, 1.0);
+    let story = story(&mut operator).await;
+    let taken_back = "rollout taken back: rollout 1 of version 2: version 2 is taken back, which 1 hosts had";
+    assert!(story.iter().any(|line| line.starts_with(taken_back)), "{story:?}");
+}
+
+#[tokio::test]
+async fn r6_5_a_version_that_hosts_refuse_goes_no_further() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator).await;
+    let mut hosts = Vec::new();
+    for _ in 0..3 {
+        hosts.push(Follower::enrol(coordinator.access(), &mut operator, Takes::Not).await);
+    }
+    for host in &mut hosts {
+        host.has(1).await;
+    }
+    plan(&mut operator, "1", None).await;
+    cpu_fraction(&mut operator, 0.75, false).await.unwrap();
+    let rollout = until(&mut operator, RolloutPhase::TakenBack).await;
+    assert!(rollout.stands.contains("1 of 1 hosts refuse it"), "{}", rollout.stands);
+    assert!(rollout.stands.contains("it is not to my taste"), "{}", rollout.stands);
+}
+
+#[tokio::test]
+async fn r6_5_who_began_a_large_change_does_not_approve_it_and_an_emergency_takes_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator).await;
+    let mut host = Follower::enrol(coordinator.access(), &mut operator, Takes::Well).await;
+    host.has(1).await;
+    plan(&mut operator, "1", Some(0)).await;
+    cpu_fraction(&mut operator, 0.75, false).await.unwrap();
+    assert_eq!(newest(&mut operator).await.phase(), RolloutPhase::Waiting);
+    let refused = order(&mut operator, RolloutOrder::Approve).await.unwrap_err();
+    assert!(refused.message().contains("somebody else has to approve it"), "{refused}");
+    // From what hosts have, and to all of them at once.
+    assert_eq!(cpu_fraction(&mut operator, 0.25, true).await.unwrap(), (3, 0));
+    host.has(3).await;
+    assert_eq!(host.had(), [1, 3]);
+    let rollout = newest(&mut operator).await;
+    assert_eq!((rollout.phase(), rollout.taken_back_by), (RolloutPhase::TakenBack, 3));
+    let story = story(&mut operator).await;
+    let said = "document changed: version 3: preferences, to all hosts at once, in place of rollout 1";
+    assert!(story.iter().any(|line| line == said), "{story:?}");
+}
+
+#[tokio::test]
+async fn r6_5_a_rollout_goes_on_after_the_coordinator_was_stopped_and_nobody_has_what_was_not_released() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator).await;
+    let mut hosts = Vec::new();
+    for _ in 0..3 {
+        hosts.push(Follower::enrol(coordinator.access(), &mut operator, Takes::Well).await);
+    }
+    for host in &mut hosts {
+        host.has(1).await;
+    }
+    plan(&mut operator, "1", None).await;
+    cpu_fraction(&mut operator, 0.75, false).await.unwrap();
+    let wait = async {
+        while newest(&mut operator).await.have_it == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.unwrap();
+    let before: Vec<_> = hosts.iter().map(|host| (host.identity.clone(), host.had())).collect();
+    drop(hosts);
+    coordinator.stop().await.unwrap();
+
+    let (coordinator, mut operator) = start(dir.path()).await;
+    assert_eq!(newest(&mut operator).await.released_waves, 1);
+    let mut hosts = Vec::new();
+    for (identity, had) in before {
+        let identity = Identity { access: coordinator.access().clone(), ..identity };
+        hosts.push(Follower::run(identity, Takes::Well, had).await);
+    }
+    let with_it = |hosts: &[Follower]| hosts.iter().filter(|host| host.had().contains(&2)).count();
+    assert_eq!(with_it(&hosts), 1);
+    let rollout = until(&mut operator, RolloutPhase::Completed).await;
+    assert_eq!(rollout.released_waves, 2);
+    for host in &mut hosts {
+        host.has(2).await;
+    }
+}
