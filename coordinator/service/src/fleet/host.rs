@@ -4,6 +4,7 @@ use fallow_domain::agent_state::{HostState, ProjectState, TaskState};
 use fallow_domain::{AgentId, Instant, Labels};
 
 use super::Agent;
+use super::copies::CopyOf;
 use super::enrol::Revocation;
 use fallow_daemon::lock;
 
@@ -28,6 +29,8 @@ pub struct Host {
     pub tasks: Vec<TaskState>,
     /// That it was taken out of the fleet.
     pub revoked: Option<Revocation>,
+    /// Whose copy it was before it became a host of its own.
+    pub copy_of: Option<CopyOf>,
     /// Its newest certificate is good until then; the epoch where it was not seen since the coordinator's
     /// start.
     pub certificate_until: Instant,
@@ -35,9 +38,9 @@ pub struct Host {
 
 impl Agent {
     pub(super) fn host(&self) -> Host {
-        let (hostname, revoked) = {
+        let (hostname, revoked, copy_of) = {
             let record = lock(&self.record);
-            (record.hostname.clone(), record.revoked.clone())
+            (record.hostname.clone(), record.revoked.clone(), record.copy_of.clone())
         };
         let labels = self.labels();
         let state = lock(&self.state);
@@ -52,6 +55,7 @@ impl Agent {
             projects: state.projects().cloned().collect(),
             tasks: state.tasks().cloned().collect(),
             revoked,
+            copy_of,
             certificate_until: self.certificate_until(),
         }
     }
