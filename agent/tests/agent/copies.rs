@@ -1,9 +1,12 @@
 //! An agent that is a copy of another one: it becomes a host of its own, by itself (R6.10).
 
+use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use fallow_agent::dir::DataDir;
 use fallow_agent::fleet::identity::{self, Identity};
+use fallow_agent::records::Records;
 use fallow_proto::fleet::v1::{Probe, from_coordinator};
 
 use crate::attach::RIGHT;
@@ -86,4 +89,65 @@ async fn r6_10_a_copy_starts_anew_in_its_process_as_another_host_that_keeps_its_
     // The fleet's projects come with the document for it.
     coordinator.send(document(1, 75.0), "").await;
     coordinator.until("the fleet's project again", has(fleets)).await;
+}
+
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r6_10_a_copy_that_is_killed_at_any_moment_is_who_it_was_or_a_host_with_nothing_of_the_first_ones() {
+    let (place, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
+    let (address, _serving) = coordinator.serve(None).await;
+    let first = place.path().join("first");
+    let process = Agent::start(&first, &token(&coordinator, address, GOOD));
+    coordinator.until("the snapshot", |held| host(held)).await;
+    coordinator.send(document(1, 75.0), "").await;
+    let fleets = "project/http://127.0.0.1:9/p/";
+    coordinator.until("the fleet's project", |held| held.entries.get(fleets).map(drop)).await;
+    owner(&DataDir::at(&first), &["stop"]);
+    drop(process);
+    put(&first.join("slots/0/half-done"), b"x");
+    coordinator.is_copied();
+
+    let mut became = [0, 0];
+    for step in 0..40 {
+        let dir = place.path().join(format!("copy-{step}"));
+        copy(&first, &dir);
+        let dir = DataDir::at(&dir);
+        let process = Agent::start(dir.path(), "");
+        tokio::time::sleep(Duration::from_millis(10 * step)).await;
+        drop(process);
+        let identity = Identity::read(&dir.identity()).unwrap().unwrap();
+        let is_new = identity.agent_id().0 == "agent-2";
+        became[usize::from(is_new)] += 1;
+        let records = Records::open(&dir).unwrap();
+        let keys: Vec<_> = records.client().unwrap().into_iter().map(|(key, _)| key).collect();
+        let has_project = keys.iter().any(|key| key.starts_with(b"project/"));
+        if is_new {
+            assert!(!has_project && !dir.slots().join("0").exists(), "killed after {step} steps: {keys:?}");
+        } else if !dir.separation().exists() {
+            assert!(has_project, "killed after {step} steps: {keys:?}");
+        }
+    }
+    println!("killed as the copy: {}, as the new host: {}", became[0], became[1]);
+
+    // One that was killed when it had just decided goes on to the end.
+    let dir = DataDir::at(&place.path().join("last"));
+    copy(&first, dir.path());
+    let process = Agent::start(dir.path(), "");
+    crate::support::wait_for("the decision", || {
+        let is_new = || {
+            Identity::read(&dir.identity()).ok().flatten().is_some_and(|read| read.agent_id().0 == "agent-2")
+        };
+        (dir.separation().exists() || is_new()).then_some(())
+    });
+    drop(process);
+    let snapshots = coordinator.0.lock().unwrap().snapshots;
+    let _process = Agent::start(dir.path(), "");
+    coordinator
+        .until("what the new host says", |held| host(held).filter(|_| held.snapshots > snapshots))
+        .await;
+    assert!(!coordinator.0.lock().unwrap().entries.contains_key(fleets));
+    assert!(!dir.separation().exists() && !dir.slots().join("0").exists());
 }
