@@ -26,7 +26,7 @@ async fn r6_10_an_agent_answers_at_once_who_asks_whether_it_is_there() {
     let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
     let (address, _serving) = coordinator.serve(None).await;
     let _process = Agent::start(dir.path(), &token(&coordinator, address, GOOD));
-    coordinator.until("the snapshot", |held| host(held)).await;
+    coordinator.until("the snapshot", host).await;
     for number in [7, 8] {
         coordinator.send(from_coordinator::Body::Probe(Probe { number }), "").await;
         coordinator
@@ -46,7 +46,7 @@ async fn r6_10_a_copy_starts_anew_in_its_process_as_another_host_that_keeps_its_
     let (address, _serving) = coordinator.serve(None).await;
     let process = Agent::start(dir.path(), &token(&coordinator, address, GOOD));
     let dir = DataDir::at(dir.path());
-    coordinator.until("the snapshot", |held| host(held)).await;
+    coordinator.until("the snapshot", host).await;
     coordinator.send(document(1, 75.0), "").await;
     let has = |url: &'static str| {
         move |held: &crate::link::Held| held.entries.contains_key(&format!("project/{url}")).then_some(())
@@ -101,7 +101,7 @@ async fn r6_10_a_copy_that_is_killed_at_any_moment_is_who_it_was_or_a_host_with_
     let (address, _serving) = coordinator.serve(None).await;
     let first = place.path().join("first");
     let process = Agent::start(&first, &token(&coordinator, address, GOOD));
-    coordinator.until("the snapshot", |held| host(held)).await;
+    coordinator.until("the snapshot", host).await;
     coordinator.send(document(1, 75.0), "").await;
     let fleets = "project/http://127.0.0.1:9/p/";
     coordinator.until("the fleet's project", |held| held.entries.get(fleets).map(drop)).await;

@@ -221,6 +221,13 @@ impl Fleet for Bare {
         Err(Status::unimplemented("not measured"))
     }
 
+    async fn separate(
+        &self,
+        _: Request<wire::SeparateRequest>,
+    ) -> Result<Response<wire::SeparateReply>, Status> {
+        Err(Status::unimplemented("not measured"))
+    }
+
     async fn link(
         &self,
         request: Request<Streaming<wire::FromAgent>>,
