@@ -1,5 +1,5 @@
-//! A disk image that is started twice, as real processes: one agent goes on with its jobs, the other becomes a
-//! host of its own without them, and operators see it (R6.10).
+//! A disk image that is started twice, as real processes: one agent goes on with its jobs, the other becomes
+//! a host of its own without them, and operators see it (R6.10).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 use std::fs::{self, File};

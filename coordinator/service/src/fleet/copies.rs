@@ -1,15 +1,16 @@
 //! Copies of a host: how one that has been told that it is a copy becomes a host of its own (R6.10).
 //!
-//! Whoever is told so ([`super::seat`]) gets a ticket with it, and asks with the ticket and a new key. The key
-//! is what the new host is known by, so whoever asks again with it is told the same host, also when the
+//! Whoever is told so ([`super::seat`]) gets a ticket with it, and asks with the ticket and a new key. The
+//! key is what the new host is known by, so whoever asks again with it is told the same host, also when the
 //! ticket has been spent or forgotten. The new host has the labels that the first one was enrolled with, and
 //! none that operators gave that machine since.
 //!
-//! Bounds: a ticket is good for one host and some minutes, and is in memory only: a copy that comes back after
-//! a restart of the coordinator is told again. A host, its copies and theirs become so many hosts in an hour,
-//! so that a certificate that was stolen does not make hosts without end. Not told apart: two processes that
-//! came from one running machine with its memory (a snapshot that was resumed twice) have drawn one number,
-//! and take the link from each other.
+//! Bounds: a ticket is good for one host and some minutes, and is in memory only: a copy that comes back
+//! after a restart of the coordinator is told again. A host, its copies and theirs become so many hosts in an
+//! hour, so that a certificate that was stolen does not make hosts without end; a copy beyond that goes on as
+//! the copy that it is, without a link, and tries again. Not told apart: two processes that came from one
+//! running machine with its memory (a snapshot that was resumed twice) have drawn one number, and take the
+//! link from each other.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};

@@ -3,8 +3,9 @@
 //! Model: the store holds every agent's entries and position; memory holds the same, so that a listing costs
 //! no disk. A message of an agent becomes one change, stored together with those of other agents
 //! ([`commit`]), then taken over into memory and the totals, then acknowledged. One connection per agent
-//! counts: a newer one of the same process replaces it, and waits until the older has settled what it began; one
-//! of another process does so only if the first is gone ([`seat`]), and is its copy otherwise ([`copies`]).
+//! counts: a newer one of the same process replaces it, and waits until the older has settled what it began.
+//! One of another process does so only if the first is gone ([`seat`]), and is its copy otherwise
+//! ([`copies`]).
 //!
 //! Bounds: channels have a size, a slow agent is told only the newest document, entries are counted and
 //! checked ([`limits`]). Omitted: history.

@@ -1,5 +1,5 @@
-//! Whose link counts where two processes have one identity: the question to whoever has it, and what the other
-//! is told (R6.10). What follows from the answer is decided in [`super::seat`].
+//! Whose link counts where two processes have one identity: the question to whoever has it, and what the
+//! other is told (R6.10). What follows from the answer is decided in [`super::seat`].
 
 use std::time::Duration;
 
