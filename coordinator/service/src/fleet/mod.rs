@@ -4,8 +4,8 @@
 //! no disk. A message of an agent becomes one change, stored together with those of other agents
 //! ([`commit`]), then taken over into memory and the totals, then acknowledged. One connection per agent
 //! counts: a newer one of the same process replaces it, and waits until the older has settled what it began.
-//! One of another process does so only if the first is gone ([`seat`]), and is its copy otherwise
-//! ([`copies`]).
+//! One of another process does so only if the first is gone (`seat.rs`), and is its copy otherwise
+//! (`copies.rs`).
 //!
 //! Bounds: channels have a size, a slow agent is told only the newest document, entries are counted and
 //! checked ([`limits`]). Omitted: history.
