@@ -1,6 +1,7 @@
 //! What the commands do.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use crate::cli::{Attach, AttachedArg, Cli, Command, DirArg, Exclude, Run, Status
 use crate::control::client::ask;
 use crate::control::protocol::Request;
 use crate::dir::DataDir;
-use crate::engine::{self, Enrolment, Settings};
+use crate::engine::{self, Enrolment, Finished, Settings};
 use crate::error::AgentError;
 use crate::fleet::identity::Identity;
 use crate::{account, guard, host, manual};
@@ -108,7 +109,24 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
         tracing::error!(%error, "the agent ends");
     }
     telemetry.shutdown();
-    result.map_err(|error| with_space_needed(error, &data))
+    match result.map_err(|error| with_space_needed(error, &data))? {
+        Finished::Asked => Ok(()),
+        Finished::Separated => start_anew(),
+    }
+}
+
+/// This process begins again, by the same command line. Nothing of its life so far is left in it.
+fn start_anew() -> Result<(), AgentError> {
+    let mut arguments = std::env::args_os();
+    let mut command = std::process::Command::new(own_program());
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    let error = command.args(arguments).exec();
+    Err(AgentError::system(
+        "the agent is another host now, and cannot start itself anew: start it again",
+        error,
+    ))
 }
 
 /// What a full disk means once nobody waits for space any more.

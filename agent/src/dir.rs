@@ -6,6 +6,7 @@
 //! control.sock   local control
 //! identity.json  who the agent is in its fleet (0600)
 //! identity.key   its private key there (0600)
+//! separation.json  that this agent becomes another host, and who (0600); separation.key before that
 //! store/         the client's records
 //! projects/STEM/ a project's files (BOINC's layout; a second project of the same STEM has STEM.2/);
 //!                parts of downloads in .partial/
@@ -216,6 +217,14 @@ impl DataDir {
     /// The agent's private key.
     pub fn identity_key(&self) -> PathBuf {
         self.0.join("identity.key")
+    }
+    /// That the agent becomes another host, and who.
+    pub fn separation(&self) -> PathBuf {
+        self.0.join("separation.json")
+    }
+    /// The private key that it is to have then.
+    pub fn separation_key(&self) -> PathBuf {
+        self.0.join("separation.key")
     }
     /// The files of all projects.
     pub fn projects(&self) -> PathBuf {

@@ -1,9 +1,11 @@
 //! The agent's store: the client's records under `client/`, the shell's own under `shell/`.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use fallow_client::Change;
+use fallow_daemon::causes;
 use fallow_domain::HostSpeed;
 use fallow_store::{Batch, Format, Kind, SledStore, Store, StoreError, no_migration};
 use rand::{RngExt, SeedableRng};
@@ -34,6 +36,24 @@ pub struct HostIdentity {
     pub host_cpid: String,
 }
 
+impl HostIdentity {
+    fn draw() -> Result<Self, AgentError> {
+        let mut rng = rand::rngs::StdRng::try_from_rng(&mut rand::rngs::SysRng).map_err(|error| {
+            AgentError::system("the system gives no random numbers", std::io::Error::other(error))
+        })?;
+        let cpid: u128 = rng.random();
+        Ok(Self {
+            seed: rng.random(),
+            epoch: ulid::Ulid::from_parts(
+                fallow_daemon::clock::now().as_micros().unsigned_abs() / 1_000,
+                rng.random(),
+            )
+            .to_string(),
+            host_cpid: format!("{cpid:032x}"),
+        })
+    }
+}
+
 /// The records.
 #[derive(Clone)]
 pub struct Records {
@@ -57,19 +77,7 @@ impl Records {
         if let Some(host_identity) = self.read(HOST_IDENTITY, HOST_IDENTITY_FORMAT)? {
             return Ok(host_identity);
         }
-        let mut rng = rand::rngs::StdRng::try_from_rng(&mut rand::rngs::SysRng).map_err(|error| {
-            AgentError::system("the system gives no random numbers", std::io::Error::other(error))
-        })?;
-        let cpid: u128 = rng.random();
-        let host_identity = HostIdentity {
-            seed: rng.random(),
-            epoch: ulid::Ulid::from_parts(
-                fallow_daemon::clock::now().as_micros().unsigned_abs() / 1_000,
-                rng.random(),
-            )
-            .to_string(),
-            host_cpid: format!("{cpid:032x}"),
-        };
+        let host_identity = HostIdentity::draw()?;
         self.write(HOST_IDENTITY, HOST_IDENTITY_FORMAT, &host_identity)?;
         Ok(host_identity)
     }
@@ -95,6 +103,27 @@ impl Records {
     pub fn client(&self) -> Result<Vec<fallow_store::Entry>, StoreError> {
         let entries = self.store.scan_prefix(CLIENT)?;
         Ok(entries.into_iter().map(|(key, value)| (key[CLIENT.len()..].to_vec(), value)).collect())
+    }
+
+    /// Makes them those of another host, in one batch: it was a copy of the one whose they are. `place` is
+    /// where the store is.
+    ///
+    /// # Errors
+    /// [`AgentError`] when that cannot be stored, or what is to stay cannot be read.
+    pub fn separate(&self, place: &Path) -> Result<(), AgentError> {
+        let changes = fallow_client::separate(self.client()?)
+            .map_err(|error| AgentError::Records { dir: place.to_owned(), why: causes::line(&error) })?;
+        let host_identity = HOST_IDENTITY_FORMAT.write(HOST_IDENTITY, &HostIdentity::draw()?)?;
+        let mut batch = Batch::new().put(HOST_IDENTITY, host_identity).delete(SPEED);
+        for Change { key, value } in changes {
+            let key = [CLIENT, &key].concat();
+            match value {
+                Some(value) => batch.add_put(key, value),
+                None => batch.add_delete(key),
+            }
+        }
+        let _ = self.store.apply_durable(batch)?;
+        Ok(())
     }
 
     /// The stems of all projects that the agent has or had, until their directories are deleted. Other

@@ -44,7 +44,7 @@ use crate::transfer::fleet_projects::FleetProjects;
 use attach::Waiters;
 use full_disk::{Departing, Departure};
 use metrics::Metrics;
-pub use run::{Enrolment, Opened, Settings, open, run};
+pub use run::{Enrolment, Finished, Opened, Settings, open, run};
 
 /// Inputs that may wait.
 const QUEUE: usize = 256;
@@ -91,6 +91,8 @@ struct Engine {
     stopping: bool,
     /// Somebody at the control socket asked for the end.
     stop_asked: bool,
+    /// The agent is another host from now on, and is to start anew.
+    separated: bool,
     /// Signals that asked for the end so far.
     signals: watch::Receiver<u32>,
 }
@@ -213,6 +215,10 @@ impl Engine {
         match arrived {
             Arrived::ProjectsAt { url, authority } => {
                 self.fleet_projects.note(&url, authority);
+                Ok(())
+            }
+            Arrived::Separated => {
+                self.separated = true;
                 Ok(())
             }
             Arrived::Contact(url) => {

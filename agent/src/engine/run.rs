@@ -28,6 +28,8 @@ use crate::error::AgentError;
 use crate::fleet::identity::Identity;
 use crate::fleet::link::Link;
 use crate::fleet::membership::{self, Membership};
+use crate::fleet::process::Process;
+use crate::fleet::separation::{self, Separated};
 use crate::guard::GuardHandle;
 use crate::records::{HostIdentity, Records};
 use crate::supervise::{Context, Supervisor, leftovers, life_mark};
@@ -79,6 +81,16 @@ pub struct Opened {
     records: Records,
     host_identity: HostIdentity,
     identity: Option<Identity>,
+    separated: Option<Separated>,
+}
+
+/// How an agent ended that nothing went wrong with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// As somebody asked.
+    Asked,
+    /// To be started again at once: it is another host.
+    Separated,
 }
 
 impl Opened {
@@ -97,19 +109,25 @@ impl Opened {
 pub fn open(settings: Settings) -> Result<Opened, AgentError> {
     let lock = settings.dir.lock()?;
     let records = Records::open(&settings.dir)?;
+    let separated = separation::finish(&settings.dir, &records)?;
     let host_identity = records.host_identity()?;
     let identity = Identity::read(&settings.dir.identity())?;
-    Ok(Opened { settings, _lock: lock, records, host_identity, identity })
+    Ok(Opened { settings, _lock: lock, records, host_identity, identity, separated })
 }
 
 /// Runs the agent until it is told to stop.
 ///
 /// # Errors
 /// [`AgentError`]: what kept it from starting, or ended it.
-pub async fn run(opened: Opened) -> Result<(), AgentError> {
-    let Opened { settings, _lock, records, host_identity, identity } = opened;
+pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
+    let Opened { settings, _lock, records, host_identity, identity, separated } = opened;
     let dir = settings.dir.clone();
     let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if let Some(Separated { first, agent }) = separated {
+        let first = first.map(|first| first.0).unwrap_or_default();
+        tracing::warn!(%agent, first, "this agent was a copy of another host, and is one of its own now: it begins without jobs");
+    }
+    let process = Process::draw(hostname.clone())?;
     let (ends, mut signals) = count_signals()?;
     let client = restore(&dir, &records, &host_identity, settings.policy)?;
     tracing::info!(policy = %settings.policy, "the policies that are followed");
@@ -122,7 +140,7 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         prepared = prepared => prepared?,
         () = another(&mut signals) => {
             tracing::info!("asked to end before it had begun");
-            return Ok(());
+            return Ok(Finished::Asked);
         }
     };
 
@@ -154,6 +172,7 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         Some(member) => {
             let (link, task) = Link::start(
                 member,
+                process,
                 host_identity.epoch.clone(),
                 host_identity.seed,
                 ToEngine(inputs.clone()),
@@ -207,6 +226,7 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         measures_speed: false,
         stopping: false,
         stop_asked: false,
+        separated: false,
         signals: signals.clone(),
     };
     let startup = Startup { files: complete_files(&dir, &engine.client), host: facts.clone(), slots };
@@ -223,6 +243,10 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         life.compute(&dir, facts, benchmark).await
     }
     .await;
+    if life.engine.separated {
+        // What they have done is not this host's.
+        life.grace = StdDuration::ZERO;
+    }
     // Also after an error: nothing may be left behind.
     life.leave().await;
     life.say_goodbye(&stop_link, link_task).await;
@@ -235,7 +259,7 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     result?;
     flushed?;
     tracing::info!("agent ended");
-    Ok(())
+    Ok(if engine.separated { Finished::Separated } else { Finished::Asked })
 }
 
 /// Sees to it that an agent that was in a fleet does not go on outside it because its identity was lost.
@@ -532,6 +556,10 @@ impl Life<'_> {
                         self.measured(dir, &host_cpid, speed).await?;
                     }
                 },
+            }
+            if self.engine.separated {
+                tracing::info!("starting anew, as another host");
+                return Ok(());
             }
             if self.engine.stop_asked {
                 tracing::info!("asked over the control socket to end");

@@ -95,7 +95,11 @@ impl Identity {
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let value: serde_json::Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        Self::from_json(serde_json::from_slice(bytes).map_err(|error| error.to_string())?)
+    }
+
+    /// From what the file holds.
+    pub(super) fn from_json(value: serde_json::Value) -> Result<Self, String> {
         if value.get("agent_secret").is_some() {
             return Err("it is of an earlier version, from before hosts had certificates".to_owned());
         }
@@ -122,16 +126,25 @@ impl Identity {
     /// [`AgentError::System`].
     pub fn write(&self, path: &Path) -> Result<(), AgentError> {
         let fail = |error| AgentError::system(format!("cannot write {}", path.display()), error);
-        let stored = Stored {
+        let text = serde_json::to_vec_pretty(&self.stored()).map_err(|error| fail(error.into()))?;
+        // A use of the token is spent, so this must outlive a power cut.
+        write_atomically(path, &text, 0o600).map_err(fail)
+    }
+
+    /// What the file holds.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        // Texts alone: nothing of it can fail.
+        serde_json::to_value(self.stored()).unwrap_or_default()
+    }
+
+    fn stored(&self) -> Stored {
+        Stored {
             coordinator: self.addresses.iter().map(ToString::to_string).collect(),
             authority: self.authority.to_string(),
             projects_url: self.projects_url.clone(),
             agent_id: self.says.agent.0.clone(),
             certificate: hex(&self.certificate),
-        };
-        let text = serde_json::to_vec_pretty(&stored).map_err(|error| fail(error.into()))?;
-        // A use of the token is spent, so this must outlive a power cut.
-        write_atomically(path, &text, 0o600).map_err(fail)
+        }
     }
 }
 

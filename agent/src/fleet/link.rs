@@ -12,7 +12,8 @@ use fallow_domain::{MasterUrl, printable};
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::fleet::v1::{
-    Delta, FromAgent, FromCoordinator, Heartbeat, Hello, Snapshot, Welcome, from_agent, from_coordinator,
+    Delta, FromAgent, FromCoordinator, Heartbeat, Hello, ProbeAnswer, Snapshot, Welcome, from_agent,
+    from_coordinator,
 };
 use fallow_proto::fleet::{document, entry, entry_key, limits};
 use fallow_tls::ConnectError;
@@ -30,6 +31,7 @@ use tonic::{Code, Status, Streaming};
 use super::backoff::Backoff;
 use super::membership::Membership;
 use super::outbox::{Batch, Outbox};
+use super::process::Process;
 use super::{Arrived, Ask, Entries};
 
 /// Changes are gathered for this long before they are sent.
@@ -86,6 +88,7 @@ impl Link {
     /// tell, if it can within a second, and ends.
     pub fn start(
         member: Membership,
+        process: Process,
         epoch: String,
         seed: u64,
         engine: impl Engine,
@@ -104,8 +107,16 @@ impl Link {
             status: Mutex::new(status),
         });
         let rng = StdRng::seed_from_u64(seed ^ u64::from(std::process::id()));
-        let session =
-            Session { shared: Arc::clone(&shared), member, must_renew: false, epoch, engine, stop, rng };
+        let session = Session {
+            shared: Arc::clone(&shared),
+            member,
+            process,
+            must_renew: false,
+            epoch,
+            engine,
+            stop,
+            rng,
+        };
         (Self { shared }, tokio::spawn(session.run()))
     }
 
@@ -151,6 +162,7 @@ impl From<Status> for End {
 struct Session<E> {
     shared: Arc<Shared>,
     member: Membership,
+    process: Process,
     /// The coordinator says that the certificate is not good any more, whatever the clock here says.
     must_renew: bool,
     epoch: String,
@@ -243,6 +255,8 @@ impl<E: Engine> Session<E> {
             epoch: self.epoch.clone(),
             document_version,
             document_content,
+            boot: self.process.boot.to_vec(),
+            machine: self.process.machine.clone(),
         };
         send(&to, from_agent::Body::Hello(hello), None).await?;
         let late = |_| End::Lost(format!("no answer to the hello within {} s", HELLO.as_secs()));
@@ -250,12 +264,33 @@ impl<E: Engine> Session<E> {
         let opened = timeout(HELLO, client.link(ReceiverStream::new(outgoing))).await.map_err(late)?;
         let mut stream = opened?.into_inner();
         let first = timeout(HELLO, stream.message()).await.map_err(late)??;
-        let Some(FromCoordinator { body: Some(from_coordinator::Body::Welcome(welcome)), .. }) = first else {
-            return Err(End::Lost("the coordinator's first message is no welcome".into()));
+        let welcome = match first.and_then(|first| first.body) {
+            Some(from_coordinator::Body::Welcome(welcome)) => welcome,
+            Some(from_coordinator::Body::Copied(copied)) => {
+                return self.separate(channel, copied.ticket).await;
+            }
+            _ => return Err(End::Lost("the coordinator's first message is no welcome".into())),
         };
         self.note_projects(&welcome).await;
         self.resume(&welcome).await?;
         self.exchange(&to, &mut stream, &welcome, channel).await
+    }
+
+    /// Another live process has this identity: this one becomes a host of its own.
+    async fn separate(&self, channel: Channel, ticket: String) -> Result<(), End> {
+        tracing::warn!(
+            agent = %self.member.identity().agent_id(),
+            "another agent with this identity is linked to the coordinator, as of a disk image that was copied: this one becomes \
+             a host of its own, without the jobs that it has"
+        );
+        let separated = self.member.separate(channel, ticket, &self.process.hostname).await;
+        separated.map_err(|status| match status.code() {
+            // So many did lately.
+            Code::ResourceExhausted => End::Refused(status.message().to_owned()),
+            _ => status.into(),
+        })?;
+        self.engine.arrived(Arrived::Separated).await;
+        Ok(())
     }
 
     /// Before any document that names them.
@@ -313,7 +348,11 @@ impl<E: Engine> Session<E> {
             tokio::select! {
                 message = stream.message() => {
                     let message = message?.ok_or_else(|| End::Lost("the coordinator closed the stream".into()))?;
-                    if self.take(message).await {
+                    if let Some(from_coordinator::Body::Probe(probe)) = &message.body {
+                        // Whoever asks waits for it.
+                        let answer = ProbeAnswer { number: probe.number };
+                        send(to, from_agent::Body::ProbeAnswer(answer), None).await?;
+                    } else if self.take(message).await {
                         waiting_since = None;
                         // There may be room for more now.
                         if lock(&shared.outbox).is_dirty() {
@@ -391,7 +430,12 @@ impl<E: Engine> Session<E> {
                 Err(error) => tracing::warn!(%error, "the coordinator wants an unusable URL contacted"),
             },
             Some(from_coordinator::Body::Heartbeat(_)) => {}
-            Some(from_coordinator::Body::Welcome(_)) | None => {
+            Some(
+                from_coordinator::Body::Welcome(_)
+                | from_coordinator::Body::Copied(_)
+                | from_coordinator::Body::Probe(_),
+            )
+            | None => {
                 tracing::debug!("a message of the coordinator that means nothing here");
             }
         }

@@ -1,13 +1,12 @@
 //! The agent as a host of its fleet: how it becomes one, connects as one, and keeps its certificate valid
 //! (R6.10).
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fallow_daemon::causes;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
-use fallow_proto::fleet::v1::{EnrollReply, EnrollRequest, RenewRequest};
+use fallow_proto::fleet::v1::{EnrollReply, EnrollRequest, RenewRequest, SeparateRequest};
 use fallow_tls::{AccessString, Address, ConnectError, Connector, HostCredentials, HostKey};
 use rand::SeedableRng;
 use tonic::transport::{Channel, Endpoint};
@@ -15,6 +14,7 @@ use tonic::{Code, Status};
 
 use super::backoff::Backoff;
 use super::identity::{self, Identity};
+use super::separation;
 use crate::dir::DataDir;
 use crate::error::AgentError;
 
@@ -29,7 +29,7 @@ pub struct Membership {
     /// Shown by every connection that is made from now on.
     credentials: Arc<HostCredentials>,
     connector: Connector,
-    path: PathBuf,
+    dir: DataDir,
 }
 
 impl Membership {
@@ -61,7 +61,7 @@ impl Membership {
         let line = |error: fallow_tls::TlsError| misfit(causes::line(&error));
         credentials.replace(&identity.certificate, &key).map_err(line)?;
         let connector = Connector::new(identity.authority, Some(credentials.clone())).map_err(line)?;
-        Ok(Self { identity, key: Arc::new(key), credentials, connector, path: dir.identity() })
+        Ok(Self { identity, key: Arc::new(key), credentials, connector, dir: dir.clone() })
     }
 
     /// Who the agent is.
@@ -86,7 +86,7 @@ impl Membership {
         match self.connector.connect(&address).await {
             Ok(_) => {
                 self.identity.addresses = vec![address];
-                self.identity.write(&self.path)?;
+                self.identity.write(&self.dir.identity())?;
                 Ok(true)
             }
             Err(ConnectError::Unreachable { .. }) => Ok(false),
@@ -103,7 +103,7 @@ impl Membership {
             return Ok(());
         }
         url.clone_into(&mut self.identity.projects_url);
-        self.identity.write(&self.path)
+        self.identity.write(&self.dir.identity())
     }
 
     /// Gets a newer certificate over this connection, stores it and shows it from then on.
@@ -122,7 +122,7 @@ impl Membership {
         if newer.agent_id() != self.identity.agent_id() {
             return Err(Status::internal("the certificate is another host's"));
         }
-        let (stored, path) = (newer.clone(), self.path.clone());
+        let (stored, path) = (newer.clone(), self.dir.identity());
         let written = tokio::task::spawn_blocking(move || stored.write(&path)).await;
         written
             .map_err(|died| Status::internal(died.to_string()))?
@@ -131,6 +131,32 @@ impl Membership {
         shown.map_err(|error| Status::internal(causes::line(&error)))?;
         self.identity = newer;
         Ok(())
+    }
+
+    /// Makes this agent, which is a copy of its host, a host of its own: decided on the disk, and to be
+    /// finished by the agent's next start ([`separation`]). This membership stays the first one's.
+    ///
+    /// # Errors
+    /// What the coordinator said, or what failed here.
+    pub async fn separate(&self, channel: Channel, ticket: String, hostname: &str) -> Result<(), Status> {
+        let failed = |error: AgentError| Status::internal(causes::line(&error));
+        let died = |died: tokio::task::JoinError| Status::internal(died.to_string());
+        let dir = self.dir.clone();
+        let key = tokio::task::spawn_blocking(move || separation::key(&dir)).await;
+        let key = key.map_err(died)?.map_err(failed)?;
+        let request = key.certificate_request().map_err(|error| Status::internal(causes::line(&error)))?;
+        let request = SeparateRequest { ticket, certificate_request: request, hostname: hostname.to_owned() };
+        let mut client = FleetClient::new(channel);
+        let reply = answered(client.separate(request)).await?.into_inner();
+        let Identity { addresses, authority, projects_url, .. } = self.identity.clone();
+        let new = Identity::new(addresses, authority, reply.certificate, &key).map_err(Status::internal)?;
+        let new = Identity { projects_url, ..new };
+        if new.agent_id() == self.identity.agent_id() {
+            return Err(Status::internal("the certificate is the first host's"));
+        }
+        let dir = self.dir.clone();
+        let decided = tokio::task::spawn_blocking(move || separation::decide(&dir, &new, &key)).await;
+        decided.map_err(died)?.map_err(failed)
     }
 }
 

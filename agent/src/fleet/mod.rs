@@ -11,6 +11,8 @@ pub mod identity;
 pub mod link;
 pub mod membership;
 pub mod outbox;
+pub mod process;
+pub mod separation;
 
 use fallow_client::Entity;
 use fallow_domain::agent_state::{Entry, EntryKey};
@@ -50,6 +52,9 @@ pub enum Arrived {
         /// W3C trace context, possibly empty.
         traceparent: String,
     },
+    /// The agent was a copy of a host that goes on, and is to start anew as a host of its own
+    /// ([`separation`]).
+    Separated,
     /// Somebody wants a project contacted soon.
     Contact(MasterUrl),
     /// Under which URL the coordinator's own projects are reached, and the authority of their certificate.

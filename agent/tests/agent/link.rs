@@ -12,8 +12,9 @@ use fallow_domain::AgentId;
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1::fleet_server::{Fleet, FleetServer};
 use fallow_proto::fleet::v1::{
-    Acknowledge, Document, EnrollReply, EnrollRequest, Entry, FromAgent, FromCoordinator, Hello, Preferences,
-    ProjectAssignment, RenewReply, RenewRequest, Welcome, entry, from_agent, from_coordinator,
+    Acknowledge, Copied, Document, EnrollReply, EnrollRequest, Entry, FromAgent, FromCoordinator, Hello,
+    Preferences, ProjectAssignment, RenewReply, RenewRequest, SeparateReply, SeparateRequest, Welcome, entry,
+    from_agent, from_coordinator,
 };
 use fallow_tls::{AccessString, Authority, CoordinatorCertificate, Peer, Purpose};
 use tokio::sync::mpsc;
@@ -27,12 +28,18 @@ type Out = mpsc::Sender<Result<FromCoordinator, Status>>;
 
 /// What the coordinator holds of the one agent.
 #[derive(Default)]
-struct Held {
+pub(crate) struct Held {
+    /// The agent's present id ends so; those before it are told that they are copies.
+    pub(crate) copies: u32,
+    /// Of hosts that copies have become, the keys.
+    pub(crate) separated: Vec<fallow_tls::Fingerprint>,
+    /// What it said to who asked whether it is there.
+    pub(crate) probe_answers: Vec<u64>,
     epoch: String,
     applied: u64,
-    entries: BTreeMap<String, Entry>,
-    snapshots: u32,
-    hellos: Vec<Hello>,
+    pub(crate) entries: BTreeMap<String, Entry>,
+    pub(crate) snapshots: u32,
+    pub(crate) hellos: Vec<Hello>,
     heartbeats: u32,
     /// How often the certificate was renewed, and the life of those that are made; 0 for an hour.
     renewals: u32,
@@ -43,7 +50,7 @@ struct Held {
 }
 
 #[derive(Clone)]
-struct Coordinator(Arc<Mutex<Held>>, Arc<Authority>);
+pub(crate) struct Coordinator(pub(crate) Arc<Mutex<Held>>, Arc<Authority>);
 
 impl Default for Coordinator {
     fn default() -> Self {
@@ -53,10 +60,10 @@ impl Default for Coordinator {
 }
 
 /// What tokens are for: of these texts, as secrets, the first is taken.
-const GOOD: &str = "1";
+pub(crate) const GOOD: &str = "1";
 const SPENT: &str = "2";
 
-fn token(coordinator: &Coordinator, address: SocketAddr, digit: &str) -> String {
+pub(crate) fn token(coordinator: &Coordinator, address: SocketAddr, digit: &str) -> String {
     let access = AccessString {
         purpose: Purpose::Enrolment,
         addresses: vec![address.to_string().parse().unwrap()],
@@ -67,7 +74,10 @@ fn token(coordinator: &Coordinator, address: SocketAddr, digit: &str) -> String 
 }
 
 impl Coordinator {
-    async fn serve(&self, address: Option<SocketAddr>) -> (SocketAddr, tokio::task::JoinHandle<()>) {
+    pub(crate) async fn serve(
+        &self,
+        address: Option<SocketAddr>,
+    ) -> (SocketAddr, tokio::task::JoinHandle<()>) {
         let address = address.unwrap_or_else(|| ([127, 0, 0, 1], 0).into());
         let end = Instant::now() + PATIENCE;
         // A port that was left may be that of somebody's connection for a moment.
@@ -91,15 +101,26 @@ impl Coordinator {
     fn certificate(&self, request: &[u8]) -> Vec<u8> {
         let life = self.0.lock().unwrap().life;
         let life = if life.is_positive() { life } else { fallow_domain::Duration::from_hours(1) };
-        self.1.issue_host(request, &AgentId("agent-1".into()), clock::now(), life).unwrap().der
+        let agent = self.0.lock().unwrap().agent();
+        self.1.issue_host(request, &AgentId(agent), clock::now(), life).unwrap().der
     }
 
-    async fn send(&self, body: from_coordinator::Body, traceparent: &str) {
+    /// From now on the agent's identity is another process's: its link ends.
+    pub(crate) fn is_copied(&self) {
+        let mut held = self.0.lock().unwrap();
+        held.copies += 1;
+        held.out = None;
+        if let Some(talk) = held.talk.take() {
+            talk.abort();
+        }
+    }
+
+    pub(crate) async fn send(&self, body: from_coordinator::Body, traceparent: &str) {
         let out = self.0.lock().unwrap().out.clone().unwrap();
         out.send(Ok(FromCoordinator { traceparent: traceparent.into(), body: Some(body) })).await.unwrap();
     }
 
-    async fn until<T>(&self, what: &str, mut look: impl FnMut(&Held) -> Option<T>) -> T {
+    pub(crate) async fn until<T>(&self, what: &str, mut look: impl FnMut(&Held) -> Option<T>) -> T {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(found) = look(&self.0.lock().unwrap()) {
@@ -131,6 +152,10 @@ impl Coordinator {
                 held.heartbeats += 1;
                 return None;
             }
+            from_agent::Body::ProbeAnswer(answer) => {
+                held.probe_answers.push(answer.number);
+                return None;
+            }
             from_agent::Body::Hello(_) => panic!("a second hello"),
         }
         Some(held.applied)
@@ -156,6 +181,18 @@ impl Fleet for Coordinator {
         Ok(Response::new(RenewReply { certificate }))
     }
 
+    async fn separate(&self, request: Request<SeparateRequest>) -> Result<Response<SeparateReply>, Status> {
+        let SeparateRequest { ticket, certificate_request, hostname } = request.into_inner();
+        assert!(ticket == "a ticket" && !hostname.is_empty());
+        let certificate = self.certificate(&certificate_request);
+        let key = Authority::key_in(&certificate_request).unwrap();
+        let mut held = self.0.lock().unwrap();
+        if !held.separated.contains(&key) {
+            held.separated.push(key);
+        }
+        Ok(Response::new(SeparateReply { agent_id: held.agent(), certificate }))
+    }
+
     type LinkStream = ReceiverStream<Result<FromCoordinator, Status>>;
 
     async fn link(
@@ -164,14 +201,19 @@ impl Fleet for Coordinator {
     ) -> Result<Response<Self::LinkStream>, Status> {
         let peer = request.extensions().get::<Arc<Peer>>().cloned();
         let Some(Peer::Host(shown)) = peer.as_deref() else { return Err(Status::unauthenticated("who?")) };
-        assert_eq!(shown.agent.0, "agent-1");
         let mut incoming = request.into_inner();
         let Some(FromAgent { body: Some(from_agent::Body::Hello(hello)), .. }) = incoming.message().await?
         else {
             return Err(Status::invalid_argument("no hello"));
         };
-        assert_eq!(hello.agent_id, "agent-1");
+        assert_eq!(hello.agent_id, shown.agent.0);
         let (out, stream) = mpsc::channel(16);
+        if hello.agent_id != self.0.lock().unwrap().agent() {
+            self.0.lock().unwrap().hellos.push(hello);
+            let body = Some(from_coordinator::Body::Copied(Copied { ticket: "a ticket".into() }));
+            out.send(Ok(FromCoordinator { traceparent: String::new(), body })).await.unwrap();
+            return Ok(Response::new(ReceiverStream::new(stream)));
+        }
         let welcome = {
             let mut held = self.0.lock().unwrap();
             let welcome = Welcome {
@@ -202,10 +244,16 @@ impl Fleet for Coordinator {
     }
 }
 
-struct Agent(Child);
+impl Held {
+    pub(crate) fn agent(&self) -> String {
+        format!("agent-{}", self.copies + 1)
+    }
+}
+
+pub(crate) struct Agent(pub(crate) Child);
 
 impl Agent {
-    fn start(dir: &std::path::Path, token: &str) -> Self {
+    pub(crate) fn start(dir: &std::path::Path, token: &str) -> Self {
         let mut command = Command::new(agent());
         command.arg("run").arg("--dir").arg(dir);
         command.env("FALLOW_TOKEN", token).env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
@@ -220,7 +268,7 @@ impl Drop for Agent {
     }
 }
 
-fn document(version: u64, share: f64) -> from_coordinator::Body {
+pub(crate) fn document(version: u64, share: f64) -> from_coordinator::Body {
     from_coordinator::Body::Document(Document {
         version,
         content: format!("c{version}"),
@@ -248,7 +296,7 @@ fn document(version: u64, share: f64) -> from_coordinator::Body {
     })
 }
 
-fn host(held: &Held) -> Option<fallow_proto::fleet::v1::HostState> {
+pub(crate) fn host(held: &Held) -> Option<fallow_proto::fleet::v1::HostState> {
     match held.entries.get("host")?.value.clone()? {
         entry::Value::Host(host) => Some(host),
         _ => None,

@@ -95,6 +95,8 @@ async fn agent(identity: Identity, time: Duration) -> Result<f64, Failure> {
         epoch: "e".into(),
         document_version: 0,
         document_content: String::new(),
+        boot: Vec::new(),
+        machine: Vec::new(),
     })))
     .await?;
     to.send(say(Said::Snapshot(wire::Snapshot { sequence: 1, entries: Vec::new() }))).await?;
@@ -216,6 +218,13 @@ impl Fleet for Bare {
     }
 
     async fn renew(&self, _: Request<wire::RenewRequest>) -> Result<Response<wire::RenewReply>, Status> {
+        Err(Status::unimplemented("not measured"))
+    }
+
+    async fn separate(
+        &self,
+        _: Request<wire::SeparateRequest>,
+    ) -> Result<Response<wire::SeparateReply>, Status> {
         Err(Status::unimplemented("not measured"))
     }
 

@@ -158,31 +158,8 @@ impl Client {
 
     fn new_project(&mut self, wanted: &ProjectAssignment, from_document: bool) -> ProjectId {
         let id = self.new_project_id();
-        let project = Project {
-            id,
-            url: wanted.url.clone(),
-            name: wanted.name.clone(),
-            account_key: wanted.account_key.clone(),
-            share: wanted.share,
-            chosen_share: None,
-            directory: self.free_directory(&wanted.url),
-            from_document,
-            detach_when_done: false,
-            scheduler_urls: Vec::new(),
-            rpc: RpcState::attached(),
-            hostid: 0,
-            rpc_seqno: 0,
-            code_sign_key: None,
-            correction: DurationCorrection::default(),
-            dont_use_dcf: false,
-            send_full_workload: false,
-            contact_by: None,
-            identity: Identity::default(),
-            apps: BTreeMap::new(),
-            lacks: PerType::default(),
-            web: WebPreferences::default(),
-            job_time: None,
-        };
+        let directory = self.free_directory(&wanted.url);
+        let project = Project::attached(id, wanted, directory, from_document);
         self.insert_project(project);
         self.notice(NoticeLevel::Info, Some(id), format!("attached to {}", wanted.url));
         id
@@ -350,6 +327,42 @@ impl Client {
             self.edit_meta(|meta| meta.owner.suspended = suspended);
             let what = if suspended { "suspended" } else { "resumed" };
             self.notice(NoticeLevel::Info, None, format!("computing {what} by the owner"));
+        }
+    }
+}
+
+impl Project {
+    /// A project as it is when it was just attached: nothing was heard of it.
+    pub(crate) fn attached(
+        id: ProjectId,
+        wanted: &ProjectAssignment,
+        directory: Option<String>,
+        from_document: bool,
+    ) -> Self {
+        Self {
+            id,
+            url: wanted.url.clone(),
+            name: wanted.name.clone(),
+            account_key: wanted.account_key.clone(),
+            share: wanted.share,
+            chosen_share: None,
+            directory,
+            from_document,
+            detach_when_done: false,
+            scheduler_urls: Vec::new(),
+            rpc: RpcState::attached(),
+            hostid: 0,
+            rpc_seqno: 0,
+            code_sign_key: None,
+            correction: DurationCorrection::default(),
+            dont_use_dcf: false,
+            send_full_workload: false,
+            contact_by: None,
+            identity: Identity::default(),
+            apps: BTreeMap::new(),
+            lacks: PerType::default(),
+            web: WebPreferences::default(),
+            job_time: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `fallow hosts revoke` and `fallow hosts forget`: a host leaves the fleet (R6.10).
 
 use clap::Args;
-use fallow_proto::operator::v1::{ForgetHostRequest, RevokeHostRequest};
+use fallow_proto::operator::v1::{ForgetHostRequest, RevokeHostReply, RevokeHostRequest};
 
 use super::connect::Target;
 use super::{Failure, print};
@@ -15,6 +15,7 @@ Its link ends at once, its certificate is of no use any more, and the fleet's
 own projects do not know its accounts. This cannot be undone: the machine joins
 again as a new host, with a token and an empty directory of its agent. A token
 that lies on it and still enrols is named: `fallow tokens revoke` ends that.
+Hosts that were copies of it are named, too: they stay.
 Projects of others, which do not ask this coordinator, it goes on computing for
 until their accounts are changed.";
 
@@ -50,17 +51,49 @@ pub(crate) async fn revoke(arguments: Revoke) -> Result<(), Failure> {
     let request = RevokeHostRequest { host, reason: message };
     let reply = target.connect().await?.revoke_host(request).await?.into_inner();
     print(&format!("Host {} is no host of the fleet any more.\n", reply.agent_id))?;
-    if reply.open_token.is_empty() {
-        return Ok(());
+    print(&left_by(&reply))
+}
+
+/// What still leads into the fleet from the machine of a host that was taken out of it.
+fn left_by(reply: &RevokeHostReply) -> String {
+    let mut text = String::new();
+    for copy in &reply.copies {
+        text += &format!(
+            "Host {copy} was a copy of it, and is still a host of the fleet: `fallow hosts revoke {copy}` takes it out, too.\n"
+        );
     }
-    let token = reply.open_token;
-    print(&format!(
-        "It enrolled with token {token}, which still enrols: `fallow tokens revoke {token}` ends that.\n"
-    ))
+    if !reply.open_token.is_empty() {
+        let token = &reply.open_token;
+        text += &format!(
+            "It enrolled with token {token}, which still enrols: `fallow tokens revoke {token}` ends that.\n"
+        );
+    }
+    text
 }
 
 pub(crate) async fn forget(arguments: Forget) -> Result<(), Failure> {
     let Forget { host, target } = arguments;
     let id = target.connect().await?.forget_host(ForgetHostRequest { host }).await?.into_inner().agent_id;
     print(&format!("Host {id} is not listed any more.\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_10_copies_of_a_host_that_is_taken_out_are_named_with_how_to_take_them_out() {
+        assert_eq!(left_by(&RevokeHostReply::default()), "");
+        let reply = RevokeHostReply {
+            agent_id: "A".into(),
+            open_token: "T".into(),
+            copies: vec!["B".into(), "C".into()],
+        };
+        let text = left_by(&reply);
+        let has = |part: &str| text.contains(part);
+        assert!(
+            has("fallow hosts revoke B") && has("fallow hosts revoke C") && has("tokens revoke T"),
+            "{text}"
+        );
+    }
 }

@@ -57,8 +57,10 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
         ("seen", table::ago(host.last_seen_micros, clock::now())),
         ("document", hosts::follows(&host, reply.document_version)),
         ("state", hosts::state_of(&host)),
+        ("copied", host.copy_note.clone()),
         ("groups", reply.groups.join(", ")),
     ];
+    rows.retain(|(what, value)| *what != "copied" || !value.is_empty());
     let label = |label: &Label| {
         let by = match label.source() {
             LabelSource::Enrolment => " (enrolment)",

@@ -141,8 +141,16 @@ pub(super) fn state_of(host: &Host) -> String {
     match (host.revoked_at_micros != 0, host.revoked_reason.as_str()) {
         (true, "") => "revoked".to_owned(),
         (true, why) => format!("revoked: {why}"),
-        (false, _) => said(&host.state.clone().unwrap_or_default()),
+        (false, _) => {
+            let said = said(&host.state.clone().unwrap_or_default());
+            [copy_of(host), said].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
+        }
     }
+}
+
+/// Whose copy a host was, in words; empty for one that was none.
+fn copy_of(host: &Host) -> String {
+    if host.copy_of.is_empty() { String::new() } else { format!("copy of {}", host.copy_of) }
 }
 
 /// What keeps a host from doing what it is asked for, in words.
@@ -237,6 +245,8 @@ pub(crate) fn host_json(host: &Host) -> Value {
         "last_seen": table::instant(host.last_seen_micros),
         "revoked_at": table::instant(host.revoked_at_micros),
         "revoked_reason": host.revoked_reason,
+        "copy_of": host.copy_of,
+        "copy_note": host.copy_note,
         "certificate_until": table::instant(host.certificate_until_micros),
         "applied_sequence": host.applied_sequence,
         "tasks_held": host.tasks_held,
@@ -269,6 +279,17 @@ pub(crate) fn host_json(host: &Host) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r6_10_a_host_that_was_a_copy_says_of_which_one() {
+        let mut host = Host { copy_of: "01J".into(), copy_note: "from there".into(), ..Host::default() };
+        assert_eq!(state_of(&host), "copy of 01J");
+        host.state = Some(HostState { suspended_by: "owner".into(), ..HostState::default() });
+        assert_eq!(state_of(&host), "copy of 01J; suspended by owner");
+        let json = host_json(&host);
+        assert_eq!((&json["copy_of"], &json["copy_note"]), (&"01J".into(), &"from there".into()));
+        assert_eq!(state_of(&Host::default()), "");
+    }
 
     #[test]
     fn r6_5_a_host_that_follows_the_newest_version_as_it_was_for_its_old_labels_is_marked() {

@@ -74,6 +74,8 @@ actions! {
     TokenRevoked = "token revoked",
     /// A host joined the fleet.
     Enrolled = "enrolled",
+    /// A copy of a host became a host of its own.
+    HostCopied = "host copied",
     /// Somebody wanted to join and was refused.
     EnrolmentRefused = "enrolment refused",
     /// Somebody wanted a link, or a newer certificate, and was refused.

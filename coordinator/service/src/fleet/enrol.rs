@@ -13,6 +13,7 @@ use fallow_store::{Batch, BatchResult, Format, Store, StoreError};
 use fallow_tls::{Authority, Fingerprint, Issued, TlsError};
 use serde::{Deserialize, Serialize};
 
+use super::copies::CopyOf;
 use super::token::{self, TokenRecord};
 use super::{keys, labels};
 use crate::audit::{self, Action, Actor, Record};
@@ -71,6 +72,9 @@ pub struct AgentRecord {
     pub revoked: Option<Revocation>,
     /// It is not listed any more.
     pub forgotten: bool,
+    /// Whose copy it was; none for one that enrolled with a token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_of: Option<CopyOf>,
 }
 
 /// That a host was taken out of the fleet.
@@ -104,6 +108,7 @@ fn migrate(found: u16, bytes: &[u8]) -> Result<Vec<u8>, String> {
         token: String::new(),
         revoked: None,
         forgotten: false,
+        copy_of: None,
     };
     serde_json::to_vec(&record).map_err(|error| error.to_string())
 }
@@ -193,6 +198,7 @@ pub(super) fn enrol(
             token: token::id_of(&token_key),
             revoked: None,
             forgotten: false,
+            copy_of: None,
         };
         let spent = TokenRecord { used: open.used + 1, ..open };
         let agent_key = keys::agent(&id);
@@ -213,8 +219,8 @@ pub(super) fn enrol(
     }
 }
 
-/// The agent that enrolled before with this token and this key.
-fn again(
+/// The agent that was given this id before, for the key in this request.
+pub(super) fn again(
     store: &dyn Store,
     issuer: &Issuer,
     now: Instant,

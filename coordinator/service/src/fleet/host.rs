@@ -5,6 +5,7 @@ use fallow_domain::{AgentId, DocumentVersion, Instant, Labels};
 use fallow_fleet::DocumentSet;
 
 use super::Agent;
+use super::copies::CopyOf;
 use super::enrol::Revocation;
 use crate::document::Release;
 use fallow_daemon::lock;
@@ -30,6 +31,8 @@ pub struct Host {
     pub tasks: Vec<TaskState>,
     /// That it was taken out of the fleet.
     pub revoked: Option<Revocation>,
+    /// Whose copy it was before it became a host of its own.
+    pub copy_of: Option<CopyOf>,
     /// Its newest certificate is good until then; the epoch where it was not seen since the coordinator's
     /// start.
     pub certificate_until: Instant,
@@ -54,9 +57,9 @@ impl Host {
 
 impl Agent {
     pub(super) fn host(&self) -> Host {
-        let (hostname, revoked) = {
+        let (hostname, revoked, copy_of) = {
             let record = lock(&self.record);
-            (record.hostname.clone(), record.revoked.clone())
+            (record.hostname.clone(), record.revoked.clone(), record.copy_of.clone())
         };
         let labels = self.labels();
         let state = lock(&self.state);
@@ -71,6 +74,7 @@ impl Agent {
             projects: state.projects().cloned().collect(),
             tasks: state.tasks().cloned().collect(),
             revoked,
+            copy_of,
             certificate_until: self.certificate_until(),
         }
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! fleet/token/HASH        an enrolment token: its terms, how often it was used
 //! fleet/use/HASH/KEY      the agent that enrolled with this token and this key
+//! fleet/copy/ID/KEY       the agent that a copy of this one became with this key
 //! fleet/agent/ID          an agent: its key, when it was enrolled, whether it was revoked
 //! fleet/position/ID       how far its stream was applied: epoch and sequence number
 //! fleet/entry/ID/KEY      an entry of its state ([`super::stored`])
@@ -39,6 +40,10 @@ pub(crate) fn token(hash: &str) -> Vec<u8> {
 
 pub(crate) fn token_use(hash: &str, key: &Fingerprint) -> Vec<u8> {
     format!("fleet/use/{hash}/{key}").into_bytes()
+}
+
+pub(crate) fn copy_use(first: &AgentId, key: &Fingerprint) -> Vec<u8> {
+    format!("fleet/copy/{}/{key}", first.0).into_bytes()
 }
 
 pub(crate) fn agent(id: &AgentId) -> Vec<u8> {

@@ -202,6 +202,7 @@ mod tests {
                 token: String::new(),
                 revoked: None,
                 forgotten: false,
+                copy_of: None,
             };
             let key = keys::agent(&AgentId(id.into()));
             let value = keys::AGENT.write(&key, &record).unwrap();

@@ -27,6 +27,14 @@ pub const HELLO: Duration = Duration::from_secs(10);
 /// Connections that an agent can keep at once: one, and those that it has given up and that have not ended
 /// here.
 pub const LINKS: usize = 4;
+/// How long a process that has a host's link may take to say that it is there, when another wants it.
+pub const PROBE: Duration = Duration::from_secs(5);
+/// How long a copy of a host may take to become one of its own once it was told.
+pub const TICKET_LIFE: Life = Life::from_secs(600);
+/// Copies of one host that may be about to.
+pub const TICKETS: usize = 100;
+/// How many may do so within an hour, theirs included: a room of machines that were set up from one image.
+pub const COPIES_AN_HOUR: usize = 60;
 /// Enrolment tokens made at once.
 pub const TOKENS: u32 = 10_000;
 /// Agents that one token may enrol.

@@ -29,15 +29,17 @@ use wire::from_coordinator::Body as FromCoordinator;
 use super::commit::{CommitSequence, Stored};
 use super::keys;
 use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW};
+use super::seat::{Process, Seat};
 use super::service::{record_refused, say_refused};
 use super::state::{PlannedUpdate, Position, Update, UpdateCheck, check_update};
+use super::takeover::{is_taken, take_seat, tell_copy};
 use super::{Agent, Fleet, entry};
 use crate::document::Release;
 use fallow_daemon::{clock, lock};
 
 static WITHHELD: RateLimit = RateLimit::new();
 
-type Outgoing = mpsc::Sender<Result<wire::FromCoordinator, Status>>;
+pub(super) type Outgoing = mpsc::Sender<Result<wire::FromCoordinator, Status>>;
 
 /// Who is at the other end.
 pub(super) struct Caller {
@@ -65,7 +67,7 @@ pub(super) async fn serve(
         Ok((agent, hello)) => {
             guest.inspect(|guest| guest.authenticated_as(&agent.id.0, LINKS));
             let span = tracing::info_span!("fleet.link", agent = agent.id.0);
-            attend(&fleet, &agent, hello, incoming, &outgoing).instrument(span).await
+            attend(&fleet, &agent, hello, from, incoming, &outgoing).instrument(span).await
         }
     };
     if end.code() != tonic::Code::Ok {
@@ -109,6 +111,9 @@ async fn greet(
     if hello.agent_id != agent.id.0 {
         return Err(Status::permission_denied("the Hello names another host than the certificate"));
     }
+    if ![0, 16].contains(&hello.boot.len()) || ![0, 32].contains(&hello.machine.len()) {
+        return Err(Status::invalid_argument("a boot has 16 bytes, and what stands for a machine 32"));
+    }
     agent.certified(&certificate);
     Ok((agent, hello))
 }
@@ -118,18 +123,24 @@ async fn attend(
     fleet: &Fleet,
     agent: &Arc<Agent>,
     hello: wire::Hello,
+    from: String,
     incoming: Streaming<wire::FromAgent>,
     outgoing: &Outgoing,
 ) -> Status {
-    let mut number = 0;
-    agent.newest.send_modify(|newest| {
-        *newest += 1;
-        number = *newest;
-    });
-    let mut newest = agent.newest.subscribe();
-    let _turn = agent.turn.lock().await;
+    let process = Process { boot: hello.boot.clone(), machine: hello.machine.clone(), from };
+    let seated = tokio::select! {
+        seated = take_seat(agent, &process) => seated,
+        // Who is gone takes the link from nobody.
+        () = outgoing.closed() => return Status::cancelled("the agent is gone"),
+    };
+    let number = match seated {
+        Ok(number) => number,
+        Err(first) => return tell_copy(agent, &process, &first, outgoing).await,
+    };
+    let mut seat = agent.seat.subscribe();
+    let turn = agent.turn.lock().await;
     // What comes after this look is seen as a change later.
-    if *newest.borrow_and_update() != number {
+    if seat.borrow_and_update().number() != number {
         return taken_over();
     }
     agent.connected.store(true, Ordering::Relaxed);
@@ -138,12 +149,14 @@ async fn attend(
     fleet.note_return(agent);
     tracing::info!(version = hello.agent_version, document = hello.document_version, "agent connected");
     let mut connection = Connection::new(fleet, agent, hello, outgoing);
-    let end = connection.run(incoming, newest).await;
+    let end = connection.run(incoming, seat, number).await;
     // What could not be stored is sent again over the next connection.
     let _ = connection.settle_all().await;
     keep_seen(fleet, agent).await;
     agent.connected.store(false, Ordering::Relaxed);
     fleet.connected.fetch_sub(1, Ordering::Relaxed);
+    drop(turn);
+    agent.seat.send_modify(|seat| seat.leave(number));
     tracing::info!(reason = end.message(), code = ?end.code(), "agent disconnected");
     end
 }
@@ -162,7 +175,7 @@ async fn keep_seen(fleet: &Fleet, agent: &Agent) {
     let _ = fleet.commits.send(&CommitSequence::default(), vec![(key, Some(value))]).await.await;
 }
 
-fn expired() -> Status {
+pub(super) fn expired() -> Status {
     Status::unauthenticated("this host's certificate has expired: its agent renews it when it calls Renew")
 }
 
@@ -217,6 +230,8 @@ struct PendingMessages {
     acknowledge: Option<u64>,
     document: Option<Addressed>,
     heartbeat: bool,
+    /// The newest question whether the agent is there.
+    probe: Option<u64>,
     /// Projects that the agent is to contact.
     contacts: BTreeSet<MasterUrl>,
     /// Since when there is something to be said and no room.
@@ -240,6 +255,7 @@ impl<'a> Connection<'a> {
             acknowledge: None,
             document: None,
             heartbeat: false,
+            probe: None,
             contacts: BTreeSet::new(),
             waiting_since: None,
         };
@@ -269,8 +285,10 @@ impl<'a> Connection<'a> {
     async fn run(
         &mut self,
         mut incoming: Streaming<wire::FromAgent>,
-        mut newest: watch::Receiver<u64>,
+        mut seat: watch::Receiver<Seat>,
+        number: u64,
     ) -> Status {
+        let mut probe = self.agent.probe.subscribe();
         let mut stopping = self.fleet.stopping.subscribe();
         let mut removed = self.agent.removed.subscribe();
         let mut ticks = interval(self.fleet.settings.heartbeat);
@@ -326,7 +344,11 @@ impl<'a> Connection<'a> {
                     }
                     self.tick()
                 }
-                _ = newest.changed() => return taken_over(),
+                _ = probe.changed() => {
+                    self.pending.probe = Some(*probe.borrow_and_update());
+                    Ok(())
+                }
+                () = is_taken(&mut seat, number) => return taken_over(),
                 _ = stopping.changed() => Ok(()),
                 _ = removed.changed() => Ok(()),
             };
@@ -399,6 +421,10 @@ impl<'a> Connection<'a> {
             Some(FromAgent::Snapshot(snapshot)) => (snapshot.sequence, true, snapshot.entries, Vec::new()),
             Some(FromAgent::Delta(delta)) => (delta.sequence, false, delta.entries, delta.removed),
             Some(FromAgent::Heartbeat(_)) => return Ok(()),
+            Some(FromAgent::ProbeAnswer(answer)) => {
+                self.note_answer(answer.number);
+                return Ok(());
+            }
             Some(FromAgent::Hello(_)) => return Err(Status::invalid_argument("a second Hello")),
             // A newer agent may know kinds that this coordinator does not; it must not depend on them.
             None => return Ok(()),
@@ -421,6 +447,16 @@ impl<'a> Connection<'a> {
         );
         propagation::set_parent(&span, &traceparent);
         self.apply(update).instrument(span).await
+    }
+
+    /// The agent is there. It cannot have answered what was not asked.
+    fn note_answer(&self, number: u64) {
+        let number = number.min(*self.agent.probe.borrow());
+        self.agent.probe_answer.send_if_modified(|newest| {
+            let is_newer = number > *newest;
+            *newest = number.max(*newest);
+            is_newer
+        });
     }
 
     async fn apply(&mut self, update: Update) -> Result<(), Status> {
@@ -539,6 +575,7 @@ impl PendingMessages {
             && self.document.is_none()
             && self.contacts.is_empty()
             && !self.heartbeat
+            && self.probe.is_none()
     }
 
     fn acknowledge(&mut self, sequence: u64) {
@@ -555,6 +592,8 @@ impl PendingMessages {
         let mut traceparent = String::new();
         let body = if let Some(welcome) = self.welcome.take() {
             FromCoordinator::Welcome(welcome)
+        } else if let Some(number) = self.probe.take() {
+            FromCoordinator::Probe(wire::Probe { number })
         } else if let Some(addressed) = self.document.take() {
             traceparent = addressed.traceparent;
             FromCoordinator::Document(document::to_wire(&addressed.document))

@@ -43,6 +43,18 @@ pub enum MembershipError {
 /// A host that keeps a certificate for longer after its end than a clock is wrong is not renewing it.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// A host that was taken out of the fleet.
+#[derive(Debug)]
+pub struct Revoked {
+    /// Its agent.
+    pub agent: AgentId,
+    /// The id of the token that it enrolled with, if that still enrols: whoever has the machine may have it,
+    /// too.
+    pub open_token: Option<String>,
+    /// Hosts of the fleet that were copies of it, or of its copies. They stay.
+    pub copies: Vec<AgentId>,
+}
+
 /// Why the agent of this record may not be linked; none if it may.
 pub(super) fn removed(record: &AgentRecord) -> Option<String> {
     let anew = "start its agent in another, empty directory with a new token if it is to join again";
@@ -132,8 +144,7 @@ impl Fleet {
         Ok(issued.der)
     }
 
-    /// Takes a host out of the fleet for good. Its link ends at once. With the id of the token that it
-    /// enrolled with, if that still enrols: whoever has the machine may have it, too.
+    /// Takes a host out of the fleet for good. Its link ends at once.
     ///
     /// # Errors
     /// [`MembershipError`]. One that was taken out before stays as it is.
@@ -143,7 +154,7 @@ impl Fleet {
         host: &str,
         reason: &str,
         now: Instant,
-    ) -> Result<(AgentId, Option<String>), MembershipError> {
+    ) -> Result<Revoked, MembershipError> {
         if reason.len() > TEXT_BYTES {
             return Err(MembershipError::Reason);
         }
@@ -156,7 +167,8 @@ impl Fleet {
         tracing::info!(agent = agent.id.0, "a host was taken out of the fleet");
         let token = lock(&agent.record).token.clone();
         let is_open = token::is_open(&*self.store, &token, now)?;
-        Ok((agent.id.clone(), is_open.then_some(token)))
+        let copies = self.copies_of(&agent.id);
+        Ok(Revoked { agent: agent.id.clone(), open_token: is_open.then_some(token), copies })
     }
 
     /// Removes a host that is not there from what is listed. What it computed counts on.

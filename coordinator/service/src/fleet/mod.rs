@@ -3,7 +3,9 @@
 //! Model: the store holds every agent's entries and position; memory holds the same, so that a listing costs
 //! no disk. A message of an agent becomes one change, stored together with those of other agents
 //! ([`commit`]), then taken over into memory and the totals, then acknowledged. One connection per agent
-//! counts: a newer one replaces it, and waits until the older has settled what it began.
+//! counts: a newer one of the same process replaces it, and waits until the older has settled what it began.
+//! One of another process does so only if the first is gone (`seat.rs`), and is its copy otherwise
+//! (`copies.rs`).
 //!
 //! Bounds: channels have a size, a slow agent is told only the newest document, entries are counted and
 //! checked ([`limits`]). Omitted: history.
@@ -11,6 +13,7 @@
 mod accounts;
 pub mod commit;
 mod contact;
+mod copies;
 pub mod enrol;
 mod entry;
 mod guesses;
@@ -23,9 +26,11 @@ mod membership;
 pub mod preview;
 mod returns;
 pub(crate) mod rollout;
+mod seat;
 mod service;
 pub mod state;
 mod stored;
+mod takeover;
 pub mod token;
 pub mod totals;
 
@@ -48,9 +53,10 @@ use state::{Position, State};
 use totals::{PastTotals, ProjectTotals, Totals};
 
 pub use accounts::Accounts;
+pub use copies::CopyOf;
 pub use enrol::Issuer;
 pub use host::Host;
-pub use membership::MembershipError;
+pub use membership::{MembershipError, Revoked};
 pub use service::FleetService;
 
 /// How the link behaves.
@@ -126,8 +132,13 @@ pub(crate) struct Agent {
     renewed_at: AtomicI64,
     /// Why it may not be linked any more; none as long as it may.
     removed: watch::Sender<Option<String>>,
-    /// The number of its newest connection.
-    newest: watch::Sender<u64>,
+    /// Which process has its link.
+    seat: watch::Sender<seat::Seat>,
+    /// The newest question to that process whether it is there, and the newest that it answered.
+    probe: watch::Sender<u64>,
+    probe_answer: watch::Sender<u64>,
+    /// Of its copies that are to become hosts of their own.
+    tickets: Mutex<copies::Tickets>,
     /// Held by the connection that changes the state.
     turn: tokio::sync::Mutex<()>,
     /// Projects that it is to contact, and the call of its connection to take them.
@@ -272,7 +283,10 @@ impl Agent {
             certificate_until: AtomicI64::new(0),
             renewed_at: AtomicI64::new(0),
             removed: watch::Sender::new(removed),
-            newest: watch::Sender::new(0),
+            seat: watch::Sender::default(),
+            probe: watch::Sender::default(),
+            probe_answer: watch::Sender::default(),
+            tickets: Mutex::default(),
             turn: tokio::sync::Mutex::new(()),
             contacts: Mutex::new(BTreeSet::new()),
             contact_wanted: tokio::sync::Notify::new(),

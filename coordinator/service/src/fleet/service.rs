@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use fallow_proto::fleet::v1::fleet_server::Fleet as Service;
 use fallow_proto::fleet::v1::{
-    EnrollReply, EnrollRequest, FromAgent, FromCoordinator, RenewReply, RenewRequest,
+    EnrollReply, EnrollRequest, FromAgent, FromCoordinator, RenewReply, RenewRequest, SeparateReply,
+    SeparateRequest,
 };
 use fallow_telemetry::RateLimit;
 use fallow_telemetry::propagation;
@@ -14,10 +15,11 @@ use fallow_work_server::connections::ConnectionHandle;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::Instrument as _;
 
-use super::enrol::{self, Asked, EnrolError};
+use super::copies::Parting;
+use super::enrol::{self, Asked, EnrolError, Enrolled};
 use super::limits::{LINKS, OUTGOING};
 use super::{Fleet, link};
 use crate::audit::wire::address_of;
@@ -100,6 +102,34 @@ impl Service for FleetService {
         let certified = tokio::task::spawn_blocking(certified).await;
         let certificate = certified.map_err(|died| Status::internal(died.to_string()))??;
         Ok(Response::new(RenewReply { certificate }))
+    }
+
+    async fn separate(&self, request: Request<SeparateRequest>) -> Result<Response<SeparateReply>, Status> {
+        let peer = request.extensions().get::<Arc<Peer>>().cloned();
+        let guest = request.extensions().get::<ConnectionHandle>().cloned();
+        let from = address_of(&request);
+        let SeparateRequest { ticket, certificate_request, hostname } = request.into_inner();
+        let asked = Parting { ticket, hostname, certificate_request, from: from.clone() };
+        let (fleet, shown) = (self.0.clone(), peer.clone());
+        // Stored and taken up in one go, whether or not the caller goes away meanwhile.
+        let parted =
+            tokio::task::spawn_blocking(move || fleet.separate(shown.as_ref(), &asked, clock::now()));
+        let parted = parted.await.map_err(|died| Status::internal(died.to_string()))?;
+        match parted {
+            Ok(Enrolled { id, issued, .. }) => {
+                guest.inspect(|guest| guest.authenticated_as(&id.0, LINKS));
+                Ok(Response::new(SeparateReply { agent_id: id.0, certificate: issued.der }))
+            }
+            Err(error) => {
+                let status = Status::from(error);
+                if status.code() != Code::Unavailable {
+                    say_refused(&status);
+                    record_refused(&self.0, peer.as_deref(), &from, "an identity of its own", &status);
+                    self.0.guesses.slow_down().await;
+                }
+                Err(status)
+            }
+        }
     }
 
     async fn link(

@@ -99,6 +99,7 @@ mod tests {
             token: String::new(),
             revoked: None,
             forgotten: false,
+            copy_of: None,
         };
         let position = Position { epoch: "e".into(), sequence: 9, at: Instant::from_micros(12) };
         let (agent_key, position_key) = (keys::agent(&id), keys::position(&id));

@@ -34,7 +34,9 @@ pub(super) fn within(whole: wire::Host, room: &mut usize) -> wire::Host {
 
 /// An agent with what it says of itself.
 pub(super) fn host(host: &Host, set: &DocumentSet, contents: &mut Contents<'_>) -> wire::Host {
-    let Host { agent, connected, last_seen, applied_sequence, state, projects, tasks, labels, .. } = host;
+    let Host {
+        agent, connected, last_seen, applied_sequence, state, projects, tasks, labels, copy_of, ..
+    } = host;
     let revoked = host.revoked.as_ref();
     wire::Host {
         agent_id: agent.0.clone(),
@@ -53,6 +55,8 @@ pub(super) fn host(host: &Host, set: &DocumentSet, contents: &mut Contents<'_>) 
         tasks_held: tasks.len() as u64,
         tasks_running: tasks.iter().filter(|task| task.phase == Some(Phase::Running)).count() as u64,
         is_cut: false,
+        copy_of: copy_of.as_ref().map(|copy| copy.agent.0.clone()).unwrap_or_default(),
+        copy_note: copy_of.as_ref().map(|copy| copy.note.clone()).unwrap_or_default(),
     }
 }
 

@@ -20,9 +20,9 @@ use super::call::{author_of, code_name, full_name, is_own_failure, span_of};
 use super::{audit, convert, groups, incoming, rollouts, status, unblocked};
 use crate::audit::{Action, AuditLog, Record};
 use crate::document::{Author, Documents};
-use crate::fleet::Fleet;
 use crate::fleet::token::{self, TokenTerms};
 use crate::fleet::totals::to_micros;
+use crate::fleet::{Fleet, Revoked};
 use fallow_daemon::clock;
 use fallow_domain::ProjectAssignment;
 use fallow_store::Store;
@@ -339,14 +339,18 @@ impl Service for OperatorService {
         let asked = author.record(Action::HostRevoked, &host).because(&reason);
         let work = async move {
             let revoked = unblocked(move || {
-                let (agent, token) = fleet
+                let revoked = fleet
                     .revoke(&author, &host, &reason, clock::now())
                     .map_err(|error| status::of_member(&error))?;
-                projects.close_agent(&agent).map_err(|error| status::of_project(&error))?;
-                Ok::<_, Status>((agent, token))
+                projects.close_agent(&revoked.agent).map_err(|error| status::of_project(&error))?;
+                Ok::<_, Status>(revoked)
             });
-            let (agent, token) = revoked.await??;
-            Ok(wire::RevokeHostReply { agent_id: agent.0, open_token: token.unwrap_or_default() })
+            let Revoked { agent, open_token, copies } = revoked.await??;
+            Ok(wire::RevokeHostReply {
+                agent_id: agent.0,
+                open_token: open_token.unwrap_or_default(),
+                copies: copies.into_iter().map(|copy| copy.0).collect(),
+            })
         };
         self.call("RevokeHost", span, self.or_refused(asked, work)).await
     }

@@ -126,6 +126,8 @@ pub fn hello(identity: &Identity, epoch: &str, document_version: u64) -> wire::H
         epoch: epoch.into(),
         document_version,
         document_content: String::new(),
+        boot: Vec::new(),
+        machine: Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@ mod host_edits;
 mod job_edits;
 mod policies;
 mod project_edits;
+mod separation;
 mod stale_timers;
 mod stored;
 mod timers;

@@ -1,0 +1,300 @@
+//! Copies of a host: how one that has been told that it is a copy becomes a host of its own (R6.10).
+//!
+//! Whoever is told so ([`super::seat`]) gets a ticket with it, and asks with the ticket and a new key. The
+//! key is what the new host is known by, so whoever asks again with it is told the same host, also when the
+//! ticket has been spent or forgotten. The new host has the labels that the first one was enrolled with, and
+//! none that operators gave that machine since.
+//!
+//! Bounds: a ticket is good for one host and some minutes, and is in memory only: a copy that comes back
+//! after a restart of the coordinator is told again. A host, its copies and theirs become so many hosts in an
+//! hour, so that a certificate that was stolen does not make hosts without end; a copy beyond that goes on as
+//! the copy that it is, without a link, and tries again. Not told apart: two processes that came from one
+//! running machine with its memory (a snapshot that was resumed twice) have drawn one number, and take the
+//! link from each other.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use fallow_daemon::{causes, lock};
+use fallow_domain::{AgentId, Duration, Instant};
+use fallow_proto::fleet::limits::TEXT_BYTES;
+use fallow_store::{Batch, BatchResult, StoreError};
+use fallow_tls::{Authority, Peer};
+use serde::{Deserialize, Serialize};
+use tonic::Status;
+
+use super::enrol::{self, AgentRecord, EnrolError, Enrolled};
+use super::limits::{COPIES_AN_HOUR, TICKET_LIFE, TICKETS};
+use super::seat::Process;
+use super::{Agent, Fleet, keys};
+use crate::audit::{self, Action, Actor, Record};
+use crate::secret::{self, NoRandomness, SecretHash};
+
+/// Whose copy a host was before it became one of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyOf {
+    /// The agent whose identity it had.
+    pub agent: AgentId,
+    /// From where the two were connected, and what their machines' ids say; in words.
+    pub note: String,
+}
+
+/// Tickets of one host's copies.
+#[derive(Debug, Default)]
+pub(super) struct Tickets {
+    /// By the copies' boots: a copy that asks again has one ticket.
+    by_boot: BTreeMap<Vec<u8>, Ticket>,
+}
+
+#[derive(Clone, Debug)]
+struct Ticket {
+    hash: SecretHash,
+    until: Instant,
+    note: String,
+}
+
+impl Tickets {
+    /// Gives a copy a ticket in place of any that it had. True if it had none: that is news.
+    fn give(&mut self, boot: &[u8], ticket: Ticket, now: Instant) -> bool {
+        self.by_boot.retain(|_, held| now < held.until);
+        let is_news = self.by_boot.insert(boot.to_owned(), ticket).is_none();
+        while self.by_boot.len() > TICKETS {
+            let oldest = self.by_boot.iter().min_by_key(|(_, held)| held.until);
+            let Some(boot) = oldest.map(|(boot, _)| boot.clone()) else { break };
+            self.by_boot.remove(&boot);
+        }
+        is_news
+    }
+
+    fn find(&self, secret: &str, now: Instant) -> Option<&Ticket> {
+        self.by_boot.values().find(|held| now < held.until && held.hash.admits(secret))
+    }
+
+    fn spend(&mut self, secret: &str) {
+        self.by_boot.retain(|_, held| !held.hash.admits(secret));
+    }
+}
+
+/// What a copy asks with.
+#[derive(Debug)]
+pub(super) struct Parting {
+    pub(super) ticket: String,
+    pub(super) hostname: String,
+    pub(super) certificate_request: Vec<u8>,
+    /// The address at the other end; empty for none.
+    pub(super) from: String,
+}
+
+/// A copy does not become a host of its own.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CopyError {
+    /// The certificate is no host's, or means nothing any more.
+    #[error("{}", .0.message())]
+    Caller(Status),
+    /// It was not told that it is a copy, or too long ago.
+    #[error(
+        "only who was just told on its link that it is a copy becomes a host of its own: its agent connects again and is told"
+    )]
+    Ticket,
+    /// Too many did so.
+    #[error(
+        "{COPIES_AN_HOUR} copies of this host became hosts of their own within an hour: its agent tries again later; or \
+         start it in another, empty directory with a new token"
+    )]
+    TooMany,
+    /// The same key.
+    #[error("a copy becomes a host of its own with a new key: this one is the first host's")]
+    OldKey,
+    /// As for whoever enrols.
+    #[error(transparent)]
+    Enrol(#[from] EnrolError),
+}
+
+impl From<StoreError> for CopyError {
+    fn from(error: StoreError) -> Self {
+        Self::Enrol(error.into())
+    }
+}
+
+impl From<CopyError> for Status {
+    fn from(error: CopyError) -> Self {
+        match error {
+            CopyError::Caller(status) => status,
+            CopyError::Ticket | CopyError::Enrol(EnrolError::TakenOut) => {
+                Self::permission_denied(error.to_string())
+            }
+            CopyError::TooMany => Self::resource_exhausted(error.to_string()),
+            CopyError::OldKey | CopyError::Enrol(EnrolError::Absurd(_) | EnrolError::Request(_)) => {
+                Self::invalid_argument(causes::line(&error))
+            }
+            CopyError::Enrol(_) => {
+                tracing::error!(error = %error, "a new host cannot be stored");
+                Self::unavailable(error.to_string())
+            }
+        }
+    }
+}
+
+impl Agent {
+    /// Tells a process with this host's identity that it is a copy: gives it a ticket. The first time people
+    /// are told.
+    ///
+    /// # Errors
+    /// [`NoRandomness`].
+    pub(super) fn found_copy(
+        &self,
+        copy: &Process,
+        first: &Process,
+        now: Instant,
+    ) -> Result<String, NoRandomness> {
+        let secret = secret::generate()?;
+        let place = copy.machine_beside(first);
+        let note = format!("from {}, beside the first one from {}, {place}", copy.from, first.from);
+        let ticket = Ticket { hash: SecretHash::of(&secret), until: now + TICKET_LIFE, note };
+        if lock(&self.tickets).give(&copy.boot, ticket, now) {
+            tracing::warn!(
+                agent = self.id.0,
+                host = self.hostname(),
+                first = first.from,
+                copy = copy.from,
+                place,
+                "two live processes have one host's identity, as of a disk image that was copied: the first one goes on, the \
+                 other is told to become a host of its own"
+            );
+        } else {
+            tracing::debug!(agent = self.id.0, copy = copy.from, "a copy is told again that it is one");
+        }
+        Ok(secret)
+    }
+}
+
+impl Fleet {
+    /// Makes a copy a host of its own, for good.
+    pub(super) fn separate(
+        &self,
+        peer: Option<&Arc<Peer>>,
+        asked: &Parting,
+        now: Instant,
+    ) -> Result<Enrolled, CopyError> {
+        let Parting { ticket, hostname, certificate_request, from } = asked;
+        if hostname.len() > TEXT_BYTES || hostname.chars().any(char::is_control) {
+            let why = format!("a host name has up to {TEXT_BYTES} printable bytes");
+            return Err(EnrolError::Absurd(why).into());
+        }
+        // Nobody is taken out of the fleet meanwhile, and no two are counted as one.
+        let _alone = lock(&self.changing);
+        let (first, certificate) = self.member(peer).map_err(CopyError::Caller)?;
+        if now > certificate.not_after {
+            return Err(CopyError::Caller(super::link::expired()));
+        }
+        let key = Authority::key_in(certificate_request).map_err(EnrolError::Request)?;
+        if key == certificate.key {
+            return Err(CopyError::OldKey);
+        }
+        let use_key = keys::copy_use(&first.id, &key);
+        if let Some(stored) = self.store.get(&use_key)? {
+            let id: AgentId = keys::TOKEN_USE.read(&use_key, &stored)?;
+            return Ok(enrol::again(&*self.store, &self.issuer, now, id, certificate_request)?);
+        }
+        let given = lock(&first.tickets).find(ticket, now).cloned().ok_or(CopyError::Ticket)?;
+        if self.parted_since(&first, now - Duration::from_hours(1)) >= COPIES_AN_HOUR {
+            return Err(CopyError::TooMany);
+        }
+        let id = AgentId(ulid::Ulid::new().to_string());
+        let issued = self.issuer.issue(certificate_request, &id, now)?;
+        let record = AgentRecord {
+            key: key.to_string(),
+            enrolled_at: now,
+            hostname: hostname.clone(),
+            labels: first.enrolled_with.clone(),
+            token: lock(&first.record).token.clone(),
+            revoked: None,
+            forgotten: false,
+            copy_of: Some(CopyOf { agent: first.id.clone(), note: given.note.clone() }),
+        };
+        let agent_key = keys::agent(&id);
+        let batch = Batch::new()
+            .require_absent(use_key.clone())
+            .put(use_key.clone(), keys::TOKEN_USE.write(&use_key, &id)?)
+            .put(agent_key.clone(), keys::AGENT.write(&agent_key, &record)?);
+        let done = Record::new(Actor::Agent(first.id.clone()), from, Action::HostCopied, &first.said());
+        let done = done.changed("", &format!("host {} ({hostname}) {}", id.0, given.note));
+        let BatchResult::Applied { .. } = audit::apply(&*self.store, &batch, &done)? else {
+            return Err(keys::TOKEN_USE.bad_value(&use_key, "it was made at the same time").into());
+        };
+        lock(&first.tickets).spend(ticket);
+        let enrolled = Enrolled { id, record, issued };
+        self.add(&enrolled);
+        tracing::warn!(
+            agent = enrolled.id.0,
+            host = hostname,
+            first = first.id.0,
+            note = given.note,
+            "a copy of a host has become a host of its own"
+        );
+        Ok(enrolled)
+    }
+
+    /// How many hosts came of one, its copies and theirs, and of those that it is a copy of, since then.
+    fn parted_since(&self, agent: &Agent, since: Instant) -> usize {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        let eldest = |id: &AgentId| lineage(&agents, id).last().unwrap_or_else(|| id.clone());
+        let of = eldest(&agent.id);
+        let is_new = |agent: &&Arc<Agent>| {
+            let record = lock(&agent.record);
+            record.copy_of.is_some() && record.enrolled_at > since
+        };
+        agents.values().filter(is_new).filter(|agent| eldest(&agent.id) == of).count()
+    }
+
+    /// The hosts of the fleet that were copies of this one, or copies of its copies.
+    pub(super) fn copies_of(&self, id: &AgentId) -> Vec<AgentId> {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        let is_copy =
+            |agent: &&Arc<Agent>| agent.is_member() && lineage(&agents, &agent.id).any(|of| of == *id);
+        agents.values().filter(is_copy).map(|agent| agent.id.clone()).collect()
+    }
+}
+
+/// The hosts that this one is a copy of: first its own, then that one's. A host is made after the one that it
+/// is a copy of, so they end.
+fn lineage(agents: &BTreeMap<AgentId, Arc<Agent>>, id: &AgentId) -> impl Iterator<Item = AgentId> {
+    let parent = |id: &AgentId| Some(lock(&agents.get(id)?.record).copy_of.as_ref()?.agent.clone());
+    std::iter::successors(parent(id), move |id| parent(id)).take(agents.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Instant {
+        Instant::EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn ticket(secret: &str, now: Instant) -> Ticket {
+        Ticket { hash: SecretHash::of(secret), until: now + TICKET_LIFE, note: String::new() }
+    }
+
+    #[test]
+    fn r6_10_a_ticket_is_good_for_some_minutes_and_once() {
+        let mut tickets = Tickets::default();
+        assert!(tickets.give(b"b", ticket("one", at(0)), at(0)));
+        assert!(tickets.find("one", at(0)).is_some() && tickets.find("two", at(0)).is_none());
+        assert!(tickets.find("one", at(0) + TICKET_LIFE).is_none());
+        tickets.spend("one");
+        assert!(tickets.find("one", at(0)).is_none());
+    }
+
+    #[test]
+    fn r6_10_a_copy_that_asks_again_and_again_has_one_ticket_and_is_news_once() {
+        let mut tickets = Tickets::default();
+        assert!(tickets.give(b"b", ticket("one", at(0)), at(0)));
+        assert!(!tickets.give(b"b", ticket("two", at(1)), at(1)));
+        assert!(tickets.find("one", at(1)).is_none() && tickets.find("two", at(1)).is_some());
+        for number in 0..3 * TICKETS as i64 {
+            tickets.give(&number.to_be_bytes(), ticket("other", at(2)), at(2));
+            assert!(tickets.by_boot.len() <= TICKETS);
+        }
+        assert!(tickets.find("two", at(3)).is_none(), "the oldest gave way");
+    }
+}
