@@ -16,13 +16,16 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::{Instrument as _, Span};
 use wire::operator_server::Operator as Service;
 
-use super::call::{author_of, code_name, full_name, is_own_failure, span_of};
-use super::{audit, convert, groups, incoming, status, unblocked};
+use super::call::{
+    author_of, caller_of, code_name, document_for, full_name, is_own_failure, project_for, span_of,
+};
+use super::{audit, convert, groups, incoming, operators, status, unblocked};
 use crate::audit::{Action, AuditLog, Record};
 use crate::document::{Author, Documents};
 use crate::fleet::Fleet;
 use crate::fleet::token::{self, TokenTerms};
 use crate::fleet::totals::to_micros;
+use crate::roles::{Caller, Operators};
 use fallow_daemon::clock;
 use fallow_domain::ProjectAssignment;
 use fallow_store::Store;
@@ -34,6 +37,7 @@ pub struct OperatorService {
     fleet: Arc<Fleet>,
     documents: Arc<Documents>,
     projects: ProjectServer,
+    operators: Arc<Operators>,
     access: AccessString,
     stop: watch::Sender<bool>,
     calls: Histogram<f64>,
@@ -50,12 +54,13 @@ impl OperatorService {
         fleet: Arc<Fleet>,
         documents: Arc<Documents>,
         projects: ProjectServer,
+        operators: Arc<Operators>,
         access: AccessString,
         stop: watch::Sender<bool>,
     ) -> Self {
         // `fallow.rpcs` counts scheduler RPCs.
         let calls = names::CALL_DURATION.seconds_histogram(&fallow_telemetry::meter("fallow_coordinator"));
-        Self { store, fleet, documents, projects, access, stop, calls }
+        Self { store, fleet, documents, projects, operators, access, stop, calls }
     }
 
     /// Runs a call in a span of its own, in the caller's trace, and counts it.
@@ -121,6 +126,21 @@ impl OperatorService {
 
     fn audit(&self) -> &Arc<AuditLog> {
         self.fleet.audit()
+    }
+
+    /// Refuses a call for a project that is none of the caller's, and keeps that on record.
+    fn require_project(
+        &self,
+        caller: &Caller,
+        author: &Author,
+        method: &str,
+        project: &str,
+    ) -> Result<(), Status> {
+        caller.may_use(project).map_err(|refusal| {
+            let status = status::of_refusal(&refusal);
+            self.audit().refused(author.record(Action::NotAllowed, method).refused(status.message()));
+            status
+        })
     }
 
     async fn summaries(&self) -> Result<Vec<wire::ProjectSummary>, Status> {
@@ -204,8 +224,12 @@ impl OperatorService {
         Ok(self.summary(&assignment, Some(Counts::default())))
     }
 
-    async fn jobs(&self, request: wire::ListJobsRequest) -> Result<wire::ListJobsReply, Status> {
-        let mut reply = self.jobs_of_projects(request).await?;
+    async fn jobs(
+        &self,
+        caller: Caller,
+        request: wire::ListJobsRequest,
+    ) -> Result<wire::ListJobsReply, Status> {
+        let mut reply = self.jobs_of_projects(caller, request).await?;
         let jobs = reply.workunits.iter_mut().flat_map(|workunit| &mut workunit.jobs);
         for job in jobs.filter(|job| !job.agent_id.is_empty()) {
             job.agent_name = self.fleet.name_of(&job.agent_id);
@@ -213,7 +237,11 @@ impl OperatorService {
         Ok(reply)
     }
 
-    async fn jobs_of_projects(&self, request: wire::ListJobsRequest) -> Result<wire::ListJobsReply, Status> {
+    async fn jobs_of_projects(
+        &self,
+        caller: Caller,
+        request: wire::ListJobsRequest,
+    ) -> Result<wire::ListJobsReply, Status> {
         let limit = page_size(request.limit);
         let wire::ListJobsRequest { project, after, .. } = request;
         self.blocking(move |projects| {
@@ -231,7 +259,8 @@ impl OperatorService {
                 None => (String::new(), None),
             };
             let mut reply = wire::ListJobsReply::default();
-            for info in projects.projects().into_iter().filter(|info| info.name >= from) {
+            let told = projects.projects().into_iter().filter(|info| caller.is_told_of(&info.name));
+            for info in told.filter(|info| info.name >= from) {
                 let after = after.take().filter(|_| info.name == from);
                 if reply.workunits.len() >= limit {
                     reply.more = true;
@@ -391,18 +420,33 @@ impl Service for OperatorService {
         request: Request<wire::ListProjectsRequest>,
     ) -> Reply<wire::ListProjectsReply> {
         let span = span_of(&request, "ListProjects");
-        let work = async { Ok(wire::ListProjectsReply { projects: self.summaries().await? }) };
+        let work = async {
+            let caller = caller_of(&request)?;
+            let told = self.summaries().await?.into_iter().filter(|project| caller.is_told_of(&project.name));
+            Ok(wire::ListProjectsReply {
+                projects: told.map(|project| project_for(&caller, project)).collect(),
+            })
+        };
         self.call("ListProjects", span, work).await
     }
 
     async fn list_jobs(&self, request: Request<wire::ListJobsRequest>) -> Reply<wire::ListJobsReply> {
         let span = span_of(&request, "ListJobs");
-        self.call("ListJobs", span, self.jobs(request.into_inner())).await
+        let author = author_of(&request, &span);
+        let work = async {
+            let caller = caller_of(&request)?;
+            let request = request.into_inner();
+            if !request.project.is_empty() {
+                self.require_project(&caller, &author, "ListJobs", &request.project)?;
+            }
+            self.jobs(caller, request).await
+        };
+        self.call("ListJobs", span, work).await
     }
 
     async fn set_shares(&self, request: Request<wire::SetSharesRequest>) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "SetShares");
-        let author = author_of(&request, &span);
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let shares: Vec<_> =
             request.into_inner().shares.into_iter().map(|one| (one.project, one.share)).collect();
         let named =
@@ -411,7 +455,8 @@ impl Service for OperatorService {
         let work = async {
             let document = self.documents.set_shares(author, clock::now(), &shares).await;
             let document = document.map_err(|error| status::of_document(&error))?;
-            Ok(wire::DocumentReply { document: Some(document::to_wire(&document)) })
+            let reply = wire::DocumentReply { document: Some(document::to_wire(&document)) };
+            Ok(document_for(&caller, reply))
         };
         self.call("SetShares", span, self.or_refused(asked, work)).await
     }
@@ -421,7 +466,7 @@ impl Service for OperatorService {
         request: Request<wire::SetPreferencesRequest>,
     ) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "SetPreferences");
-        let author = author_of(&request, &span);
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let asked = author.record(Action::DocumentChanged, "preferences");
         let work = async {
             let given = request.into_inner().preferences;
@@ -429,7 +474,8 @@ impl Service for OperatorService {
             let preferences = preferences::from_wire(&given).map_err(|error| status::of_invalid(&error))?;
             let document = self.documents.set_preferences(author, clock::now(), preferences).await;
             let document = document.map_err(|error| status::of_document(&error))?;
-            Ok(wire::DocumentReply { document: Some(document::to_wire(&document)) })
+            let reply = wire::DocumentReply { document: Some(document::to_wire(&document)) };
+            Ok(document_for(&caller, reply))
         };
         self.call("SetPreferences", span, self.or_refused(asked, work)).await
     }
@@ -514,7 +560,9 @@ impl Service for OperatorService {
     async fn get_document(&self, request: Request<wire::GetDocumentRequest>) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "GetDocument");
         let document = Some(document::to_wire(&self.documents.document()));
-        self.call("GetDocument", span, async { Ok(wire::DocumentReply { document }) }).await
+        let caller = caller_of(&request)?;
+        let work = async { Ok(document_for(&caller, wire::DocumentReply { document })) };
+        self.call("GetDocument", span, work).await
     }
 
     async fn create_project(
@@ -522,10 +570,11 @@ impl Service for OperatorService {
         request: Request<wire::CreateProjectRequest>,
     ) -> Reply<wire::ProjectSummary> {
         let span = span_of(&request, "CreateProject");
-        let author = author_of(&request, &span);
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let request = request.into_inner();
         let asked = author.record(Action::ProjectCreated, &request.name);
-        self.call("CreateProject", span, self.or_refused(asked, self.create(author, request))).await
+        let work = async { Ok(project_for(&caller, self.create(author, request).await?)) };
+        self.call("CreateProject", span, self.or_refused(asked, work)).await
     }
 
     async fn set_project(&self, request: Request<wire::SetProjectRequest>) -> Reply<wire::ProjectSettings> {
@@ -568,11 +617,20 @@ impl Service for OperatorService {
         request: Request<Streaming<wire::AddAppVersionPart>>,
     ) -> Reply<wire::AddAppVersionReply> {
         let span = span_of(&request, "AddAppVersion");
-        let author = author_of(&request, &span);
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let asked = author.record(Action::AppVersionAdded, "");
-        let parts = request.into_inner();
+        let mut parts = request.into_inner();
+        let announced = async {
+            let announced = incoming::announced(&mut parts).await?;
+            self.require_project(&caller, &author, "AddAppVersion", &announced.project)?;
+            Ok(announced)
+        };
+        let announced = match announced.await {
+            Ok(announced) => announced,
+            Err(refused) => return self.call("AddAppVersion", span, async { Err(refused) }).await,
+        };
         let work = async {
-            let received = incoming::receive(&self.projects, parts).await?;
+            let received = incoming::receive(&self.projects, announced, parts).await?;
             let done = author.record(Action::AppVersionAdded, &audit::version(&received));
             let add = move |projects: &ProjectServer| {
                 // Its directory stays until this is over, also if the caller goes away meanwhile.
@@ -589,7 +647,8 @@ impl Service for OperatorService {
 
     async fn submit(&self, request: Request<wire::SubmitRequest>) -> Reply<wire::SubmitReply> {
         let span = span_of(&request, "Submit");
-        let author = author_of(&request, &span);
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
+        self.require_project(&caller, &author, "Submit", &request.get_ref().project)?;
         let asked = author.record(Action::Submitted, &request.get_ref().project);
         let is_only_asked = request.get_ref().check_only;
         let work = async {
@@ -617,8 +676,10 @@ impl Service for OperatorService {
 
     async fn get_job(&self, request: Request<wire::GetJobRequest>) -> Reply<wire::JobReport> {
         let span = span_of(&request, "GetJob");
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let wire::GetJobRequest { project, name } = request.into_inner();
         let work = async {
+            self.require_project(&caller, &author, "GetJob", &project)?;
             let report = self
                 .blocking(move |projects| Ok(convert::job_report(&project, projects.job(&project, &name)?)));
             let mut report = report.await?;
@@ -635,8 +696,10 @@ impl Service for OperatorService {
         request: Request<wire::ListResultsRequest>,
     ) -> Reply<wire::ListResultsReply> {
         let span = span_of(&request, "ListResults");
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let wire::ListResultsRequest { project, after, limit } = request.into_inner();
         let work = async {
+            self.require_project(&caller, &author, "ListResults", &project)?;
             let limit = page_size(limit);
             let after = Some(after).filter(|name| !name.is_empty());
             let page = self
@@ -667,5 +730,44 @@ impl Service for OperatorService {
             Ok(wire::ShutdownReply {})
         };
         self.call("Shutdown", span, work).await
+    }
+
+    async fn create_operator(
+        &self,
+        request: Request<wire::CreateOperatorRequest>,
+    ) -> Reply<wire::CreateOperatorReply> {
+        let span = span_of(&request, "CreateOperator");
+        let author = author_of(&request, &span);
+        let asked = author.record(Action::OperatorCreated, &request.get_ref().name);
+        let (operators, projects, access) =
+            (self.operators.clone(), self.projects.clone(), self.access.clone());
+        let create = move || operators::create(&operators, &author, &projects, &access, request.into_inner());
+        let work = async { unblocked(create).await? };
+        self.call("CreateOperator", span, self.or_refused(asked, work)).await
+    }
+
+    async fn list_operators(
+        &self,
+        request: Request<wire::ListOperatorsRequest>,
+    ) -> Reply<wire::ListOperatorsReply> {
+        let span = span_of(&request, "ListOperators");
+        self.call("ListOperators", span, async { Ok(operators::list(&self.operators)) }).await
+    }
+
+    async fn revoke_operator(
+        &self,
+        request: Request<wire::RevokeOperatorRequest>,
+    ) -> Reply<wire::RevokeOperatorReply> {
+        let span = span_of(&request, "RevokeOperator");
+        let author = author_of(&request, &span);
+        let name = request.into_inner().name;
+        let asked = author.record(Action::OperatorRevoked, &name);
+        let operators = self.operators.clone();
+        let revoke = move || operators.revoke(&author, &name, clock::now());
+        let work = async {
+            unblocked(revoke).await?.map_err(|error| status::of_operator(&error))?;
+            Ok(wire::RevokeOperatorReply {})
+        };
+        self.call("RevokeOperator", span, self.or_refused(asked, work)).await
     }
 }

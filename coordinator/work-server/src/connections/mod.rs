@@ -165,9 +165,9 @@ impl ConnectionHandle {
         self.authenticate(whose, most.min(self.all.0.each), false);
     }
 
-    /// The same of an operator. He may keep a place that members leave.
-    pub fn authenticated_as_operator(&self, most: usize) {
-        self.authenticate("operator", most, true);
+    /// The same of an operator who is called so. He may keep a place that members leave.
+    pub fn authenticated_as_operator(&self, whose: &str, most: usize) {
+        self.authenticate(whose, most, true);
     }
 
     fn authenticate(&self, whose: &str, most: usize, is_operator: bool) {

@@ -371,7 +371,7 @@ fn r6_10_members_leave_places_to_operators_and_take_those_that_are_free_again() 
     for (connection, whose) in [(2, "c"), (3, "a")] {
         entered[connection].0.authenticated_as(whose, 1);
     }
-    entered[4].0.authenticated_as_operator(1);
+    entered[4].0.authenticated_as_operator("operator", 1);
     assert_eq!(known(), [true, true, false, false, true]);
     assert!(is_crowded(Eviction::Done), "`c` would have a place");
     calls[0] = None;
