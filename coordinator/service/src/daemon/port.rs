@@ -2,7 +2,8 @@
 //!
 //! A port has places for so many connections. When all are taken, a connection that is not authenticated is
 //! evicted for a newcomer ([`connections`]); where there is none, newcomers wait. The same when the process
-//! has no descriptor left. Members leave some places to others: whoever finds the fleet too large for its
+//! has no descriptor left. One address can have a quarter of the places with connections that say nothing, and
+//! gives way first. Members leave some places to others: whoever finds the fleet too large for its
 //! coordinator can ask it why.
 //!
 //! A client of the projects that is slow with a request's *head*, or leaves a connection idle, is cut off
@@ -209,7 +210,7 @@ impl ConnectionPool {
         Self {
             bounds,
             places: Arc::new(Semaphore::new(bounds.connections)),
-            connections: Connections::new(open, bounds.timeouts, bounds.kept()),
+            connections: Connections::new(open, bounds.timeouts, bounds.connections, bounds.kept()),
             not_accepted: RateLimit::new(),
             crowded: RateLimit::new(),
             full: Mutex::default(),
@@ -284,12 +285,12 @@ async fn accept(
     pool: &ConnectionPool,
 ) -> Option<(TcpStream, ConnectionPermit, oneshot::Receiver<()>)> {
     match listener.accept().await {
-        Ok((stream, _)) => {
+        Ok((stream, from)) => {
             // Messages are small and waited for; without this they wait for each other. A connection that is
             // gone already says so at the first read.
             let _ = stream.set_nodelay(true);
             let place = pool.place().await?;
-            let (handle, evicted) = pool.connections.enter();
+            let (handle, evicted) = pool.connections.enter(Some(from.ip()));
             Some((stream, ConnectionPermit { handle, _place: place }, evicted))
         }
         Err(error) => {
