@@ -183,6 +183,7 @@ struct ConnectionPool {
     connections: Connections,
     not_accepted: RateLimit,
     crowded: RateLimit,
+    flooded: RateLimit,
     /// Since when newcomers find no place, or no descriptor, and when one was last waited for.
     full: Mutex<Option<(Instant, Instant)>>,
 }
@@ -213,6 +214,7 @@ impl ConnectionPool {
             connections: Connections::new(open, bounds.timeouts, bounds.connections, bounds.kept()),
             not_accepted: RateLimit::new(),
             crowded: RateLimit::new(),
+            flooded: RateLimit::new(),
             full: Mutex::default(),
         }
     }
@@ -240,6 +242,19 @@ impl ConnectionPool {
                  others; let the coordinator have more descriptors (ulimit -n, or LimitNOFILE in its unit), or fewer agents"
             ),
         }
+    }
+
+    /// Says who opens connections and says nothing on them.
+    fn say_flooded(&self, from: SocketAddr) {
+        let Some(silent) = self.connections.beyond_its_part(from.ip()) else { return };
+        let Some(times) = self.flooded.allow() else { return };
+        tracing::warn!(
+            from = %from.ip(),
+            silent,
+            times,
+            "an address opens connections and says nothing on them: its older ones are closed, others are served as before; if it \
+             is none of your machines, keep it out with a packet filter"
+        );
     }
 
     fn full(&self) -> MutexGuard<'_, Option<(Instant, Instant)>> {
@@ -291,6 +306,7 @@ async fn accept(
             let _ = stream.set_nodelay(true);
             let place = pool.place().await?;
             let (handle, evicted) = pool.connections.enter(Some(from.ip()));
+            pool.say_flooded(from);
             Some((stream, ConnectionPermit { handle, _place: place }, evicted))
         }
         Err(error) => {

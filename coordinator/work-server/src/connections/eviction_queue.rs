@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Timeouts;
 use super::source::{SilentBySource, Source};
 use super::stream::Flow;
+use super::{Timeouts, part_of};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EvictionClass {
@@ -323,10 +323,17 @@ impl EvictionQueue {
         }
     }
 
-    /// The oldest that says nothing, of the place that has most of them, if those are more than it may have.
+    /// How many of a place say nothing, if those are more than it may have.
+    pub(super) fn count_beyond(&self, source: Source) -> Option<usize> {
+        let (count, _) = self.silent.of(source)?;
+        (count > self.silent_most).then_some(count)
+    }
+
+    /// The oldest that says nothing, of the place that has most of them, if those are more than its part of all
+    /// that are there: where descriptors are scarce these are fewer than there are places.
     fn beyond_its_part(&self) -> Option<u64> {
         let (count, (_, number)) = self.silent.most()?;
-        (count > self.silent_most).then_some(number)
+        (count > part_of(self.all.len())).then_some(number)
     }
 
     /// Evicts one for a newcomer that has no place; there is none since `full_since`. Those that are evicted

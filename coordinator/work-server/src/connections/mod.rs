@@ -21,8 +21,9 @@
 //! Nobody takes all places by saying nothing ([`source`]). One address (of IPv6: one network of 64 bits) may
 //! have a quarter of the places with connections that have sent nothing complete: at a port for members, all
 //! that are not authenticated. Where it has more, its oldest are closed for its newer ones as soon as they
-//! may be; and when a newcomer finds no place, its oldest is closed at once. Below that, too, the oldest of the
-//! address that has most goes before others' that are as silent.
+//! may be. When a newcomer finds no place, or no descriptor, the oldest of an address that has more than a
+//! quarter of all that are there is closed at once. Below that, too, the oldest of the address that has most
+//! goes before others' that are as silent.
 //!
 //! Each is left some time first ([`Timeouts`]). Nothing here is done for each packet: a connection changes
 //! its class with a request's begin and end, and how far an answer has come is looked at when one has to be
@@ -78,7 +79,12 @@ pub enum Access {
 
 /// Connections that say nothing which an address may have however few places there are: that many begin at
 /// once where a laboratory starts.
-const SILENT_MIN: usize = 8;
+const SILENT_MIN: usize = 4;
+
+/// How many connections that say nothing an address may have of so many.
+fn part_of(connections: usize) -> usize {
+    (connections / 4).max(SILENT_MIN)
+}
 
 /// All connections of a port.
 #[derive(Clone, Debug)]
@@ -114,7 +120,7 @@ impl Connections {
     /// No connection yet, at a port of so many places. Members may keep `kept` of them in all, operators any.
     #[must_use]
     pub fn new(access: Access, timeouts: Timeouts, places: usize, kept: usize) -> Self {
-        let silent = (places / 4).max(SILENT_MIN);
+        let silent = part_of(places);
         let (start, queue) = (Instant::now(), Mutex::new(EvictionQueue::new(kept, silent)));
         Self(Arc::new(All {
             timeouts,
@@ -147,6 +153,11 @@ impl Connections {
             ConnectionHandle { number, flow, allowance, is_authenticated: Arc::default(), all: self.clone() },
             evicted,
         )
+    }
+
+    /// How many connections that say nothing an address has, if those are more than its part of all places.
+    pub fn beyond_its_part(&self, from: IpAddr) -> Option<usize> {
+        self.queue().count_beyond(Source::of(from))
     }
 
     /// Evicts one, as soon as one may be, from a port that is full since then. Waits as long as all are
