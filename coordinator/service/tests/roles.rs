@@ -76,7 +76,8 @@ async fn entries(owner: &mut Client, action: &str, count: usize) -> Vec<AuditEnt
     asked.await.unwrap_or_else(|_| panic!("{count} entries: {action}"))
 }
 
-/// Calls a method by its name and gives the status and the message of the answer's head, if it ends with that.
+/// Calls a method by its name and gives the status and the message of the answer's head, if it ends with
+/// that.
 async fn call(access: &AccessString, method: &str, body: Body) -> (Option<Code>, String) {
     let mut channel = channel(access, None).await.unwrap();
     let request = http::Request::post(format!("http://h/fallow.operator.v1.Operator/{method}"))

@@ -153,7 +153,8 @@ fn row(entry: &Entry) -> Vec<String> {
     ]
 }
 
-/// With what he is. A name with an `@` is what the tool of the directory's owner says; others are those of tokens.
+/// With what he is. A name with an `@` is what the tool of the directory's owner says; others are those of
+/// tokens.
 fn who(actor: &Actor) -> String {
     match actor {
         Actor::Operator(name) | Actor::Named(name) => format!("operator {name}"),

@@ -238,8 +238,8 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
     print(&format!("project {} at {}\n", project.name, project.url))
 }
 
-/// The key with which any BOINC client is attached by hand; empty for a project that the fleet is not attached
-/// to, and where whoever asks is no administrator.
+/// The key with which any BOINC client is attached by hand; empty for a project that the fleet is not
+/// attached to, and where whoever asks is no administrator.
 async fn account_key(client: &mut Client, name: &str) -> Result<String, Failure> {
     let document = client.get_document(GetDocumentRequest {}).await?.into_inner().document;
     let projects = document.unwrap_or_default().projects;

@@ -13,8 +13,8 @@ const MESSAGE: usize = 1_000;
 /// Who did something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Actor {
-    /// Whoever has the coordinator's own token. The name is what his tool says: nobody has checked it. It holds
-    /// an `@`, or is "operator" where his tool says none.
+    /// Whoever has the coordinator's own token. The name is what his tool says: nobody has checked it. It
+    /// holds an `@`, or is "operator" where his tool says none.
     Operator(String),
     /// An operator by a token of his own, with the name that was given to it.
     Named(String),

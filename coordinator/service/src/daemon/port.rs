@@ -2,8 +2,8 @@
 //!
 //! A port has places for so many connections. When all are taken, a connection that is not authenticated is
 //! evicted for a newcomer ([`connections`]); where there is none, newcomers wait. The same when the process
-//! has no descriptor left. One address can have a quarter of the places with connections that say nothing, and
-//! gives way first. Members leave some places to others: whoever finds the fleet too large for its
+//! has no descriptor left. One address can have a quarter of the places with connections that say nothing,
+//! and gives way first. Members leave some places to others: whoever finds the fleet too large for its
 //! coordinator can ask it why.
 //!
 //! A client of the projects that is slow with a request's *head*, or leaves a connection idle, is cut off

@@ -1,5 +1,5 @@
-//! The coordinator's own operator's token: made at first start, readable by its owner only (R6.10). Whoever can
-//! read it is an administrator.
+//! The coordinator's own operator's token: made at first start, readable by its owner only (R6.10). Whoever
+//! can read it is an administrator.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -11,8 +11,8 @@ use fallow_tls::{AccessString, AccessStringError, Purpose};
 
 use crate::secret::{self, NoRandomness, SecretHash};
 
-/// Metadata key under which a tool with the coordinator's own token says for whom it acts: for the audit record,
-/// not for any right. Of operators with tokens of their own it is not read.
+/// Metadata key under which a tool with the coordinator's own token says for whom it acts: for the audit
+/// record, not for any right. Of operators with tokens of their own it is not read.
 pub const AUTHOR: &str = "fallow-operator";
 
 /// The token file cannot be used.

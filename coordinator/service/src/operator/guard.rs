@@ -1,8 +1,8 @@
 //! Who may call what: looked at before anything of a request but its head is read (R6.10).
 //!
 //! A call shows a secret. It is the coordinator's own token, an operator's, or nobody's; what an operator may
-//! call is [`crate::roles::rights`]' matter. Whoever is refused hears why, and it is in the audit log, so many
-//! times an hour. What depends on what a request says, such as its project, its handler asks of the
+//! call is [`crate::roles::rights`]' matter. Whoever is refused hears why, and it is in the audit log, so
+//! many times an hour. What depends on what a request says, such as its project, its handler asks of the
 //! [`Caller`] that is handed on with it.
 //!
 //! A call of an operator ends when his token does: it is given up where it waits, so that an upload of hours

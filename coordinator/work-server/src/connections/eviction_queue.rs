@@ -41,7 +41,7 @@ pub(super) struct EvictionQueue {
     /// Connections of each class, by when they came to it; those that are being answered by when they took
     /// something last, as far as that was looked at.
     pub(super) queues: [BTreeSet<(Instant, u64)>; 5],
-    /// Those that have sent nothing complete, by where they come from; and how many of one place may be so.
+    /// Those that have sent nothing complete, by where they come from; and how many of one source may be so.
     pub(super) silent: SilentBySource,
     silent_most: usize,
     /// Those that are being answered, by the begin of that.
@@ -312,8 +312,8 @@ impl EvictionQueue {
         self.queues[class as usize].first().copied()
     }
 
-    /// Evicts those of a place that say nothing and are due, if there are as many as it may have: one more comes
-    /// from there.
+    /// Evicts those of a source that say nothing and are due, if there are as many as it may have: one more
+    /// comes from there.
     pub(super) fn thin_out(&mut self, source: Source, timeouts: Timeouts, now: Instant) {
         while let Some((count, (since, number))) = self.silent.of(source)
             && count >= self.silent_most
@@ -323,14 +323,14 @@ impl EvictionQueue {
         }
     }
 
-    /// How many of a place say nothing, if those are more than it may have.
+    /// How many of a source say nothing, if those are more than it may have.
     pub(super) fn count_beyond(&self, source: Source) -> Option<usize> {
         let (count, _) = self.silent.of(source)?;
         (count > self.silent_most).then_some(count)
     }
 
-    /// The oldest that says nothing, of the place that has most of them, if those are more than its part of all
-    /// that are there: where descriptors are scarce these are fewer than there are places.
+    /// The oldest that says nothing, of the source that has most of them, if those are more than its part of
+    /// all that are there: where descriptors are scarce these are fewer than there are places.
     fn beyond_its_part(&self) -> Option<u64> {
         let (count, (_, number)) = self.silent.most()?;
         (count > part_of(self.all.len())).then_some(number)
@@ -419,7 +419,7 @@ impl EvictionQueue {
         let holding = self.queues[EvictionClass::Silent as usize].len()
             + self.queues[EvictionClass::Idle as usize].len();
         if let Some((_, number)) = ready(holders) {
-            // If it says nothing, another one may: whose place has most of those.
+            // If it says nothing, the oldest of the source that has most of those goes for it.
             let is_silent = self.queues[EvictionClass::Silent as usize].first().map(|(_, first)| *first);
             let most = self.silent.most().filter(|_| is_silent == Some(number));
             let of_most = most.filter(|(_, (since, _))| *since + timeouts.silent <= now);

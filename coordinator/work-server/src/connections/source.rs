@@ -1,20 +1,20 @@
-//! Where connections come from, and how many of each place have sent nothing (R6.10). Pure.
+//! Where connections come from, and how many of each source have sent nothing (R6.10). Pure.
 //!
-//! A laboratory is one address to a coordinator outside of it, so that connections of those who have shown who
-//! they are, or have asked for something, are not counted here. The others are: one address has nothing to say
-//! to a port on a thousand connections.
+//! A laboratory is one address to a coordinator outside of it, so that connections of those who have shown
+//! who they are, or have asked for something, are not counted here. The others are: one address has nothing
+//! to say to a port on a thousand connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use tokio::time::Instant;
 
-/// What is taken for one place: an IPv4 address, or the 64 bits of an IPv6 address that its network has.
+/// What is taken for one source: an IPv4 address, or the 64 bits of an IPv6 address that its network has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Source(IpAddr);
 
 impl Source {
-    /// The place of an address. Whoever has an IPv6 network can have all addresses in it.
+    /// The source that an address is of. Whoever has an IPv6 network can have all addresses in it.
     pub(super) fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V6(address) => {
@@ -58,13 +58,13 @@ impl SilentBySource {
         }
     }
 
-    /// How many there are of a place, and the oldest.
+    /// How many there are of a source, and the oldest.
     pub(super) fn of(&self, source: Source) -> Option<(usize, (Instant, u64))> {
         let all = self.of.get(&source)?;
         Some((all.len(), *all.first()?))
     }
 
-    /// The same of the place that has most.
+    /// The same of the source that has most.
     pub(super) fn most(&self) -> Option<(usize, (Instant, u64))> {
         self.of(self.counts.last()?.1)
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r6_10_an_ipv6_network_is_one_place_and_so_is_an_ipv4_address_however_it_is_written() {
+    fn r6_10_an_ipv6_network_is_one_source_and_so_is_an_ipv4_address_however_it_is_written() {
         let source = |text: &str| Source::of(text.parse().unwrap());
         assert_eq!(source("2001:db8:0:7::1"), source("2001:db8:0:7:ffff::2"));
         assert_ne!(source("2001:db8:0:7::1"), source("2001:db8:0:8::1"));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn r6_10_the_place_with_most_is_known_whoever_comes_and_goes() {
+    fn r6_10_the_source_with_most_is_known_whoever_comes_and_goes() {
         let [a, b] = ["10.0.0.1", "10.0.0.2"].map(|text| Source::of(text.parse().unwrap()));
         let (mut silent, now) = (SilentBySource::default(), Instant::now());
         silent.insert(a, (now, 0));
