@@ -234,3 +234,102 @@ impl HttpBody for UntilOver {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use crate::document::Author;
+    use crate::roles::OperatorTerms;
+    use fallow_domain::Duration;
+
+    /// A service whose answers begin, and then go on without a word.
+    #[derive(Clone)]
+    struct Endless;
+
+    impl NamedService for Endless {
+        const NAME: &'static str = "fallow.operator.v1.Operator";
+    }
+
+    impl Service<Request<Body>> for Endless {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = std::future::Ready<Result<Response<Body>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            assert!(request.extensions().get::<Caller>().is_some(), "it is said who calls");
+            let nothing = futures_util::stream::pending::<Result<Bytes, Infallible>>();
+            ready(Ok(Response::new(Body::new(axum::body::Body::from_stream(nothing)))))
+        }
+    }
+
+    fn guarded() -> (tempfile::TempDir, Arc<Operators>, Guarded<Endless>) {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn fallow_store::Store> =
+            Arc::new(fallow_store::SledStore::open(dir.path()).unwrap());
+        let operators = Arc::new(Operators::open(store.clone()).unwrap());
+        let audit = Arc::new(AuditLog::open(store).unwrap());
+        (dir, operators.clone(), Guarded::new(Endless, "right", operators, audit))
+    }
+
+    async fn call(guarded: &mut Guarded<Endless>, path: &str, authorization: &str) -> Response<Body> {
+        let request = Request::post(format!("http://h{path}")).header("authorization", authorization);
+        guarded.call(request.body(Body::empty()).unwrap()).await.unwrap()
+    }
+
+    fn code(answer: &Response<Body>) -> Option<tonic::Code> {
+        Status::from_header_map(answer.headers()).map(|status| status.code())
+    }
+
+    const LIST_HOSTS: &str = "/fallow.operator.v1.Operator/ListHosts";
+
+    #[tokio::test]
+    async fn r6_10_a_call_without_a_token_or_of_no_method_is_refused() {
+        use tonic::Code::{PermissionDenied, Unauthenticated, Unimplemented};
+        let (_dir, _operators, mut guarded) = guarded();
+        for (path, authorization, expected) in [
+            (LIST_HOSTS, "Bearer right", None),
+            (LIST_HOSTS, "Bearer wrong", Some(PermissionDenied)),
+            (LIST_HOSTS, "Bearer ", Some(PermissionDenied)),
+            (LIST_HOSTS, "right", Some(Unauthenticated)),
+            (LIST_HOSTS, "", Some(Unauthenticated)),
+            ("/fallow.operator.v1.Operator/x/ListHosts", "Bearer right", Some(Unimplemented)),
+            ("/fallow.operator.v1.Operator/", "Bearer right", Some(Unimplemented)),
+            ("/ListHosts", "Bearer right", Some(Unimplemented)),
+        ] {
+            let answer = call(&mut guarded, path, authorization).await;
+            assert_eq!(code(&answer), expected, "{path} {authorization}");
+        }
+    }
+
+    #[tokio::test]
+    async fn r6_10_an_answer_that_goes_on_ends_when_the_token_is_revoked_with_the_reason() {
+        let (_dir, operators, mut guarded) = guarded();
+        let terms = OperatorTerms {
+            name: "ann".into(),
+            role: Role::Viewer,
+            projects: Vec::new(),
+            life: Duration::from_hours(1),
+        };
+        let by = Author::default();
+        let (secret, _) = operators.create(&by, clock::now(), terms, &[]).unwrap();
+        let answer = call(&mut guarded, LIST_HOSTS, &format!("Bearer {secret}")).await;
+        assert_eq!(code(&answer), None, "it is let in");
+        let mut body = pin!(answer.into_body());
+        assert!(futures_util::poll!(poll_fn(|context| body.as_mut().poll_frame(context))).is_pending());
+        operators.revoke(&by, "ann", clock::now()).unwrap();
+        let frame = poll_fn(|context| body.as_mut().poll_frame(context));
+        let frame = tokio::time::timeout(std::time::Duration::from_secs(120), frame).await;
+        let trailers = frame.expect("it ends").unwrap().unwrap().into_trailers().unwrap();
+        let status = Status::from_header_map(&trailers).unwrap();
+        assert_eq!(status.code(), tonic::Code::PermissionDenied);
+        assert!(status.message().contains("token of ann was revoked"), "{status}");
+        let after = poll_fn(|context| body.as_mut().poll_frame(context)).await;
+        assert!(after.is_none(), "nothing comes after it");
+    }
+}
