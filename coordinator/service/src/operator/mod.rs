@@ -12,6 +12,7 @@ mod groups;
 mod guard;
 mod incoming;
 mod operators;
+mod projects;
 mod service;
 mod status;
 

@@ -3,14 +3,14 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use fallow_domain::{Duration, Labels, Share};
+use fallow_domain::{Duration, Labels};
 use fallow_fleet::{Contents, LabelEdit, Selector};
 use fallow_proto::fleet::{document, preferences};
 use fallow_proto::operator::v1 as wire;
 use fallow_telemetry::opentelemetry::metrics::Histogram;
 use fallow_telemetry::{KeyValue, names};
 use fallow_tls::{AccessString, Purpose};
-use fallow_work_server::{Counts, PAGE_MAX, ProjectError, ProjectInfo, ProjectServer, ProjectSettings};
+use fallow_work_server::{ProjectError, ProjectInfo, ProjectServer};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{Instrument as _, Span};
@@ -19,24 +19,23 @@ use wire::operator_server::Operator as Service;
 use super::call::{
     author_of, caller_of, code_name, document_for, full_name, is_own_failure, project_for, span_of,
 };
+use super::projects::page_size;
 use super::{audit, convert, groups, incoming, operators, status, unblocked};
 use crate::audit::{Action, AuditLog, Record};
 use crate::document::{Author, Documents};
 use crate::fleet::Fleet;
 use crate::fleet::token::{self, TokenTerms};
-use crate::fleet::totals::to_micros;
 use crate::roles::{Caller, Operators};
 use fallow_daemon::clock;
-use fallow_domain::ProjectAssignment;
 use fallow_store::Store;
 
 /// Serves the operator contract.
 #[derive(Clone)]
 pub struct OperatorService {
     store: Arc<dyn Store>,
-    fleet: Arc<Fleet>,
-    documents: Arc<Documents>,
-    projects: ProjectServer,
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) documents: Arc<Documents>,
+    pub(super) projects: ProjectServer,
     operators: Arc<Operators>,
     access: AccessString,
     stop: watch::Sender<bool>,
@@ -90,7 +89,7 @@ impl OperatorService {
     }
 
     /// Runs what blocks on a thread where that is fine.
-    async fn blocking<T: Send + 'static>(
+    pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&ProjectServer) -> Result<T, ProjectError> + Send + 'static,
     ) -> Result<T, Status> {
@@ -111,7 +110,7 @@ impl OperatorService {
 
     /// Changes something of the projects and keeps on record what was done, if anything was: in one go,
     /// whether or not the caller goes away meanwhile.
-    async fn recorded<T: Send + 'static>(
+    pub(super) async fn recorded<T: Send + 'static>(
         &self,
         change: impl FnOnce(&ProjectServer) -> Result<(T, Option<Record>), ProjectError> + Send + 'static,
     ) -> Result<T, Status> {
@@ -129,7 +128,7 @@ impl OperatorService {
     }
 
     /// Refuses a call for a project that is none of the caller's, and keeps that on record.
-    fn require_project(
+    pub(super) fn require_project(
         &self,
         caller: &Caller,
         author: &Author,
@@ -142,159 +141,6 @@ impl OperatorService {
             status
         })
     }
-
-    async fn summaries(&self) -> Result<Vec<wire::ProjectSummary>, Status> {
-        let hosted = self
-            .blocking(|projects| {
-                let with_counts = |info: ProjectInfo| Ok((projects.counts(&info.name)?, info));
-                projects.projects().into_iter().map(with_counts).collect::<Result<Vec<_>, ProjectError>>()
-            })
-            .await?;
-        let set = self.documents.set();
-        let mut summaries = Vec::new();
-        for assignment in set.fleet.projects.iter().chain(&set.foreign()) {
-            let found = hosted.iter().find(|(_, info)| info.name == assignment.name);
-            let mut last_refusal =
-                found.and_then(|(_, info)| info.last_refusal.clone()).map(convert::refusal);
-            if let Some(refusal) = &mut last_refusal {
-                refusal.agent_name = self.fleet.name_of(&refusal.agent_id);
-            }
-            let summary = self.summary(assignment, found.map(|(counts, _)| *counts));
-            summaries.push(wire::ProjectSummary { last_refusal, ..summary });
-        }
-        Ok(summaries)
-    }
-
-    fn summary(&self, assignment: &ProjectAssignment, counts: Option<Counts>) -> wire::ProjectSummary {
-        let amounts = self.fleet.project_totals(&assignment.url);
-        let hosted = counts.is_some();
-        let counts = counts.unwrap_or_default();
-        wire::ProjectSummary {
-            name: assignment.name.clone(),
-            url: assignment.url.to_string(),
-            share: assignment.share.get(),
-            cpu_time_micros: to_micros(amounts.cpu),
-            cpu_contested_micros: to_micros(amounts.contested),
-            debt_seconds: to_micros(amounts.debt) as f64 / 1e6,
-            workunits: counts.workunits,
-            workunits_validated: counts.workunits_validated,
-            workunits_failed: counts.workunits_failed,
-            jobs_unsent: counts.jobs_unsent,
-            jobs_in_progress: counts.jobs_in_progress,
-            jobs_over: counts.jobs_over,
-            hosted,
-            account_key: assignment.account_key.reveal().to_owned(),
-            last_refusal: None,
-        }
-    }
-
-    async fn create(
-        &self,
-        author: Author,
-        request: wire::CreateProjectRequest,
-    ) -> Result<wire::ProjectSummary, Status> {
-        let share = Share::given(request.share).map_err(|error| status::of_invalid(&error))?;
-        let mut settings = ProjectSettings::default();
-        if request.request_delay_micros != 0 {
-            settings.request_delay = Duration::from_micros(request.request_delay_micros);
-        }
-        for wire::Setting { key, value } in &request.settings {
-            settings.set(key, value).map_err(|error| status::of_invalid(&error))?;
-        }
-        let known = self.documents.document().projects.iter().any(|project| project.name == request.name);
-        let name = request.name;
-        let record = author.record(Action::ProjectCreated, &name);
-        let make = move |projects: &ProjectServer| {
-            let info = match projects.create_project(&name, settings) {
-                // Made before, by a call that did not get as far as the document.
-                Err(ProjectError::ProjectExists { .. }) if !known => {
-                    let made = projects.projects().into_iter().find(|info| info.name == name);
-                    made.ok_or(ProjectError::ProjectExists { name })
-                }
-                made => made,
-            }?;
-            let record = record.changed("", &format!("{} share {}", info.url, share.get()));
-            Ok((info, Some(record)))
-        };
-        let info = self.recorded(make).await?;
-        let assignment =
-            ProjectAssignment { name: info.name, url: info.url, account_key: info.account_key, share };
-        let put = self.documents.put_project(author, clock::now(), assignment.clone()).await;
-        put.map_err(|error| status::of_document(&error))?;
-        Ok(self.summary(&assignment, Some(Counts::default())))
-    }
-
-    async fn jobs(
-        &self,
-        caller: Caller,
-        request: wire::ListJobsRequest,
-    ) -> Result<wire::ListJobsReply, Status> {
-        let mut reply = self.jobs_of_projects(caller, request).await?;
-        let jobs = reply.workunits.iter_mut().flat_map(|workunit| &mut workunit.jobs);
-        for job in jobs.filter(|job| !job.agent_id.is_empty()) {
-            job.agent_name = self.fleet.name_of(&job.agent_id);
-        }
-        Ok(reply)
-    }
-
-    async fn jobs_of_projects(
-        &self,
-        caller: Caller,
-        request: wire::ListJobsRequest,
-    ) -> Result<wire::ListJobsReply, Status> {
-        let limit = page_size(request.limit);
-        let wire::ListJobsRequest { project, after, .. } = request;
-        self.blocking(move |projects| {
-            if !project.is_empty() {
-                return page(
-                    projects,
-                    &project,
-                    Some(after).filter(|name| !name.is_empty()).as_deref(),
-                    limit,
-                );
-            }
-            // All projects, one after the other, in order of their names.
-            let (from, mut after) = match after.split_once('/') {
-                Some((project, name)) => (project.to_owned(), Some(name.to_owned())),
-                None => (String::new(), None),
-            };
-            let mut reply = wire::ListJobsReply::default();
-            let told = projects.projects().into_iter().filter(|info| caller.is_told_of(&info.name));
-            for info in told.filter(|info| info.name >= from) {
-                let after = after.take().filter(|_| info.name == from);
-                if reply.workunits.len() >= limit {
-                    reply.more = true;
-                    break;
-                }
-                let rest = page(projects, &info.name, after.as_deref(), limit - reply.workunits.len())?;
-                reply.workunits.extend(rest.workunits);
-                reply.more = rest.more;
-                if rest.more {
-                    break;
-                }
-            }
-            Ok(reply)
-        })
-        .await
-    }
-}
-
-fn page_size(limit: u32) -> usize {
-    match limit as usize {
-        0 => PAGE_MAX,
-        limit => limit.min(PAGE_MAX),
-    }
-}
-
-fn page(
-    projects: &ProjectServer,
-    project: &str,
-    after: Option<&str>,
-    limit: usize,
-) -> Result<wire::ListJobsReply, ProjectError> {
-    let page = projects.list_workunits(project, after, limit)?;
-    let workunits = page.items.into_iter().map(|view| convert::workunit(project, view)).collect();
-    Ok(wire::ListJobsReply { workunits, more: page.more })
 }
 
 #[tonic::async_trait]
@@ -620,12 +466,7 @@ impl Service for OperatorService {
         let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let asked = author.record(Action::AppVersionAdded, "");
         let mut parts = request.into_inner();
-        let announced = async {
-            let announced = incoming::announced(&mut parts).await?;
-            self.require_project(&caller, &author, "AddAppVersion", &announced.project)?;
-            Ok(announced)
-        };
-        let announced = match announced.await {
+        let announced = match self.announced(&caller, &author, &mut parts).await {
             Ok(announced) => announced,
             Err(refused) => return self.call("AddAppVersion", span, async { Err(refused) }).await,
         };
@@ -651,23 +492,7 @@ impl Service for OperatorService {
         self.require_project(&caller, &author, "Submit", &request.get_ref().project)?;
         let asked = author.record(Action::Submitted, &request.get_ref().project);
         let is_only_asked = request.get_ref().check_only;
-        let work = async {
-            let (project, piece) = convert::piece(request.into_inner())?;
-            let said = audit::piece(&piece);
-            let done = author.record(Action::Submitted, &project).changed("", &said);
-            let agents = self.fleet.enrolled() as u64;
-            let of = project.clone();
-            let submit = move |projects: &ProjectServer| {
-                let taken = projects.submit_piece(&of, piece)?;
-                // What was only checked, or taken before, changes nothing.
-                let is_new = taken.known < taken.names.len() as u64;
-                Ok((taken, Some(done).filter(|_| is_new)))
-            };
-            let taken = self.recorded(submit).await?;
-            let outside =
-                self.blocking(move |projects| Ok(projects.accounts_outside(&project)? as u64)).await?;
-            Ok(convert::taken(taken, agents, outside))
-        };
+        let work = self.take(author, request.into_inner());
         match is_only_asked {
             true => self.call("Submit", span, work).await,
             false => self.call("Submit", span, self.or_refused(asked, work)).await,
