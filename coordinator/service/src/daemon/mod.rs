@@ -115,6 +115,7 @@ pub struct Coordinator {
     operators: Arc<Operators>,
     stop: watch::Sender<bool>,
     connection_limits: descriptors::ConnectionLimits,
+    descriptors: port::Descriptors,
     servers: JoinSet<()>,
     _metrics: metrics::Registered,
 }
@@ -208,6 +209,7 @@ impl Coordinator {
             operators,
             stop,
             connection_limits: descriptors::connection_limits(),
+            descriptors: port::Descriptors::default(),
             servers: JoinSet::new(),
             _metrics: registered,
         };

@@ -49,7 +49,8 @@ async fn start(bounds: Bounds) -> (SocketAddr, watch::Sender<bool>, tokio::task:
         )
         .route("/large", get(|| async { vec![b'x'; LARGE] }))
         .route("/endless", get(endless));
-    let server = tokio::spawn(serve(listener, router, bounds, Tls::None, stop.subscribe()));
+    let server =
+        tokio::spawn(serve(listener, router, bounds, Tls::None, Descriptors::default(), stop.subscribe()));
     (address, stop, server)
 }
 
@@ -249,7 +250,7 @@ async fn is_cut_short_unless_known(authenticate_within: Duration) -> bool {
 #[tokio::test(start_paused = true)]
 async fn r6_10_a_port_that_has_places_for_a_moment_only_is_full_all_the_time() {
     let grace = Duration::from_secs(10);
-    let pool = ConnectionPool::new(bounds(LONG, 1, Timeouts { grace, ..HASTE }));
+    let pool = ConnectionPool::new(bounds(LONG, 1, Timeouts { grace, ..HASTE }), Descriptors::default());
     let waiter = Waiter::begins(&pool);
     let since = waiter.since;
     advance(grace * 2).await;

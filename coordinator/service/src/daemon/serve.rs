@@ -40,7 +40,8 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     let router = Routes::new(fleet).add_service(operator).into_axum_router();
     let bounds = port::Bounds::fleet(coordinator.connection_limits.fleet);
     let tls = port::Tls::Mutual(coordinator.tls.clone());
-    let served = port::serve(listener, router, bounds, tls, coordinator.stop.subscribe());
+    let (descriptors, stop) = (coordinator.descriptors.clone(), coordinator.stop.subscribe());
+    let served = port::serve(listener, router, bounds, tls, descriptors, stop);
     let (fleet, mut stop) = (coordinator.fleet.clone(), coordinator.stop.subscribe());
     coordinator.servers.spawn(async move {
         let stopped = async {
@@ -106,7 +107,8 @@ pub(super) fn http(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
         allows_plain: coordinator.served.allows_plain,
         is_public_plain: coordinator.served.plain_url.is_none(),
     };
-    coordinator.servers.spawn(port::serve(listener, router, bounds, tls, stop));
+    let descriptors = coordinator.descriptors.clone();
+    coordinator.servers.spawn(port::serve(listener, router, bounds, tls, descriptors, stop));
     Ok(())
 }
 

@@ -336,11 +336,17 @@ impl EvictionQueue {
         (count > part_of(self.all.len())).then_some(number)
     }
 
+    /// Evicts one of a source that has more than its part, if there is any.
+    pub(super) fn evict_beyond(&mut self) -> bool {
+        let beyond = self.beyond_its_part();
+        beyond.is_some_and(|number| self.evict_now(number) == Eviction::Done)
+    }
+
     /// Evicts one for a newcomer that has no place; there is none since `full_since`. Those that are evicted
     /// for their age go one after the other: all of them in the time of an answer, or slower.
     pub(super) fn evict(&mut self, timeouts: Timeouts, full_since: Instant, now: Instant) -> Eviction {
-        if let Some(number) = self.beyond_its_part() {
-            return self.evict_now(number);
+        if self.evict_beyond() {
+            return Eviction::Done;
         }
         self.look(timeouts, now);
         // Where half of those that can be evicted have sent nothing, places come fast enough from them.

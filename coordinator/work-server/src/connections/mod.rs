@@ -160,6 +160,11 @@ impl Connections {
         self.queue().count_beyond(Source::of(from))
     }
 
+    /// Evicts one at once, if an address has more than its part of all that are here by saying nothing.
+    pub fn evict_of_flood(&self) -> bool {
+        self.queue().evict_beyond()
+    }
+
     /// Evicts one, as soon as one may be, from a port that is full since then. Waits as long as all are
     /// authenticated. Calls `crowded` when members have all the places that they may keep.
     pub async fn evict_one(&self, full_since: Instant, crowded: impl Fn()) {
