@@ -138,24 +138,21 @@ async fn show(list: List) -> Result<(), Failure> {
         let all: Vec<_> = operators.iter().map(|one| as_json(one, now.as_micros())).collect();
         return print_json(&json!({ "operators": all }));
     }
-    let columns = ["operator", "role", "state", "ends", "projects"].map(Text);
+    let columns = ["operator", "role", "good for", "projects"].map(Text);
     let row = |operator: &NamedOperator| {
         let left = operator.expires_at_micros.saturating_sub(now.as_micros());
-        let is_good = state(operator, now.as_micros()) == "good";
-        vec![
-            operator.name.clone(),
-            word(operator).to_owned(),
-            state(operator, now.as_micros()).to_owned(),
-            if is_good { format!("in {}", table::micros(left)) } else { "-".to_owned() },
-            some(&operator.projects),
-        ]
+        let good_for = match state(operator, now.as_micros()) {
+            "good" => table::micros(left),
+            over => over.to_owned(),
+        };
+        vec![operator.name.clone(), word(operator).to_owned(), good_for, some(&operator.projects)]
     };
     print(&table::render(&columns, operators.iter().map(row).collect()))
 }
 
 /// As many names as fit beside the rest in 80 columns; `--json` has all.
 fn some(projects: &[String]) -> String {
-    const ROOM: usize = 20;
+    const ROOM: usize = 18;
     let all = projects.join(" ");
     match (projects, all.chars().count() <= ROOM) {
         ([], _) => "all".to_owned(),
@@ -224,7 +221,7 @@ mod tests {
         assert_eq!(names(&[]), "all");
         assert_eq!(names(&["sieve", "totient"]), "sieve totient");
         assert_eq!(names(&["sieve", "totient", "mersenne-large"]), "sieve +2");
-        assert_eq!(names(&[&"x".repeat(60)]).chars().count(), 20);
-        assert_eq!(names(&[&"x".repeat(60), "y"]).chars().count(), 20);
+        assert_eq!(names(&[&"x".repeat(60)]).chars().count(), 18);
+        assert_eq!(names(&[&"x".repeat(60), "y"]).chars().count(), 18);
     }
 }

@@ -189,7 +189,7 @@ impl Operators {
     /// What the store says.
     pub fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
         let mut all = All::default();
-        // One beyond what is ever made: a store that holds more is read all the same.
+        // Page by page: another version may have made more than this one does.
         let mut range = KeyRange::prefix(PREFIX);
         loop {
             let page = store.scan(&range, OPERATORS_MAX)?;
