@@ -10,8 +10,8 @@ use fallow_domain::ExitCode;
 
 use crate::cli::{
     Failure, UNPRINTABLE, Unacceptable, apply, audit, block_on, coordinator, create, documents, evaluate,
-    groups, hosts, jobs, manual, preferences, projects, results, rollout, shares, simulate, submit, tokens,
-    warn,
+    groups, hosts, jobs, manual, operators, preferences, projects, results, rollout, shares, simulate,
+    submit, tokens, warn,
 };
 use crate::up;
 
@@ -87,6 +87,9 @@ enum Command {
     /// Makes enrolment tokens.
     #[command(subcommand, after_help = tokens::EXAMPLE)]
     Tokens(tokens::Command),
+    /// Gives people tokens of their own, with roles: who may see, submit, operate, administer.
+    #[command(subcommand, after_help = operators::EXAMPLE)]
+    Operators(operators::Command),
     /// Adds a project of the lab's own.
     #[command(subcommand, after_help = create::PROJECT_EXAMPLE)]
     Project(create::ProjectCommand),
@@ -173,6 +176,7 @@ fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         Command::Rollout(arguments) => block_on(rollout::run(arguments))?.map(done),
         Command::Audit(arguments) => block_on(audit::run(arguments))?.map(done),
         Command::Tokens(command) => block_on(tokens::run(command))?.map(done),
+        Command::Operators(command) => block_on(operators::run(command))?.map(done),
         Command::Project(command) => block_on(create::project(command))?.map(done),
         Command::App(command) => block_on(create::app(command))?.map(done),
         Command::Submit(arguments) => block_on(submit::run(arguments))?,

@@ -3,6 +3,7 @@
 //! - [`fleet`]: the agents, what they say of themselves, the link to each.
 //! - [`document`]: what the fleet shall do, versioned.
 //! - [`audit`]: who did what, and who was refused.
+//! - [`roles`]: operators with tokens of their own, and what each may do.
 //! - [`operator`], [`daemon`]: the API, the process.
 //!
 //! The lab's own projects are the work server's (`fallow-work-server`), which is opened and served here.
@@ -13,4 +14,5 @@ pub mod daemon;
 pub mod document;
 pub mod fleet;
 pub mod operator;
+pub mod roles;
 pub mod secret;

@@ -11,6 +11,7 @@ use fallow_coordinator::audit::refusals::AN_HOUR;
 use fallow_coordinator::audit::{Chain, wire as told};
 use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_coordinator::operator::OperatorService;
+use fallow_coordinator::roles::Caller;
 use fallow_proto::operator::v1::operator_server::Operator as _;
 use fallow_proto::operator::v1::{
     AuditActor, AuditEntry, CreateProjectRequest, ForgetHostRequest, LabelHostRequest, ListAuditReply,
@@ -173,13 +174,16 @@ async fn r6_10_what_an_operator_changes_is_recorded_also_if_he_goes_away_meanwhi
         coordinator.fleet().clone(),
         coordinator.documents().clone(),
         coordinator.projects().clone(),
+        coordinator.operators().clone(),
         coordinator.access().clone(),
         watch::Sender::new(false),
     );
     let setting = Setting { key: "poll".into(), value: "90s".into() };
     let request = SetProjectRequest { name: "primes".into(), settings: vec![setting] };
     {
-        let call = std::pin::pin!(service.set_project(by(request)));
+        let mut request = by(request);
+        request.extensions_mut().insert(Caller::Owner);
+        let call = std::pin::pin!(service.set_project(request));
         // Polled once: the change is on its way. Then the caller goes.
         assert!(futures_util::poll!(call).is_pending());
     }

@@ -13,14 +13,15 @@ use super::{Failure, print, print_json, units};
 const EXAMPLE: &str = "\
 Examples:
   fallow audit
-  fallow audit --action 'host revoked' --actor ann@lab --since 7d
+  fallow audit --action 'host revoked' --actor ann --since 7d
   fallow audit --limit 1000 --json
   fallow audit --check
 
 What operators changed, which hosts enrolled, and who was refused; the newest
-entry is the last. An operator's name is what his tool said: with the token,
-anybody can say any name. Refusals are recorded up to twelve times an hour and
-kind; the next entry says how many were not.
+entry is the last. An operator's name is that of his token. One with an @ is
+what the tool of somebody said who has the coordinator's own token: he can say
+any. Refusals are recorded up to twelve times an hour and kind; the next entry
+says how many were not.
 
 Each entry holds the hash of the one before. --check follows all of them and
 ends with status 7 if one was changed, moved or taken out. Keep the hash that it
@@ -152,10 +153,11 @@ fn row(entry: &Entry) -> Vec<String> {
     ]
 }
 
-/// With what he is: an operator's name is what he says.
+/// With what he is. A name with an `@` is what the tool of the directory's owner says; others are those of
+/// tokens.
 fn who(actor: &Actor) -> String {
     match actor {
-        Actor::Operator(name) => format!("operator {name}"),
+        Actor::Operator(name) | Actor::Named(name) => format!("operator {name}"),
         Actor::Agent(id) => format!("agent {}", id.0),
         Actor::Coordinator | Actor::Stranger => actor.name().to_owned(),
     }
@@ -171,6 +173,7 @@ fn to_json(entry: &Entry) -> Value {
     let Entry { sequence, at, unrecorded, record, hash } = entry;
     let kind = match &record.actor {
         Actor::Operator(_) => "operator",
+        Actor::Named(_) => "named operator",
         Actor::Coordinator => "coordinator",
         Actor::Agent(_) => "agent",
         Actor::Stranger => "stranger",

@@ -141,14 +141,14 @@ fn read_token(path: &Path) -> Result<AccessString, Failure> {
     let shown = path.display();
     TokenFile::read(path).map_err(|error| match error {
         TokenError::NoToken { source, .. } => Failure::bad_input(format!(
-            "{shown} does not hold an operator's token ({source}): name the file operator.token in the coordinator's directory, or a copy of it, with --operator-token-file"
+            "{shown} does not hold an operator's token ({source}): name the file with the token that an administrator gave you (`fallow operators create`), or operator.token in the coordinator's directory, with --operator-token-file"
         )),
         TokenError::File { source, .. } if source.kind() == NotFound => Failure::bad_input(format!(
             "there is no {shown}: the operator's token is in operator.token in the coordinator's directory; name that with --dir, or the file with --operator-token-file"
         )),
         TokenError::File { source, .. } if source.kind() == PermissionDenied => Failure::caused(
             ExitCode::Refused,
-            format!("{shown} is for the coordinator's user only: run this as that user, or name a copy of your own with --operator-token-file"),
+            format!("{shown} is for the coordinator's user only: run this as that user, or ask an administrator for a token of your own (`fallow operators create`) and name its file with --operator-token-file"),
             source,
         ),
         error => Failure::caused(ExitCode::BadInput, format!("no operator's token in {shown}"), error),

@@ -243,7 +243,7 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
 }
 
 /// The key with which any BOINC client is attached by hand; empty for a project that the fleet is not
-/// attached to.
+/// attached to, and where whoever asks is no administrator.
 async fn account_key(client: &mut Client, name: &str) -> Result<String, Failure> {
     let document = client.get_document(GetDocumentRequest::default()).await?.into_inner().document;
     let projects = document.unwrap_or_default().projects;
@@ -275,6 +275,9 @@ fn print_settings(shown: &ProjectSettings, key: Option<&str>, json: bool) -> Res
 
 /// What any BOINC client is attached with.
 fn account_text(url: &str, key: &str) -> String {
+    if key.is_empty() {
+        return String::new();
+    }
     let (url, key) = (printable::line(url, usize::MAX), printable::line(key, usize::MAX));
     format!(
         "\nTo attach any BOINC client by hand; the key is a secret:\n  URL          {url}\n  account key  {key}\n"

@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// All columns, however narrow the terminal is.
     #[arg(long)]
     wide: bool,
-    /// One JSON object instead of a table. It shows the accounts' keys, which are secrets.
+    /// One JSON object instead of a table. It shows administrators the accounts' keys, which are secrets.
     #[arg(long)]
     json: bool,
 }

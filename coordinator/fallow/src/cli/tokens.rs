@@ -83,7 +83,8 @@ pub(crate) struct Revoke {
     target: Target,
 }
 
-fn expires(text: &str) -> Result<Duration, Box<dyn std::error::Error + Send + Sync>> {
+/// For how long something is good: 366 days at most.
+pub(super) fn expires(text: &str) -> Result<Duration, Box<dyn std::error::Error + Send + Sync>> {
     let time = humantime::parse_duration(text).map_err(|_| "expected a time such as 12h or 7d")?;
     let (low, high) = (Duration::from_secs(1), Duration::from_secs(366 * 86_400));
     match (low..=high).contains(&time) {
@@ -140,7 +141,7 @@ async fn show(list: List) -> Result<(), Failure> {
     print(&table::render(&columns, tokens.iter().map(row).collect()))
 }
 
-fn micros(time: Duration) -> i64 {
+pub(super) fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 

@@ -91,6 +91,7 @@ impl Entry {
         let Record { actor, from, action, object, before, after, message, outcome } = record;
         let kind = match actor {
             Actor::Operator(_) => "operator",
+            Actor::Named(_) => "named operator",
             Actor::Coordinator => "coordinator",
             Actor::Agent(_) => "agent",
             Actor::Stranger => "stranger",
@@ -214,6 +215,7 @@ mod tests {
     fn record() -> impl Strategy<Value = Record> {
         let actor = prop_oneof![
             "[a-c]{0,2}".prop_map(Actor::Operator),
+            "[a-c]{0,2}".prop_map(Actor::Named),
             Just(Actor::Coordinator),
             "[a-c]{0,2}".prop_map(|id| Actor::Agent(AgentId(id))),
             Just(Actor::Stranger),

@@ -13,8 +13,11 @@ const MESSAGE: usize = 1_000;
 /// Who did something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Actor {
-    /// Whoever has the operator's token. The name is what his tool says: nobody has checked it.
+    /// Whoever has the coordinator's own token. The name is what his tool says: nobody has checked it. It
+    /// holds an `@`, or is "operator" where his tool says none.
     Operator(String),
+    /// An operator by a token of his own, with the name that was given to it.
+    Named(String),
     /// The coordinator by itself.
     Coordinator,
     /// A host, by its certificate, or by the one that it has just been given.
@@ -35,7 +38,7 @@ impl Actor {
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
-            Self::Operator(name) => name,
+            Self::Operator(name) | Self::Named(name) => name,
             Self::Coordinator => "coordinator",
             Self::Agent(id) => &id.0,
             Self::Stranger => "stranger",
@@ -104,8 +107,14 @@ actions! {
     Submitted = "submitted",
     /// The coordinator was stopped.
     Shutdown = "shutdown",
-    /// Somebody called as an operator without the right token.
+    /// Somebody called as an operator without the right token, or with one that was revoked or has expired.
     OperatorRefused = "operator refused",
+    /// An operator wanted what his role does not allow.
+    NotAllowed = "not allowed",
+    /// Somebody became an operator.
+    OperatorCreated = "operator created",
+    /// An operator's token was ended.
+    OperatorRevoked = "operator revoked",
 }
 
 impl Action {

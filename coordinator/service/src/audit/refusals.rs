@@ -8,7 +8,8 @@ use fallow_domain::{Duration, Instant};
 use super::record::Action;
 
 /// Refusals of each kind that are recorded in an hour. Three kinds are anybody's (to enrol, to link, to call
-/// as an operator): with half a kilobyte each, an attack that never ends writes 150 MB a year.
+/// as an operator): with half a kilobyte each, an attack that never ends writes 150 MB a year. What operators
+/// are refused for their roles is a kind of its own, which no stranger can crowd out.
 pub const AN_HOUR: u32 = 12;
 
 const HOUR: Duration = Duration::from_hours(1);

@@ -29,6 +29,7 @@ pub fn to_wire(entry: Entry) -> wire::AuditEntry {
     let Record { actor, from, action, object, before, after, message, outcome } = record;
     let (kind, actor) = match actor {
         Actor::Operator(name) => (wire::AuditActor::Operator, name),
+        Actor::Named(name) => (wire::AuditActor::NamedOperator, name),
         Actor::Coordinator => (wire::AuditActor::Coordinator, String::new()),
         Actor::Agent(id) => (wire::AuditActor::Agent, id.0),
         Actor::Stranger => (wire::AuditActor::Stranger, String::new()),
@@ -64,6 +65,7 @@ pub fn from_wire(entry: wire::AuditEntry) -> Result<Entry, BadEntry> {
     let bad = |problem: String| BadEntry { sequence, problem };
     let actor = match entry.actor_kind() {
         wire::AuditActor::Operator => Actor::Operator(entry.actor),
+        wire::AuditActor::NamedOperator => Actor::Named(entry.actor),
         wire::AuditActor::Coordinator => Actor::Coordinator,
         wire::AuditActor::Agent => Actor::Agent(AgentId(entry.actor)),
         wire::AuditActor::Stranger => Actor::Stranger,
@@ -108,6 +110,7 @@ mod tests {
     fn an_entry_comes_back_as_it_was_told_whoever_did_what() {
         let actors = [
             Actor::Operator("ann@lab".into()),
+            Actor::Named("ann".into()),
             Actor::Coordinator,
             Actor::Agent(AgentId("01J".into())),
             Actor::Stranger,

@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/store/          all records; its lock makes the directory one process's own
 //! DIR/projects/NAME/  a project's keys and files
-//! DIR/operator.token  what operators' tools show (0600)
+//! DIR/operator.token  what the tools of its owner show (0600)
 //! DIR/authority.pem   the fleet's certificate authority; its key beside it in authority.key (0600)
 //! DIR/daemon.json     where the running coordinator is found; absent after a clean end
 //! DIR/instance        its name in telemetry, the same after a restart
@@ -38,6 +38,7 @@ use tokio::task::JoinSet;
 use crate::document::Documents;
 use crate::fleet::{Fleet, Issuer, LinkSettings};
 use crate::operator::TokenFile;
+use crate::roles::Operators;
 
 use projects_url::{Served, Wanted};
 
@@ -111,8 +112,10 @@ pub struct Coordinator {
     fleet: Arc<Fleet>,
     documents: Arc<Documents>,
     projects: ProjectServer,
+    operators: Arc<Operators>,
     stop: watch::Sender<bool>,
     connection_limits: descriptors::ConnectionLimits,
+    descriptors: port::Descriptors,
     servers: JoinSet<()>,
     _metrics: metrics::Registered,
 }
@@ -169,6 +172,7 @@ impl Coordinator {
         let tls = fallow_tls::server_config(&issuer.authority, shown.clone()).map_err(StartError::Tls)?;
         let projects_tls = fallow_tls::public_config(shown.clone()).map_err(StartError::Tls)?;
         let documents = Arc::new(Documents::open(store.clone())?);
+        let operators = Arc::new(Operators::open(store.clone())?);
         let fleet = Fleet::open(store.clone(), documents.clone(), issuer.clone(), link)?;
         let projects = tokio::task::spawn_blocking({
             let (store, dir) = (store.clone(), dir.join("projects"));
@@ -202,8 +206,10 @@ impl Coordinator {
             fleet,
             documents,
             projects,
+            operators,
             stop,
             connection_limits: descriptors::connection_limits(),
+            descriptors: port::Descriptors::default(),
             servers: JoinSet::new(),
             _metrics: registered,
         };
@@ -265,6 +271,12 @@ impl Coordinator {
     #[must_use]
     pub fn documents(&self) -> &Arc<Documents> {
         &self.documents
+    }
+
+    /// Operators with tokens of their own.
+    #[must_use]
+    pub fn operators(&self) -> &Arc<Operators> {
+        &self.operators
     }
 
     /// Its projects.

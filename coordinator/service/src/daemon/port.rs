@@ -2,8 +2,9 @@
 //!
 //! A port has places for so many connections. When all are taken, a connection that is not authenticated is
 //! evicted for a newcomer ([`connections`]); where there is none, newcomers wait. The same when the process
-//! has no descriptor left. Members leave some places to others: whoever finds the fleet too large for its
-//! coordinator can ask it why.
+//! has no descriptor left: then first what a flood has at any port ([`Descriptors`]). One address can have a
+//! quarter of the places with connections that say nothing, and gives way first. Members leave some places to
+//! others: whoever finds the fleet too large for its coordinator can ask it why.
 //!
 //! A client of the projects that is slow with a request's *head*, or leaves a connection idle, is cut off
 //! here: no handler runs yet that could. Bodies are the handlers' own affair, because an upload may take
@@ -145,9 +146,10 @@ pub(super) async fn serve(
     router: Router,
     bounds: Bounds,
     tls: Tls,
+    descriptors: Descriptors,
     mut stop: watch::Receiver<bool>,
 ) {
-    let pool = ConnectionPool::new(bounds);
+    let pool = ConnectionPool::new(bounds, descriptors);
     let router = router.layer(middleware::from_fn(connections::attend));
     let mut connections = JoinSet::new();
     loop {
@@ -175,13 +177,31 @@ pub(super) async fn serve(
     while connections.join_next().await.is_some() {}
 }
 
+/// The connections of all ports of a process, which have its descriptors between them: one that finds none
+/// left may take what a flood has at another port.
+#[derive(Clone, Default)]
+pub(super) struct Descriptors(Arc<Mutex<Vec<Connections>>>);
+
+impl Descriptors {
+    fn share(&self, connections: &Connections) {
+        fallow_daemon::lock(&self.0).push(connections.clone());
+    }
+
+    /// Evicts a connection of an address that has more than its part of a port, if there is any.
+    fn evict_of_flood(&self) -> bool {
+        fallow_daemon::lock(&self.0).iter().any(Connections::evict_of_flood)
+    }
+}
+
 /// The places of one port for connections.
 struct ConnectionPool {
     bounds: Bounds,
     places: Arc<Semaphore>,
     connections: Connections,
+    descriptors: Descriptors,
     not_accepted: RateLimit,
     crowded: RateLimit,
+    flooded: RateLimit,
     /// Since when newcomers find no place, or no descriptor, and when one was last waited for.
     full: Mutex<Option<(Instant, Instant)>>,
 }
@@ -199,19 +219,23 @@ impl Drop for ConnectionPermit {
 }
 
 impl ConnectionPool {
-    fn new(bounds: Bounds) -> Self {
+    fn new(bounds: Bounds, descriptors: Descriptors) -> Self {
         let open = match bounds.protocol {
             Protocol::Projects { .. } => Access::Public,
             Protocol::Fleet { authenticate_within, .. } => {
                 Access::Authenticated { within: authenticate_within }
             }
         };
+        let connections = Connections::new(open, bounds.timeouts, bounds.connections, bounds.kept());
+        descriptors.share(&connections);
         Self {
             bounds,
             places: Arc::new(Semaphore::new(bounds.connections)),
-            connections: Connections::new(open, bounds.timeouts, bounds.kept()),
+            connections,
+            descriptors,
             not_accepted: RateLimit::new(),
             crowded: RateLimit::new(),
+            flooded: RateLimit::new(),
             full: Mutex::default(),
         }
     }
@@ -239,6 +263,19 @@ impl ConnectionPool {
                  others; let the coordinator have more descriptors (ulimit -n, or LimitNOFILE in its unit), or fewer agents"
             ),
         }
+    }
+
+    /// Says who opens connections and says nothing on them.
+    fn say_flooded(&self, from: SocketAddr) {
+        let Some(silent) = self.connections.beyond_its_part(from.ip()) else { return };
+        let Some(times) = self.flooded.allow() else { return };
+        tracing::warn!(
+            from = %from.ip(),
+            silent,
+            times,
+            "an address opens connections and says nothing on them: its older ones are closed, others are served as before; if it \
+             is none of your machines, keep it out with a packet filter"
+        );
     }
 
     fn full(&self) -> MutexGuard<'_, Option<(Instant, Instant)>> {
@@ -284,12 +321,13 @@ async fn accept(
     pool: &ConnectionPool,
 ) -> Option<(TcpStream, ConnectionPermit, oneshot::Receiver<()>)> {
     match listener.accept().await {
-        Ok((stream, _)) => {
+        Ok((stream, from)) => {
             // Messages are small and waited for; without this they wait for each other. A connection that is
             // gone already says so at the first read.
             let _ = stream.set_nodelay(true);
             let place = pool.place().await?;
-            let (handle, evicted) = pool.connections.enter();
+            let (handle, evicted) = pool.connections.enter(Some(from.ip()));
+            pool.say_flooded(from);
             Some((stream, ConnectionPermit { handle, _place: place }, evicted))
         }
         Err(error) => {
@@ -298,7 +336,9 @@ async fn accept(
             }
             let is_exhausted =
                 [Some(Errno::MFILE), Some(Errno::NFILE)].contains(&Errno::from_io_error(&error));
-            match is_exhausted && timeout(PAUSE, pool.evict_one()).await.is_ok() {
+            let is_freed = is_exhausted
+                && (pool.descriptors.evict_of_flood() || timeout(PAUSE, pool.evict_one()).await.is_ok());
+            match is_freed {
                 true => sleep(LEAVING).await,
                 false => sleep(PAUSE).await,
             }

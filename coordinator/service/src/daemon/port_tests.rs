@@ -49,7 +49,8 @@ async fn start(bounds: Bounds) -> (SocketAddr, watch::Sender<bool>, tokio::task:
         )
         .route("/large", get(|| async { vec![b'x'; LARGE] }))
         .route("/endless", get(endless));
-    let server = tokio::spawn(serve(listener, router, bounds, Tls::None, stop.subscribe()));
+    let server =
+        tokio::spawn(serve(listener, router, bounds, Tls::None, Descriptors::default(), stop.subscribe()));
     (address, stop, server)
 }
 
@@ -249,7 +250,7 @@ async fn is_cut_short_unless_known(authenticate_within: Duration) -> bool {
 #[tokio::test(start_paused = true)]
 async fn r6_10_a_port_that_has_places_for_a_moment_only_is_full_all_the_time() {
     let grace = Duration::from_secs(10);
-    let pool = ConnectionPool::new(bounds(LONG, 1, Timeouts { grace, ..HASTE }));
+    let pool = ConnectionPool::new(bounds(LONG, 1, Timeouts { grace, ..HASTE }), Descriptors::default());
     let waiter = Waiter::begins(&pool);
     let since = waiter.since;
     advance(grace * 2).await;
@@ -296,6 +297,69 @@ async fn r6_10_whoever_says_nothing_at_the_fleets_port_is_cut_off_though_there_a
     for text in ["", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
         is_closed(&mut say(address, text).await).await;
     }
+    stop.send_replace(true);
+    timeout(SOON, server).await.unwrap().unwrap();
+}
+
+/// A connection that comes from one of this machine's own addresses.
+async fn from(source: &str, address: SocketAddr) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{source}:0").parse().unwrap()).unwrap();
+    socket.connect(address).await.unwrap()
+}
+
+/// Whether the other end keeps a connection: nothing came of it until now.
+fn is_open(stream: &TcpStream) -> bool {
+    matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
+#[tokio::test]
+async fn r6_10_a_flood_from_one_address_keeps_nobody_else_out_and_evicts_nobody_else() {
+    // Nobody has to go for being silent while this test lasts.
+    let timeouts = Timeouts { silent: LONG, grace: LONG, ..HASTE };
+    let (address, stop, server) = start(bounds(LONG, 40, timeouts)).await;
+    let mut slow = from("127.0.0.2", address).await;
+    let mut flood = Vec::new();
+    for _ in 0..200 {
+        flood.push(from("127.0.0.3", address).await);
+    }
+    // Others are served at once, as often as they come.
+    for source in ["127.0.0.4", "127.0.0.5", "127.0.0.4"] {
+        let mut stream = from(source, address).await;
+        stream.write_all(REQUEST.as_bytes()).await.unwrap();
+        let mut heard = String::new();
+        timeout(SOON, stream.read_to_string(&mut heard)).await.expect("an answer").unwrap();
+        assert!(heard.ends_with("here"), "{source}: {heard}");
+    }
+    // The flood's older ones went for them and for its own newer ones.
+    for stream in &mut flood[..160] {
+        is_closed(stream).await;
+    }
+    // Whoever was there before, and was as silent, is still served.
+    assert!(is_open(&slow));
+    slow.write_all(REQUEST.as_bytes()).await.unwrap();
+    answered(&mut slow).await;
+    drop((slow, flood));
+    stop.send_replace(true);
+    timeout(SOON, server).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn r6_10_an_address_that_says_nothing_keeps_a_quarter_of_the_places_when_its_time_is_over() {
+    let timeouts = Timeouts { silent: Duration::ZERO, ..HASTE };
+    let (address, stop, server) = start(bounds(LONG, 40, timeouts)).await;
+    let mut flood = Vec::new();
+    for _ in 0..30 {
+        flood.push(from("127.0.0.3", address).await);
+    }
+    let others = from("127.0.0.2", address).await;
+    for stream in &mut flood[..20] {
+        is_closed(stream).await;
+    }
+    // All that came before this one are let in by now.
+    assert!(talk(address, REQUEST).await.ends_with("here"));
+    assert!(flood[20..].iter().all(is_open) && is_open(&others));
+    drop((flood, others));
     stop.send_replace(true);
     timeout(SOON, server).await.unwrap().unwrap();
 }

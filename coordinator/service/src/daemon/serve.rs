@@ -9,12 +9,11 @@ use fallow_proto::fleet::v1::fleet_server::FleetServer;
 use fallow_proto::operator::v1::operator_server::OperatorServer;
 use fallow_work_server::ProjectServer;
 use tonic::service::Routes;
-use tonic::service::interceptor::InterceptedService;
 
 use super::{Coordinator, StartError, address, port};
 use crate::fleet::FleetService;
 use crate::fleet::limits::MESSAGE_BYTES;
-use crate::operator::{Authorised, OperatorService};
+use crate::operator::{Guarded, OperatorService};
 
 /// How long calls in progress may take to finish at the end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -31,18 +30,18 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
         coordinator.fleet.clone(),
         coordinator.documents.clone(),
         coordinator.projects.clone(),
+        coordinator.operators.clone(),
         coordinator.access.clone(),
         coordinator.stop.clone(),
     );
     let operator = OperatorServer::new(operator).max_decoding_message_size(OPERATOR_BYTES);
-    let operator = InterceptedService::new(
-        operator,
-        Authorised::new(&coordinator.access.secret, coordinator.fleet.audit().clone()),
-    );
+    let (operators, audit) = (coordinator.operators.clone(), coordinator.fleet.audit().clone());
+    let operator = Guarded::new(operator, &coordinator.access.secret, operators, audit);
     let router = Routes::new(fleet).add_service(operator).into_axum_router();
     let bounds = port::Bounds::fleet(coordinator.connection_limits.fleet);
     let tls = port::Tls::Mutual(coordinator.tls.clone());
-    let served = port::serve(listener, router, bounds, tls, coordinator.stop.subscribe());
+    let (descriptors, stop) = (coordinator.descriptors.clone(), coordinator.stop.subscribe());
+    let served = port::serve(listener, router, bounds, tls, descriptors, stop);
     let (fleet, mut stop) = (coordinator.fleet.clone(), coordinator.stop.subscribe());
     coordinator.servers.spawn(async move {
         let stopped = async {
@@ -115,7 +114,8 @@ pub(super) fn http(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
         allows_plain: coordinator.served.allows_plain,
         is_public_plain: coordinator.served.plain_url.is_none(),
     };
-    coordinator.servers.spawn(port::serve(listener, router, bounds, tls, stop));
+    let descriptors = coordinator.descriptors.clone();
+    coordinator.servers.spawn(port::serve(listener, router, bounds, tls, descriptors, stop));
     Ok(())
 }
 

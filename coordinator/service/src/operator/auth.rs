@@ -1,27 +1,19 @@
-//! The operator's token: made at first start, readable by its owner only, checked with every call (R6.10).
-//! Whoever calls without it is refused, which is in the audit log.
+//! The coordinator's own operator's token: made at first start, readable by its owner only (R6.10). Whoever
+//! can read it is an administrator.
 
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use fallow_daemon::file;
 use fallow_tls::{AccessString, AccessStringError, Purpose};
-use fallow_work_server::connections::ConnectionHandle;
-use tonic::service::Interceptor;
-use tonic::{Request, Status};
 
-use crate::audit::wire::address_of;
-use crate::audit::{Action, Actor, AuditLog, Record};
 use crate::secret::{self, NoRandomness, SecretHash};
 
-/// Metadata key under which a tool says for whom it acts: for the audit record, not for any right.
+/// Metadata key under which a tool with the coordinator's own token says for whom it acts: for the audit
+/// record, not for any right. Of operators with tokens of their own it is not read.
 pub const AUTHOR: &str = "fallow-operator";
-
-/// Connections that operators' tools can keep at once; further ones are served as long as there are places.
-const CALLS: usize = 256;
 
 /// The token file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -109,50 +101,6 @@ impl TokenFile {
     }
 }
 
-/// Lets only calls with the token through.
-#[derive(Clone)]
-pub struct Authorised {
-    token: SecretHash,
-    audit: Arc<AuditLog>,
-}
-
-impl Authorised {
-    /// For this token.
-    #[must_use]
-    pub fn new(token: &str, audit: Arc<AuditLog>) -> Self {
-        Self { token: SecretHash::of(token), audit }
-    }
-
-    fn check(&self, request: Request<()>) -> Result<Request<()>, Status> {
-        let given = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
-        let token = given.and_then(|value| value.strip_prefix("Bearer "));
-        match token {
-            Some(token) if self.token.admits(token.trim()) => {
-                if let Some(guest) = request.extensions().get::<ConnectionHandle>() {
-                    guest.authenticated_as_operator(CALLS);
-                }
-                Ok(request)
-            }
-            Some(_) => Err(Status::permission_denied(
-                "the operator's token is wrong, or an old one: the right one is in operator.token in this coordinator's directory; name that file with --operator-token-file, or the directory with --dir",
-            )),
-            None => Err(Status::unauthenticated(
-                "the call carries no operator's token (authorization: Bearer TOKEN)",
-            )),
-        }
-    }
-}
-
-impl Interceptor for Authorised {
-    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
-        let from = address_of(&request);
-        self.check(request).inspect_err(|status| {
-            let record = Record::new(Actor::Stranger, &from, Action::OperatorRefused, "");
-            self.audit.refused(record.refused(status.message()));
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,23 +148,5 @@ mod tests {
             assert!(text.contains("operator.token does not hold"), "{text}");
         }
         assert!(TokenFile::read(&dir.path().join("none")).unwrap_err().to_string().contains("cannot read"));
-    }
-
-    /// Shows R6.10.
-    #[tokio::test]
-    async fn a_call_without_the_token_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Arc::new(fallow_store::SledStore::open(dir.path()).unwrap());
-        let mut check = Authorised::new("right", Arc::new(AuditLog::open(store).unwrap()));
-        let with = |value: &str| {
-            let mut request = Request::new(());
-            request.metadata_mut().insert("authorization", value.parse().unwrap());
-            request
-        };
-        assert!(check.call(with("Bearer right")).is_ok());
-        assert_eq!(check.call(with("Bearer wrong")).unwrap_err().code(), tonic::Code::PermissionDenied);
-        for bad in [with("right"), Request::new(())] {
-            assert_eq!(check.call(bad).unwrap_err().code(), tonic::Code::Unauthenticated);
-        }
     }
 }

@@ -33,14 +33,22 @@ pub(super) struct Received {
     _dir: TempDir,
 }
 
-/// Takes all parts of a call.
+/// What a call announces in its first part.
+pub(super) async fn announced(
+    parts: &mut Streaming<wire::AddAppVersionPart>,
+) -> Result<wire::AddAppVersionRequest, Status> {
+    match next(parts).await? {
+        Some(Part::Version(announced)) => Ok(announced),
+        _ => Err(Status::invalid_argument("the first part does not say which version it is of")),
+    }
+}
+
+/// Takes all other parts of a call.
 pub(super) async fn receive(
     projects: &ProjectServer,
+    announced: wire::AddAppVersionRequest,
     mut parts: Streaming<wire::AddAppVersionPart>,
 ) -> Result<Received, Status> {
-    let Some(Part::Version(announced)) = next(&mut parts).await? else {
-        return Err(Status::invalid_argument("the first part does not say which version it is of"));
-    };
     check(&announced.files)?;
     let project = announced.project.clone();
     let incoming = projects.incoming(&project).map_err(|error| status::of_project(&error))?;

@@ -1,22 +1,24 @@
 //! What operators' tools can ask of the coordinator: the gRPC face of fleet, document and projects (R6.11).
 //!
-//! Every call carries the operator's token, has a span that continues the caller's trace, and is counted.
-//! What comes in is turned into domain types here; what goes wrong becomes a status whose message says what
-//! to do.
-//!
-//! Omitted: roles. Whoever has the token may do everything.
+//! Every call carries an operator's token, which [`guard`] looks at before anything else; has a span that
+//! continues the caller's trace; and is counted. What comes in is turned into domain types here; what goes
+//! wrong becomes a status whose message says what to do.
 
 mod audit;
 mod auth;
 mod call;
 mod convert;
 mod groups;
+mod guard;
 mod incoming;
+mod operators;
+mod projects;
 mod rollouts;
 mod service;
 mod status;
 
-pub use auth::{AUTHOR, Authorised, TokenError, TokenFile};
+pub use auth::{AUTHOR, TokenError, TokenFile};
+pub use guard::Guarded;
 pub use service::OperatorService;
 
 /// Runs what blocks, or computes for long, on a thread where that is fine.

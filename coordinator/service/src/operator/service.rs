@@ -3,37 +3,40 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use fallow_domain::{Duration, Labels, Share};
+use fallow_domain::{Duration, Labels};
 use fallow_fleet::{Contents, LabelEdit, Selector};
 use fallow_proto::fleet::{document, preferences};
 use fallow_proto::operator::v1 as wire;
 use fallow_telemetry::opentelemetry::metrics::Histogram;
 use fallow_telemetry::{KeyValue, names};
 use fallow_tls::{AccessString, Purpose};
-use fallow_work_server::{Counts, PAGE_MAX, ProjectError, ProjectInfo, ProjectServer, ProjectSettings};
+use fallow_work_server::{ProjectError, ProjectInfo, ProjectServer};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{Instrument as _, Span};
 use wire::operator_server::Operator as Service;
 
-use super::call::{author_of, code_name, full_name, is_own_failure, span_of};
-use super::{audit, convert, groups, incoming, rollouts, status, unblocked};
+use super::call::{
+    author_of, caller_of, code_name, document_for, full_name, is_own_failure, project_for, span_of,
+};
+use super::projects::page_size;
+use super::{audit, convert, groups, incoming, operators, rollouts, status, unblocked};
 use crate::audit::{Action, AuditLog, Record};
 use crate::document::{Author, Documents};
 use crate::fleet::token::{self, TokenTerms};
-use crate::fleet::totals::to_micros;
 use crate::fleet::{Fleet, Revoked};
+use crate::roles::{Caller, Operators};
 use fallow_daemon::clock;
-use fallow_domain::ProjectAssignment;
 use fallow_store::Store;
 
 /// Serves the operator contract.
 #[derive(Clone)]
 pub struct OperatorService {
     store: Arc<dyn Store>,
-    fleet: Arc<Fleet>,
-    documents: Arc<Documents>,
-    projects: ProjectServer,
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) documents: Arc<Documents>,
+    pub(super) projects: ProjectServer,
+    operators: Arc<Operators>,
     access: AccessString,
     stop: watch::Sender<bool>,
     calls: Histogram<f64>,
@@ -50,12 +53,13 @@ impl OperatorService {
         fleet: Arc<Fleet>,
         documents: Arc<Documents>,
         projects: ProjectServer,
+        operators: Arc<Operators>,
         access: AccessString,
         stop: watch::Sender<bool>,
     ) -> Self {
         // `fallow.rpcs` counts scheduler RPCs.
         let calls = names::CALL_DURATION.seconds_histogram(&fallow_telemetry::meter("fallow_coordinator"));
-        Self { store, fleet, documents, projects, access, stop, calls }
+        Self { store, fleet, documents, projects, operators, access, stop, calls }
     }
 
     /// Runs a call in a span of its own, in the caller's trace, and counts it.
@@ -85,7 +89,7 @@ impl OperatorService {
     }
 
     /// Runs what blocks on a thread where that is fine.
-    async fn blocking<T: Send + 'static>(
+    pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&ProjectServer) -> Result<T, ProjectError> + Send + 'static,
     ) -> Result<T, Status> {
@@ -106,7 +110,7 @@ impl OperatorService {
 
     /// Changes something of the projects and keeps on record what was done, if anything was: in one go,
     /// whether or not the caller goes away meanwhile.
-    async fn recorded<T: Send + 'static>(
+    pub(super) async fn recorded<T: Send + 'static>(
         &self,
         change: impl FnOnce(&ProjectServer) -> Result<(T, Option<Record>), ProjectError> + Send + 'static,
     ) -> Result<T, Status> {
@@ -123,152 +127,20 @@ impl OperatorService {
         self.fleet.audit()
     }
 
-    async fn summaries(&self) -> Result<Vec<wire::ProjectSummary>, Status> {
-        let hosted = self
-            .blocking(|projects| {
-                let with_counts = |info: ProjectInfo| Ok((projects.counts(&info.name)?, info));
-                projects.projects().into_iter().map(with_counts).collect::<Result<Vec<_>, ProjectError>>()
-            })
-            .await?;
-        let set = self.documents.set();
-        let mut summaries = Vec::new();
-        for assignment in set.fleet.projects.iter().chain(&set.foreign()) {
-            let found = hosted.iter().find(|(_, info)| info.name == assignment.name);
-            let mut last_refusal =
-                found.and_then(|(_, info)| info.last_refusal.clone()).map(convert::refusal);
-            if let Some(refusal) = &mut last_refusal {
-                refusal.agent_name = self.fleet.name_of(&refusal.agent_id);
-            }
-            let summary = self.summary(assignment, found.map(|(counts, _)| *counts));
-            summaries.push(wire::ProjectSummary { last_refusal, ..summary });
-        }
-        Ok(summaries)
-    }
-
-    fn summary(&self, assignment: &ProjectAssignment, counts: Option<Counts>) -> wire::ProjectSummary {
-        let amounts = self.fleet.project_totals(&assignment.url);
-        let hosted = counts.is_some();
-        let counts = counts.unwrap_or_default();
-        wire::ProjectSummary {
-            name: assignment.name.clone(),
-            url: assignment.url.to_string(),
-            share: assignment.share.get(),
-            cpu_time_micros: to_micros(amounts.cpu),
-            cpu_contested_micros: to_micros(amounts.contested),
-            debt_seconds: to_micros(amounts.debt) as f64 / 1e6,
-            workunits: counts.workunits,
-            workunits_validated: counts.workunits_validated,
-            workunits_failed: counts.workunits_failed,
-            jobs_unsent: counts.jobs_unsent,
-            jobs_in_progress: counts.jobs_in_progress,
-            jobs_over: counts.jobs_over,
-            hosted,
-            account_key: assignment.account_key.reveal().to_owned(),
-            last_refusal: None,
-        }
-    }
-
-    async fn create(
+    /// Refuses a call for a project that is none of the caller's, and keeps that on record.
+    pub(super) fn require_project(
         &self,
-        author: Author,
-        request: wire::CreateProjectRequest,
-    ) -> Result<wire::ProjectSummary, Status> {
-        let share = Share::given(request.share).map_err(|error| status::of_invalid(&error))?;
-        let author = Author { emergency: request.emergency, ..author };
-        // Before the project is made, which would be in no document.
-        self.documents.require_free(&author).map_err(|error| status::of_document(&error))?;
-        let mut settings = ProjectSettings::default();
-        if request.request_delay_micros != 0 {
-            settings.request_delay = Duration::from_micros(request.request_delay_micros);
-        }
-        for wire::Setting { key, value } in &request.settings {
-            settings.set(key, value).map_err(|error| status::of_invalid(&error))?;
-        }
-        let known = self.documents.document().projects.iter().any(|project| project.name == request.name);
-        let name = request.name;
-        let record = author.record(Action::ProjectCreated, &name);
-        let make = move |projects: &ProjectServer| {
-            let info = match projects.create_project(&name, settings) {
-                // Made before, by a call that did not get as far as the document.
-                Err(ProjectError::ProjectExists { .. }) if !known => {
-                    let made = projects.projects().into_iter().find(|info| info.name == name);
-                    made.ok_or(ProjectError::ProjectExists { name })
-                }
-                made => made,
-            }?;
-            let record = record.changed("", &format!("{} share {}", info.url, share.get()));
-            Ok((info, Some(record)))
-        };
-        let info = self.recorded(make).await?;
-        let assignment =
-            ProjectAssignment { name: info.name, url: info.url, account_key: info.account_key, share };
-        let put = self.documents.put_project(author, clock::now(), assignment.clone()).await;
-        put.map_err(|error| status::of_document(&error))?;
-        Ok(self.summary(&assignment, Some(Counts::default())))
-    }
-
-    async fn jobs(&self, request: wire::ListJobsRequest) -> Result<wire::ListJobsReply, Status> {
-        let mut reply = self.jobs_of_projects(request).await?;
-        let jobs = reply.workunits.iter_mut().flat_map(|workunit| &mut workunit.jobs);
-        for job in jobs.filter(|job| !job.agent_id.is_empty()) {
-            job.agent_name = self.fleet.name_of(&job.agent_id);
-        }
-        Ok(reply)
-    }
-
-    async fn jobs_of_projects(&self, request: wire::ListJobsRequest) -> Result<wire::ListJobsReply, Status> {
-        let limit = page_size(request.limit);
-        let wire::ListJobsRequest { project, after, .. } = request;
-        self.blocking(move |projects| {
-            if !project.is_empty() {
-                return page(
-                    projects,
-                    &project,
-                    Some(after).filter(|name| !name.is_empty()).as_deref(),
-                    limit,
-                );
-            }
-            // All projects, one after the other, in order of their names.
-            let (from, mut after) = match after.split_once('/') {
-                Some((project, name)) => (project.to_owned(), Some(name.to_owned())),
-                None => (String::new(), None),
-            };
-            let mut reply = wire::ListJobsReply::default();
-            for info in projects.projects().into_iter().filter(|info| info.name >= from) {
-                let after = after.take().filter(|_| info.name == from);
-                if reply.workunits.len() >= limit {
-                    reply.more = true;
-                    break;
-                }
-                let rest = page(projects, &info.name, after.as_deref(), limit - reply.workunits.len())?;
-                reply.workunits.extend(rest.workunits);
-                reply.more = rest.more;
-                if rest.more {
-                    break;
-                }
-            }
-            Ok(reply)
+        caller: &Caller,
+        author: &Author,
+        method: &str,
+        project: &str,
+    ) -> Result<(), Status> {
+        caller.may_use(project).map_err(|refusal| {
+            let status = status::of_refusal(&refusal);
+            self.audit().refused(author.record(Action::NotAllowed, method).refused(status.message()));
+            status
         })
-        .await
     }
-}
-
-fn page_size(limit: u32) -> usize {
-    match limit as usize {
-        0 => PAGE_MAX,
-        limit => limit.min(PAGE_MAX),
-    }
-}
-
-fn page(
-    projects: &ProjectServer,
-    project: &str,
-    after: Option<&str>,
-    limit: usize,
-) -> Result<wire::ListJobsReply, ProjectError> {
-    let page = projects.list_workunits(project, after, limit)?;
-    let workunits = page.items.into_iter().map(|view| convert::workunit(project, view)).collect();
-    Ok(wire::ListJobsReply { workunits, more: page.more })
 }
 
 #[tonic::async_trait]
@@ -407,18 +279,33 @@ impl Service for OperatorService {
         request: Request<wire::ListProjectsRequest>,
     ) -> Reply<wire::ListProjectsReply> {
         let span = span_of(&request, "ListProjects");
-        let work = async { Ok(wire::ListProjectsReply { projects: self.summaries().await? }) };
+        let work = async {
+            let caller = caller_of(&request)?;
+            let told = self.summaries().await?.into_iter().filter(|project| caller.is_told_of(&project.name));
+            Ok(wire::ListProjectsReply {
+                projects: told.map(|project| project_for(&caller, project)).collect(),
+            })
+        };
         self.call("ListProjects", span, work).await
     }
 
     async fn list_jobs(&self, request: Request<wire::ListJobsRequest>) -> Reply<wire::ListJobsReply> {
         let span = span_of(&request, "ListJobs");
-        self.call("ListJobs", span, self.jobs(request.into_inner())).await
+        let author = author_of(&request, &span);
+        let work = async {
+            let caller = caller_of(&request)?;
+            let request = request.into_inner();
+            if !request.project.is_empty() {
+                self.require_project(&caller, &author, "ListJobs", &request.project)?;
+            }
+            self.jobs(caller, request).await
+        };
+        self.call("ListJobs", span, work).await
     }
 
     async fn set_shares(&self, request: Request<wire::SetSharesRequest>) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "SetShares");
-        let author = author_of(&request, &span);
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let wire::SetSharesRequest { shares, emergency, message } = request.into_inner();
         let author = Author { emergency, message, ..author };
         let shares: Vec<_> = shares.into_iter().map(|one| (one.project, one.share)).collect();
@@ -429,7 +316,8 @@ impl Service for OperatorService {
             let document = self.documents.set_shares(author, clock::now(), &shares).await;
             let document = document.map_err(|error| status::of_document(&error))?;
             let rollout = self.documents.rollout_of(document.version);
-            Ok(wire::DocumentReply { document: Some(document::to_wire(&document)), rollout })
+            let reply = wire::DocumentReply { document: Some(document::to_wire(&document)), rollout };
+            Ok(document_for(&caller, reply))
         };
         self.call("SetShares", span, self.or_refused(asked, work)).await
     }
@@ -439,7 +327,7 @@ impl Service for OperatorService {
         request: Request<wire::SetPreferencesRequest>,
     ) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "SetPreferences");
-        let author = author_of(&request, &span);
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let wire::SetPreferencesRequest { preferences: given, emergency, message } = request.into_inner();
         let author = Author { emergency, message, ..author };
         let asked = author.record(Action::DocumentChanged, "preferences");
@@ -449,7 +337,8 @@ impl Service for OperatorService {
             let document = self.documents.set_preferences(author, clock::now(), preferences).await;
             let document = document.map_err(|error| status::of_document(&error))?;
             let rollout = self.documents.rollout_of(document.version);
-            Ok(wire::DocumentReply { document: Some(document::to_wire(&document)), rollout })
+            let reply = wire::DocumentReply { document: Some(document::to_wire(&document)), rollout };
+            Ok(document_for(&caller, reply))
         };
         self.call("SetPreferences", span, self.or_refused(asked, work)).await
     }
@@ -592,7 +481,9 @@ impl Service for OperatorService {
         let base = release.base.as_deref().filter(|_| request.get_ref().released);
         let said = crate::document::set_of(base.or(release.newest.as_deref())).fleet;
         let document = Some(document::to_wire(&said));
-        self.call("GetDocument", span, async { Ok(wire::DocumentReply { document, rollout: 0 }) }).await
+        let caller = caller_of(&request)?;
+        let work = async { Ok(document_for(&caller, wire::DocumentReply { document, rollout: 0 })) };
+        self.call("GetDocument", span, work).await
     }
 
     async fn create_project(
@@ -600,10 +491,11 @@ impl Service for OperatorService {
         request: Request<wire::CreateProjectRequest>,
     ) -> Reply<wire::ProjectSummary> {
         let span = span_of(&request, "CreateProject");
-        let author = author_of(&request, &span);
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let request = request.into_inner();
         let asked = author.record(Action::ProjectCreated, &request.name);
-        self.call("CreateProject", span, self.or_refused(asked, self.create(author, request))).await
+        let work = async { Ok(project_for(&caller, self.create(author, request).await?)) };
+        self.call("CreateProject", span, self.or_refused(asked, work)).await
     }
 
     async fn set_project(&self, request: Request<wire::SetProjectRequest>) -> Reply<wire::ProjectSettings> {
@@ -646,11 +538,15 @@ impl Service for OperatorService {
         request: Request<Streaming<wire::AddAppVersionPart>>,
     ) -> Reply<wire::AddAppVersionReply> {
         let span = span_of(&request, "AddAppVersion");
-        let author = author_of(&request, &span);
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let asked = author.record(Action::AppVersionAdded, "");
-        let parts = request.into_inner();
+        let mut parts = request.into_inner();
+        let announced = match self.announced(&caller, &author, &mut parts).await {
+            Ok(announced) => announced,
+            Err(refused) => return self.call("AddAppVersion", span, async { Err(refused) }).await,
+        };
         let work = async {
-            let received = incoming::receive(&self.projects, parts).await?;
+            let received = incoming::receive(&self.projects, announced, parts).await?;
             let done = author.record(Action::AppVersionAdded, &audit::version(&received));
             let add = move |projects: &ProjectServer| {
                 // Its directory stays until this is over, also if the caller goes away meanwhile.
@@ -667,26 +563,11 @@ impl Service for OperatorService {
 
     async fn submit(&self, request: Request<wire::SubmitRequest>) -> Reply<wire::SubmitReply> {
         let span = span_of(&request, "Submit");
-        let author = author_of(&request, &span);
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
+        self.require_project(&caller, &author, "Submit", &request.get_ref().project)?;
         let asked = author.record(Action::Submitted, &request.get_ref().project);
         let is_only_asked = request.get_ref().check_only;
-        let work = async {
-            let (project, piece) = convert::piece(request.into_inner())?;
-            let said = audit::piece(&piece);
-            let done = author.record(Action::Submitted, &project).changed("", &said);
-            let agents = self.fleet.enrolled() as u64;
-            let of = project.clone();
-            let submit = move |projects: &ProjectServer| {
-                let taken = projects.submit_piece(&of, piece)?;
-                // What was only checked, or taken before, changes nothing.
-                let is_new = taken.known < taken.names.len() as u64;
-                Ok((taken, Some(done).filter(|_| is_new)))
-            };
-            let taken = self.recorded(submit).await?;
-            let outside =
-                self.blocking(move |projects| Ok(projects.accounts_outside(&project)? as u64)).await?;
-            Ok(convert::taken(taken, agents, outside))
-        };
+        let work = self.take(author, request.into_inner());
         match is_only_asked {
             true => self.call("Submit", span, work).await,
             false => self.call("Submit", span, self.or_refused(asked, work)).await,
@@ -695,8 +576,10 @@ impl Service for OperatorService {
 
     async fn get_job(&self, request: Request<wire::GetJobRequest>) -> Reply<wire::JobReport> {
         let span = span_of(&request, "GetJob");
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let wire::GetJobRequest { project, name } = request.into_inner();
         let work = async {
+            self.require_project(&caller, &author, "GetJob", &project)?;
             let report = self
                 .blocking(move |projects| Ok(convert::job_report(&project, projects.job(&project, &name)?)));
             let mut report = report.await?;
@@ -713,8 +596,10 @@ impl Service for OperatorService {
         request: Request<wire::ListResultsRequest>,
     ) -> Reply<wire::ListResultsReply> {
         let span = span_of(&request, "ListResults");
+        let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let wire::ListResultsRequest { project, after, limit } = request.into_inner();
         let work = async {
+            self.require_project(&caller, &author, "ListResults", &project)?;
             let limit = page_size(limit);
             let after = Some(after).filter(|name| !name.is_empty());
             let page = self
@@ -745,5 +630,44 @@ impl Service for OperatorService {
             Ok(wire::ShutdownReply {})
         };
         self.call("Shutdown", span, work).await
+    }
+
+    async fn create_operator(
+        &self,
+        request: Request<wire::CreateOperatorRequest>,
+    ) -> Reply<wire::CreateOperatorReply> {
+        let span = span_of(&request, "CreateOperator");
+        let author = author_of(&request, &span);
+        let asked = author.record(Action::OperatorCreated, &request.get_ref().name);
+        let (operators, projects, access) =
+            (self.operators.clone(), self.projects.clone(), self.access.clone());
+        let create = move || operators::create(&operators, &author, &projects, &access, request.into_inner());
+        let work = async { unblocked(create).await? };
+        self.call("CreateOperator", span, self.or_refused(asked, work)).await
+    }
+
+    async fn list_operators(
+        &self,
+        request: Request<wire::ListOperatorsRequest>,
+    ) -> Reply<wire::ListOperatorsReply> {
+        let span = span_of(&request, "ListOperators");
+        self.call("ListOperators", span, async { Ok(operators::list(&self.operators)) }).await
+    }
+
+    async fn revoke_operator(
+        &self,
+        request: Request<wire::RevokeOperatorRequest>,
+    ) -> Reply<wire::RevokeOperatorReply> {
+        let span = span_of(&request, "RevokeOperator");
+        let author = author_of(&request, &span);
+        let name = request.into_inner().name;
+        let asked = author.record(Action::OperatorRevoked, &name);
+        let operators = self.operators.clone();
+        let revoke = move || operators.revoke(&author, &name, clock::now());
+        let work = async {
+            unblocked(revoke).await?.map_err(|error| status::of_operator(&error))?;
+            Ok(wire::RevokeOperatorReply {})
+        };
+        self.call("RevokeOperator", span, self.or_refused(asked, work)).await
     }
 }

@@ -11,6 +11,7 @@ use crate::document::DocumentError;
 use crate::fleet::MembershipError;
 use crate::fleet::labels::{LabelError, UnknownHost};
 use crate::fleet::token::TokenError;
+use crate::roles::{OperatorError, Refusal};
 
 pub(super) fn of_store(error: &StoreError) -> Status {
     let text = causes::line(error);
@@ -67,6 +68,32 @@ pub(super) fn of_token(error: &TokenError) -> Status {
         TokenError::Unknown(_) => Status::not_found(error.to_string()),
         TokenError::Random(_) => Status::internal(causes::line(error)),
         TokenError::Store(error) => of_store(error),
+    }
+}
+
+pub(super) fn of_refusal(refusal: &Refusal) -> Status {
+    match refusal {
+        Refusal::Role { .. }
+        | Refusal::Project { .. }
+        | Refusal::Expired { .. }
+        | Refusal::Revoked { .. } => Status::permission_denied(refusal.to_string()),
+        Refusal::Unknown { .. } => Status::unimplemented(refusal.to_string()),
+    }
+}
+
+pub(super) fn of_operator(error: &OperatorError) -> Status {
+    match error {
+        OperatorError::Invalid(error) => of_invalid(error),
+        OperatorError::NoProject | OperatorError::ManyProjects | OperatorError::Projects(_) => {
+            Status::invalid_argument(error.to_string())
+        }
+        OperatorError::Taken(_) => Status::already_exists(error.to_string()),
+        OperatorError::UnknownProject { .. } | OperatorError::Unknown(_) => {
+            Status::not_found(error.to_string())
+        }
+        OperatorError::Full => Status::failed_precondition(error.to_string()),
+        OperatorError::Random(_) => Status::internal(causes::line(error)),
+        OperatorError::Store(error) => of_store(error),
     }
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Timeouts;
+use super::source::{SilentBySource, Source};
 use super::stream::Flow;
+use super::{Timeouts, part_of};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EvictionClass {
@@ -40,6 +41,9 @@ pub(super) struct EvictionQueue {
     /// Connections of each class, by when they came to it; those that are being answered by when they took
     /// something last, as far as that was looked at.
     pub(super) queues: [BTreeSet<(Instant, u64)>; 5],
+    /// Those that have sent nothing complete, by where they come from; and how many of one source may be so.
+    pub(super) silent: SilentBySource,
+    silent_most: usize,
     /// Those that are being answered, by the begin of that.
     pub(super) answered: BTreeSet<(Instant, u64)>,
     /// Those that wait between two requests, by when they came.
@@ -59,6 +63,7 @@ pub(super) struct EvictionQueue {
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     came: Instant,
+    source: Option<Source>,
     /// Where it stands in the queue; nowhere while it is authenticated.
     pub(super) queued: Option<(EvictionClass, Instant)>,
     /// Its account, while a request is in progress that is authenticated.
@@ -83,11 +88,13 @@ pub(super) struct Account {
 }
 
 impl EvictionQueue {
-    pub(super) fn new(most: usize) -> Self {
+    pub(super) fn new(most: usize, silent_most: usize) -> Self {
         Self {
             next: 0,
             all: BTreeMap::new(),
             queues: Default::default(),
+            silent: SilentBySource::default(),
+            silent_most,
             answered: BTreeSet::new(),
             idle: BTreeSet::new(),
             asking: BTreeSet::new(),
@@ -99,11 +106,18 @@ impl EvictionQueue {
         }
     }
 
-    pub(super) fn enter(&mut self, flow: Arc<Flow>, evict: oneshot::Sender<()>, now: Instant) -> u64 {
+    pub(super) fn enter(
+        &mut self,
+        flow: Arc<Flow>,
+        evict: oneshot::Sender<()>,
+        source: Option<Source>,
+        now: Instant,
+    ) -> u64 {
         let number = self.next;
         self.next += 1;
         let connection = ConnectionState {
             came: now,
+            source,
             queued: None,
             whose: None,
             calls: 0,
@@ -131,12 +145,19 @@ impl EvictionQueue {
     pub(super) fn requeue(&mut self, number: u64, place: Option<(EvictionClass, Instant)>) {
         let Some(connection) = self.all.get_mut(&number) else { return };
         let ages = [(connection.came, number), (connection.answered_since, number)];
+        let source = connection.source;
         if let Some((class, since)) = std::mem::replace(&mut connection.queued, place) {
             self.queues[class as usize].remove(&(since, number));
+            if let (EvictionClass::Silent, Some(source)) = (class, source) {
+                self.silent.remove(source, (since, number));
+            }
             self.of_age(class, ages, |eviction_queue, age| eviction_queue.remove(&age));
         }
         if let Some((class, since)) = place {
             self.queues[class as usize].insert((since, number));
+            if let (EvictionClass::Silent, Some(source)) = (class, source) {
+                self.silent.insert(source, (since, number));
+            }
             self.of_age(class, ages, BTreeSet::insert);
         }
     }
@@ -291,9 +312,42 @@ impl EvictionQueue {
         self.queues[class as usize].first().copied()
     }
 
+    /// Evicts those of a source that say nothing and are due, if there are as many as it may have: one more
+    /// comes from there.
+    pub(super) fn thin_out(&mut self, source: Source, timeouts: Timeouts, now: Instant) {
+        while let Some((count, (since, number))) = self.silent.of(source)
+            && count >= self.silent_most
+            && since + timeouts.silent <= now
+        {
+            self.evict_now(number);
+        }
+    }
+
+    /// How many of a source say nothing, if those are more than it may have.
+    pub(super) fn count_beyond(&self, source: Source) -> Option<usize> {
+        let (count, _) = self.silent.of(source)?;
+        (count > self.silent_most).then_some(count)
+    }
+
+    /// The oldest that says nothing, of the source that has most of them, if those are more than its part of
+    /// all that are there: where descriptors are scarce these are fewer than there are places.
+    fn beyond_its_part(&self) -> Option<u64> {
+        let (count, (_, number)) = self.silent.most()?;
+        (count > part_of(self.all.len())).then_some(number)
+    }
+
+    /// Evicts one of a source that has more than its part, if there is any.
+    pub(super) fn evict_beyond(&mut self) -> bool {
+        let beyond = self.beyond_its_part();
+        beyond.is_some_and(|number| self.evict_now(number) == Eviction::Done)
+    }
+
     /// Evicts one for a newcomer that has no place; there is none since `full_since`. Those that are evicted
     /// for their age go one after the other: all of them in the time of an answer, or slower.
     pub(super) fn evict(&mut self, timeouts: Timeouts, full_since: Instant, now: Instant) -> Eviction {
+        if self.evict_beyond() {
+            return Eviction::Done;
+        }
         self.look(timeouts, now);
         // Where half of those that can be evicted have sent nothing, places come fast enough from them.
         let connections: usize = self.queues.iter().map(BTreeSet::len).sum();
@@ -371,7 +425,11 @@ impl EvictionQueue {
         let holding = self.queues[EvictionClass::Silent as usize].len()
             + self.queues[EvictionClass::Idle as usize].len();
         if let Some((_, number)) = ready(holders) {
-            return self.evict_now(number);
+            // If it says nothing, the oldest of the source that has most of those goes for it.
+            let is_silent = self.queues[EvictionClass::Silent as usize].first().map(|(_, first)| *first);
+            let most = self.silent.most().filter(|_| is_silent == Some(number));
+            let of_most = most.filter(|(_, (since, _))| *since + timeouts.silent <= now);
+            return self.evict_now(of_most.map_or(number, |(_, (_, number))| number));
         }
         // As long as those who only hold a place have half of all, places come fast enough from them alone.
         // Were there few of them, newcomers would wait for each.

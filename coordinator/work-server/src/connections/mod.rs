@@ -18,16 +18,25 @@
 //! evicted have sent nothing. If it is never idle, it is evicted when the port was full for a while and no
 //! other one is due. Such connections go one after the other.
 //!
+//! Nobody takes all places by saying nothing ([`source`]). One address (of IPv6: one network of 64 bits) may
+//! have a quarter of the places with connections that have sent nothing complete: at a port for members, all
+//! that are not authenticated. Where it has more, its oldest are closed for its newer ones as soon as they
+//! may be. When a newcomer finds no place, or no descriptor, the oldest of an address that has more than a
+//! quarter of all that are there is closed at once. Below that, too, the oldest of the address that has most
+//! goes before others' that are as silent.
+//!
 //! Each is left some time first ([`Timeouts`]). Nothing here is done for each packet: a connection changes
 //! its class with a request's begin and end, and how far an answer has come is looked at when one has to be
 //! evicted.
 
 mod call;
 mod eviction_queue;
+mod source;
 mod stream;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -36,6 +45,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use self::eviction_queue::{Eviction, EvictionQueue};
+use self::source::Source;
 use self::stream::Flow;
 
 pub use self::call::{Call, attend};
@@ -65,6 +75,15 @@ pub enum Access {
         /// How long each request may take to authenticate. Little of it is read before.
         within: Duration,
     },
+}
+
+/// Connections that say nothing which an address may have however few places there are: that many begin at
+/// once where a laboratory starts.
+const SILENT_MIN: usize = 4;
+
+/// How many connections that say nothing an address may have of so many.
+fn part_of(connections: usize) -> usize {
+    (connections / 4).max(SILENT_MIN)
 }
 
 /// All connections of a port.
@@ -98,10 +117,11 @@ pub struct ConnectionHandle {
 }
 
 impl Connections {
-    /// No connection yet. Members may keep `kept` places in all, operators any.
+    /// No connection yet, at a port of so many places. Members may keep `kept` of them in all, operators any.
     #[must_use]
-    pub fn new(access: Access, timeouts: Timeouts, kept: usize) -> Self {
-        let (start, queue) = (Instant::now(), Mutex::new(EvictionQueue::new(kept)));
+    pub fn new(access: Access, timeouts: Timeouts, places: usize, kept: usize) -> Self {
+        let silent = part_of(places);
+        let (start, queue) = (Instant::now(), Mutex::new(EvictionQueue::new(kept, silent)));
         Self(Arc::new(All {
             timeouts,
             access,
@@ -116,16 +136,33 @@ impl Connections {
         fallow_daemon::lock(&self.0.queue)
     }
 
-    /// A new connection, and what receives a message when it is evicted.
-    pub fn enter(&self) -> (ConnectionHandle, oneshot::Receiver<()>) {
+    /// A new connection from an address, if that is known, and what receives a message when it is evicted.
+    /// Evicts older ones of that address which say nothing, if there are too many.
+    pub fn enter(&self, from: Option<IpAddr>) -> (ConnectionHandle, oneshot::Receiver<()>) {
         let (evict, evicted) = oneshot::channel();
         let flow = Arc::new(Flow::new(self.0.start));
-        let number = self.queue().enter(flow.clone(), evict, Instant::now());
+        let number = {
+            let (mut queue, now, source) = (self.queue(), Instant::now(), from.map(Source::of));
+            if let Some(source) = source {
+                queue.thin_out(source, self.0.timeouts, now);
+            }
+            queue.enter(flow.clone(), evict, source, now)
+        };
         let allowance = Arc::new(AtomicUsize::new(call::UNAUTHENTICATED_MAX));
         (
             ConnectionHandle { number, flow, allowance, is_authenticated: Arc::default(), all: self.clone() },
             evicted,
         )
+    }
+
+    /// How many connections that say nothing an address has, if those are more than its part of all places.
+    pub fn beyond_its_part(&self, from: IpAddr) -> Option<usize> {
+        self.queue().count_beyond(Source::of(from))
+    }
+
+    /// Evicts one at once, if an address has more than its part of all that are here by saying nothing.
+    pub fn evict_of_flood(&self) -> bool {
+        self.queue().evict_beyond()
     }
 
     /// Evicts one, as soon as one may be, from a port that is full since then. Waits as long as all are
@@ -165,9 +202,9 @@ impl ConnectionHandle {
         self.authenticate(whose, most.min(self.all.0.each), false);
     }
 
-    /// The same of an operator. He may keep a place that members leave.
-    pub fn authenticated_as_operator(&self, most: usize) {
-        self.authenticate("operator", most, true);
+    /// The same of an operator who is called so. He may keep a place that members leave.
+    pub fn authenticated_as_operator(&self, whose: &str, most: usize) {
+        self.authenticate(whose, most, true);
     }
 
     fn authenticate(&self, whose: &str, most: usize, is_operator: bool) {

@@ -14,7 +14,7 @@ const AUTHENTICATED: Access = Access::Authenticated { within: Duration::from_sec
 
 /// Members may keep all places.
 fn connections(access: Access) -> Connections {
-    Connections::new(access, TIMEOUTS, usize::MAX)
+    Connections::new(access, TIMEOUTS, usize::MAX, usize::MAX)
 }
 
 /// Which of these were evicted, in this order, when each could be.
@@ -36,7 +36,7 @@ fn r6_10_who_does_nothing_gives_way_before_who_waits_for_something() {
     let connections = connections(Access::Public);
     let mut evicted = Vec::new();
     let mut enter = |name| {
-        let (handle, evict) = connections.enter();
+        let (handle, evict) = connections.enter(None);
         evicted.push((name, evict));
         handle
     };
@@ -66,7 +66,7 @@ fn r6_10_connections_are_left_some_time_and_longer_while_they_take_what_they_ask
     let begin = Instant::now();
     let after =
         |seconds| connections.queue().evict(TIMEOUTS, Instant::now(), begin + Duration::from_secs(seconds));
-    let (handle, _goes) = connections.enter();
+    let (handle, _goes) = connections.enter(None);
     assert!(matches!(after(0), Eviction::At(at) if at >= begin + TIMEOUTS.silent));
     let call = handle.begins();
     assert!(matches!(after(1), Eviction::At(at) if at >= begin + TIMEOUTS.grace));
@@ -85,7 +85,7 @@ fn r6_10_connections_are_left_some_time_and_longer_while_they_take_what_they_ask
 #[test]
 fn r6_10_an_account_keeps_so_many_places_and_only_while_it_asks() {
     let connections = connections(Access::Public);
-    let entered: Vec<_> = (0..4).map(|_| connections.enter()).collect();
+    let entered: Vec<_> = (0..4).map(|_| connections.enter(None)).collect();
     let calls: Vec<_> = entered.iter().map(|(handle, _)| handle.begins()).collect();
     let known = || entered.iter().map(|(handle, _)| connections.queue().all[&handle.number].queued.is_none());
     entered.iter().for_each(|(handle, _)| handle.authenticated_as("a", 2));
@@ -105,7 +105,7 @@ fn r6_10_an_account_keeps_so_many_places_and_only_while_it_asks() {
 #[test]
 fn r6_10_at_the_fleets_port_who_asks_without_a_token_is_as_silent_as_before() {
     let connections = connections(AUTHENTICATED);
-    let (handle, _goes) = connections.enter();
+    let (handle, _goes) = connections.enter(None);
     let class = || connections.queue().all[&handle.number].queued.map(|(class, _)| class);
     let call = handle.begins();
     handle.is_answered();
@@ -119,7 +119,7 @@ fn r6_10_at_the_fleets_port_who_asks_without_a_token_is_as_silent_as_before() {
 #[test]
 fn r6_10_a_member_without_a_place_gives_way_soon_at_the_fleets_port_however_it_is_answered() {
     let connections = connections(AUTHENTICATED);
-    let [(first, _a), (second, _b)] = [connections.enter(), connections.enter()];
+    let [(first, _a), (second, _b)] = [connections.enter(None), connections.enter(None)];
     let calls = [&first, &second].map(ConnectionHandle::begins);
     first.authenticated_as("a", 1);
     second.authenticated_as("a", 1);
@@ -133,8 +133,8 @@ fn r6_10_a_member_without_a_place_gives_way_soon_at_the_fleets_port_however_it_i
 
 #[test]
 fn r6_10_one_member_keeps_an_eighth_of_the_places_at_most() {
-    let connections = Connections::new(Access::Public, TIMEOUTS, 24);
-    let entered: Vec<_> = (0..5).map(|_| connections.enter()).collect();
+    let connections = Connections::new(Access::Public, TIMEOUTS, 24, 24);
+    let entered: Vec<_> = (0..5).map(|_| connections.enter(None)).collect();
     let _calls: Vec<_> = entered.iter().map(|(handle, _)| handle.begins()).collect();
     entered.iter().for_each(|(handle, _)| handle.authenticated_as("a", 32));
     let kept = connections.queue().all.values().filter(|connection| connection.queued.is_none()).count();
@@ -144,7 +144,7 @@ fn r6_10_one_member_keeps_an_eighth_of_the_places_at_most() {
 /// A port with some connections, and when the last one had come.
 fn askers() -> (Connections, Vec<(ConnectionHandle, oneshot::Receiver<()>)>, Instant) {
     let connections = connections(Access::Public);
-    let entered = (0..3).map(|_| connections.enter()).collect();
+    let entered = (0..3).map(|_| connections.enter(None)).collect();
     (connections, entered, Instant::now())
 }
 
@@ -208,7 +208,7 @@ fn r6_10_nobody_stays_by_asking_for_the_next_thing_at_once() {
     for after in [62, 64, 66] {
         let now = begin + second * after;
         ask_again(&connections, &entered[(after as usize - 62) / 2..], true, now);
-        let (silent, _away) = connections.enter();
+        let (silent, _away) = connections.enter(None);
         connections.queue().requeue(silent.number, Some((EvictionClass::Silent, now)));
         assert_eq!(connections.queue().evict(TIMEOUTS, comes, now), Eviction::Done, "{after}");
         let eviction = connections.queue().evict(TIMEOUTS, comes, now);
@@ -224,11 +224,11 @@ fn r6_10_where_most_say_nothing_older_ones_do_not_go_for_them() {
         let (connections, entered, begin) = askers();
         let now = begin + TIMEOUTS.answer;
         ask_again(&connections, &entered, false, now);
-        let newer: Vec<_> = (0..silent).map(|_| connections.enter()).collect();
+        let newer: Vec<_> = (0..silent).map(|_| connections.enter(None)).collect();
         for (handle, _) in &newer {
             connections.queue().requeue(handle.number, Some((EvictionClass::Silent, now)));
         }
-        let known: Vec<_> = (0..9).map(|_| connections.enter()).collect();
+        let known: Vec<_> = (0..9).map(|_| connections.enter(None)).collect();
         let _calls: Vec<_> = known.iter().map(|(handle, _)| handle.begins()).collect();
         known.iter().for_each(|(handle, _)| handle.authenticated_as("a", 9));
         let went = connections.queue().evict(TIMEOUTS, now, now) == Eviction::Done;
@@ -261,7 +261,7 @@ fn r6_10_a_few_who_have_just_come_do_not_keep_those_who_take_nothing() {
     let begin = Instant::now();
     let after =
         |seconds| connections.queue().evict(TIMEOUTS, Instant::now(), begin + Duration::from_secs(seconds));
-    let (stalled, _silent) = ([connections.enter(), connections.enter()], connections.enter());
+    let (stalled, _silent) = ([connections.enter(None), connections.enter(None)], connections.enter(None));
     let calls = [&stalled[0].0, &stalled[1].0].map(ConnectionHandle::begins);
     for (handle, _) in &stalled {
         handle.is_answered();
@@ -283,7 +283,7 @@ fn r6_10_who_asks_beyond_his_places_is_not_idle_and_gets_the_next_one_of_them() 
             connections.queue().all[&handle.number].queued.map(|(class, _)| class)
         };
         let [(first, _a), (second, _b), (other, _c)] =
-            [connections.enter(), connections.enter(), connections.enter()];
+            [connections.enter(None), connections.enter(None), connections.enter(None)];
         let ask = |handle: &ConnectionHandle, whose: &str| {
             let call = handle.begins();
             handle.authenticated_as(whose, 1);
@@ -308,7 +308,7 @@ fn r6_10_who_asks_beyond_his_places_is_not_idle_and_gets_the_next_one_of_them() 
 #[test]
 fn r6_10_who_asks_beyond_his_places_gives_way_after_strangers_who_ask() {
     let connections = connections(Access::Public);
-    let [(connection, evict), (stranger, evicted)] = [connections.enter(), connections.enter()];
+    let [(connection, evict), (stranger, evicted)] = [connections.enter(None), connections.enter(None)];
     let _calls = [&connection, &stranger].map(ConnectionHandle::begins);
     connection.authenticated_as("a", 0);
     assert_eq!(
@@ -323,7 +323,7 @@ fn r6_10_an_answer_is_over_when_its_last_byte_is_taken() {
     let begin = Instant::now();
     let after =
         |seconds| connections.queue().evict(TIMEOUTS, Instant::now(), begin + Duration::from_secs(seconds));
-    let (handle, _goes) = connections.enter();
+    let (handle, _goes) = connections.enter(None);
     let call = handle.begins();
     handle.is_answered();
     handle.flow.unsent.store(true, Ordering::Relaxed);
@@ -342,7 +342,7 @@ fn r6_10_an_answer_that_waits_to_be_sent_for_too_long_gives_way() {
     for (took, evicted) in [(0, TIMEOUTS.stall), (59, TIMEOUTS.answer)] {
         let connections = connections(AUTHENTICATED);
         let begin = Instant::now();
-        let (handle, _goes) = connections.enter();
+        let (handle, _goes) = connections.enter(None);
         let call = handle.begins();
         handle.authenticated_as("a", 1);
         handle.is_answered();
@@ -357,8 +357,8 @@ fn r6_10_an_answer_that_waits_to_be_sent_for_too_long_gives_way() {
 
 #[test]
 fn r6_10_members_leave_places_to_operators_and_take_those_that_are_free_again() {
-    let connections = Connections::new(AUTHENTICATED, TIMEOUTS, 2);
-    let entered: Vec<_> = (0..5).map(|_| connections.enter()).collect();
+    let connections = Connections::new(AUTHENTICATED, TIMEOUTS, 24, 2);
+    let entered: Vec<_> = (0..5).map(|_| connections.enter(None)).collect();
     let mut calls: Vec<_> = entered.iter().map(|(handle, _)| Some(handle.begins())).collect();
     let is_crowded = |eviction| connections.queue().is_crowded(eviction);
     let known = || -> Vec<_> {
@@ -371,7 +371,7 @@ fn r6_10_members_leave_places_to_operators_and_take_those_that_are_free_again() 
     for (connection, whose) in [(2, "c"), (3, "a")] {
         entered[connection].0.authenticated_as(whose, 1);
     }
-    entered[4].0.authenticated_as_operator(1);
+    entered[4].0.authenticated_as_operator("operator", 1);
     assert_eq!(known(), [true, true, false, false, true]);
     assert!(is_crowded(Eviction::Done), "`c` would have a place");
     calls[0] = None;
@@ -395,10 +395,82 @@ fn r6_10_it_is_said_when_all_who_are_there_are_known() {
     };
     // There is no place that a newcomer could get: descriptors are all in use elsewhere.
     assert_eq!(is_crowded(), (true, false));
-    let (handle, _goes) = connections.enter();
+    let (handle, _goes) = connections.enter(None);
     assert_eq!(is_crowded(), (false, false));
     let call = handle.begins();
     handle.authenticated_as("a", 1);
     assert_eq!(is_crowded(), (true, true));
     drop(call);
+}
+
+/// A port of forty places: one address may have ten connections that say nothing.
+fn forty() -> Connections {
+    Connections::new(AUTHENTICATED, TIMEOUTS, 40, 32)
+}
+
+fn many(
+    connections: &Connections,
+    from: &str,
+    count: usize,
+) -> Vec<(ConnectionHandle, oneshot::Receiver<()>)> {
+    (0..count).map(|_| connections.enter(Some(from.parse().unwrap()))).collect()
+}
+
+/// How many of these were evicted.
+fn gone(entered: &mut [(ConnectionHandle, oneshot::Receiver<()>)]) -> usize {
+    entered.iter_mut().filter_map(|(_, evicted)| evicted.try_recv().ok()).count()
+}
+
+#[test]
+fn r6_10_one_address_that_floods_a_port_gives_way_at_once_and_others_that_say_nothing_stay() {
+    let connections = forty();
+    let mut older = many(&connections, "10.0.0.1", 5);
+    let mut flood = many(&connections, "10.0.0.2", 35);
+    let now = Instant::now();
+    // All are young: nobody else would have to go yet.
+    for _ in 0..25 {
+        assert_eq!(connections.queue().evict(TIMEOUTS, now, now), Eviction::Done);
+    }
+    assert_eq!((gone(&mut flood), gone(&mut older)), (25, 0));
+    assert!(matches!(connections.queue().evict(TIMEOUTS, now, now), Eviction::At(at) if at > now));
+    // Nor do others go for it when they may: it has most.
+    let later = Instant::now() + TIMEOUTS.silent;
+    for _ in 0..5 {
+        assert_eq!(connections.queue().evict(TIMEOUTS, now, later), Eviction::Done);
+    }
+    assert_eq!((gone(&mut flood), gone(&mut older)), (5, 0));
+}
+
+#[test]
+fn r6_10_an_address_keeps_a_quarter_of_the_places_by_saying_nothing_though_others_are_free() {
+    let connections = forty();
+    let mut flood = many(&connections, "2001:db8::1", 20);
+    let source = Source::of("2001:db8::2".parse().unwrap());
+    connections.queue().thin_out(source, TIMEOUTS, Instant::now());
+    assert_eq!(gone(&mut flood), 0, "each is left some time first");
+    connections.queue().thin_out(source, TIMEOUTS, Instant::now() + TIMEOUTS.silent);
+    assert_eq!(gone(&mut flood), 11, "ten with the one that comes");
+}
+
+#[test]
+fn r6_10_an_address_may_have_any_number_of_connections_that_are_authenticated() {
+    let connections = forty();
+    let mut laboratory = many(&connections, "10.0.0.1", 30);
+    let _calls: Vec<_> = laboratory
+        .iter()
+        .enumerate()
+        .map(|(host, (handle, _))| {
+            let call = handle.begins();
+            handle.authenticated_as(&format!("host {host}"), 1);
+            call
+        })
+        .collect();
+    let mut flood = many(&connections, "10.0.0.1", 10);
+    let later = Instant::now() + TIMEOUTS.silent;
+    let newcomer = connections.enter(Some("10.0.0.1".parse().unwrap()));
+    connections.queue().thin_out(Source::of("10.0.0.1".parse().unwrap()), TIMEOUTS, later);
+    assert_eq!((gone(&mut laboratory), gone(&mut flood)), (0, 2));
+    laboratory.into_iter().chain(flood).for_each(|(handle, _)| handle.leaves());
+    newcomer.0.leaves();
+    assert!(connections.queue().silent.is_empty());
 }

@@ -1,0 +1,335 @@
+//! Who may call what: looked at before anything of a request but its head is read (R6.10).
+//!
+//! A call shows a secret. It is the coordinator's own token, an operator's, or nobody's; what an operator may
+//! call is [`crate::roles::rights`]' matter. Whoever is refused hears why, and it is in the audit log, so
+//! many times an hour. What depends on what a request says, such as its project, its handler asks of the
+//! [`Caller`] that is handed on with it.
+//!
+//! A call of an operator ends when his token does: it is given up where it waits, so that an upload of hours
+//! does not outlive a revocation. What it has begun to change by then is changed whole.
+
+use std::convert::Infallible;
+use std::future::{Future, ready};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Bytes, HttpBody};
+use fallow_daemon::clock;
+use fallow_work_server::connections::ConnectionHandle;
+use hyper::HeaderMap;
+use hyper::body::{Frame, SizeHint};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::{Request, Response};
+use tonic::server::NamedService;
+use tonic::transport::server::TcpConnectInfo;
+use tower::Service;
+
+use super::status;
+use crate::audit::{Action, Actor, AuditLog, Record};
+use crate::roles::registry::Admitted;
+use crate::roles::{Caller, Operators, Refusal, Role};
+use crate::secret::SecretHash;
+
+/// Connections that tools with the coordinator's own token can keep at once; further ones are served as long
+/// as there are places.
+const CALLS: usize = 256;
+/// The same of one operator.
+const CALLS_EACH: usize = 16;
+
+/// A service that only those reach who may.
+#[derive(Clone)]
+pub struct Guarded<S> {
+    inner: S,
+    gate: Arc<Gate>,
+}
+
+struct Gate {
+    owner: SecretHash,
+    operators: Arc<Operators>,
+    audit: Arc<AuditLog>,
+}
+
+/// Who is let through, and what ends it.
+struct Entered {
+    caller: Caller,
+    admitted: Option<Admitted>,
+}
+
+impl<S> Guarded<S> {
+    /// For the coordinator's own token and these operators.
+    #[must_use]
+    pub fn new(inner: S, token: &str, operators: Arc<Operators>, audit: Arc<AuditLog>) -> Self {
+        Self { inner, gate: Arc::new(Gate { owner: SecretHash::of(token), operators, audit }) }
+    }
+}
+
+impl Gate {
+    fn enter<T>(&self, method: &str, request: &Request<T>) -> Result<Entered, Status> {
+        let from = address_of(request);
+        let refused = |actor: Actor, action: Action, status: Status| {
+            let record = Record::new(actor, &from, action, method);
+            self.audit.refused(record.refused(status.message()));
+            status
+        };
+        let given = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+        let Some(secret) = given.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim) else {
+            let text = "the call carries no operator's token (authorization: Bearer TOKEN)";
+            return Err(refused(Actor::Stranger, Action::OperatorRefused, Status::unauthenticated(text)));
+        };
+        let entered = if self.owner.admits(secret) {
+            Entered { caller: Caller::Owner, admitted: None }
+        } else if let Some(admitted) = self.operators.find(secret) {
+            Entered { caller: Caller::Named(admitted.operator.clone()), admitted: Some(admitted) }
+        } else {
+            let text = "the operator's token is wrong, or an old one: the right one is in operator.token in this coordinator's directory; name that file with --operator-token-file, or the directory with --dir; or ask an administrator for a token of your own (`fallow operators create`)";
+            return Err(refused(Actor::Stranger, Action::OperatorRefused, Status::permission_denied(text)));
+        };
+        if let Err(refusal) = entered.caller.may_call(method, clock::now()) {
+            let status = status::of_refusal(&refusal);
+            return Err(match (&entered.caller, action_of(&refusal)) {
+                (Caller::Named(operator), Some(action)) => {
+                    refused(Actor::Named(operator.name.to_string()), action, status)
+                }
+                _ => status,
+            });
+        }
+        if let Some(connection) = request.extensions().get::<ConnectionHandle>() {
+            keep_place(connection, &entered.caller);
+        }
+        Ok(entered)
+    }
+
+    /// An operator's token came to its end while he was in a call.
+    fn ended(&self, operator: &str, from: &str, method: &str, refusal: &Refusal) -> Status {
+        let status = status::of_refusal(refusal);
+        let action = action_of(refusal).unwrap_or(Action::OperatorRefused);
+        let record = Record::new(Actor::Named(operator.to_owned()), from, action, method);
+        self.audit.refused(record.refused(status.message()));
+        status
+    }
+}
+
+/// As what a refusal is recorded; none for what no operator may.
+fn action_of(refusal: &Refusal) -> Option<Action> {
+    match refusal {
+        Refusal::Expired { .. } | Refusal::Revoked { .. } => Some(Action::OperatorRefused),
+        Refusal::Role { .. } | Refusal::Project { .. } => Some(Action::NotAllowed),
+        Refusal::Unknown { .. } => None,
+    }
+}
+
+/// Whoever runs the fleet may keep a place that its members leave. Others are as members are.
+fn keep_place(connection: &ConnectionHandle, caller: &Caller) {
+    match caller {
+        Caller::Owner => connection.authenticated_as_operator("operator", CALLS),
+        Caller::Named(operator) => {
+            let whose = format!("operator {}", operator.name);
+            match operator.role {
+                Role::Operator | Role::Administrator => {
+                    connection.authenticated_as_operator(&whose, CALLS_EACH);
+                }
+                Role::Viewer | Role::Submitter => connection.authenticated_as(&whose, CALLS_EACH),
+            }
+        }
+    }
+}
+
+/// Where a request comes from; empty where that is not known.
+fn address_of<T>(request: &Request<T>) -> String {
+    let address = request.extensions().get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
+    address.map(|address| address.to_string()).unwrap_or_default()
+}
+
+impl<S: NamedService> NamedService for Guarded<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+impl<S> Service<Request<Body>> for Guarded<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + NamedService,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Answering {
+        let path = request.uri().path();
+        let method = path.strip_prefix('/').and_then(|path| path.strip_prefix(S::NAME)?.strip_prefix('/'));
+        let method = method.unwrap_or(path).to_owned();
+        let Entered { caller, admitted } = match self.gate.enter(&method, &request) {
+            Ok(entered) => entered,
+            Err(status) => return Box::pin(ready(Ok(status.into_http()))),
+        };
+        let from = address_of(&request);
+        request.extensions_mut().insert(caller);
+        let answer = self.inner.call(request);
+        match admitted {
+            None => Box::pin(answer),
+            Some(admitted) => Box::pin(until_over(answer, admitted, self.gate.clone(), from, method)),
+        }
+    }
+}
+
+/// The answer to an operator, or what ended his token meanwhile.
+async fn until_over(
+    answer: impl Future<Output = Result<Response<Body>, Infallible>> + Send,
+    admitted: Admitted,
+    gate: Arc<Gate>,
+    from: String,
+    method: String,
+) -> Result<Response<Body>, Infallible> {
+    let mut over: Pin<Box<dyn Future<Output = Status> + Send>> = Box::pin(async move {
+        let name = admitted.operator.name.to_string();
+        let refusal = admitted.over().await;
+        gate.ended(&name, &from, &method, &refusal)
+    });
+    tokio::select! {
+        answer = answer => answer.map(|answer| answer.map(|body| Body::new(UntilOver { body, over: Some(over) }))),
+        status = &mut over => Ok(status.into_http()),
+    }
+}
+
+/// The body of an answer to an operator, which ends when his token does.
+struct UntilOver {
+    body: Body,
+    /// None once it is.
+    over: Option<Pin<Box<dyn Future<Output = Status> + Send>>>,
+}
+
+impl HttpBody for UntilOver {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        let Some(over) = &mut this.over else { return Poll::Ready(None) };
+        if let Poll::Ready(status) = over.as_mut().poll(context) {
+            this.over = None;
+            let mut trailers = HeaderMap::new();
+            return Poll::Ready(Some(match status.add_header(&mut trailers) {
+                Ok(()) => Ok(Frame::trailers(trailers)),
+                Err(status) => Err(status),
+            }));
+        }
+        pin!(&mut this.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.over.is_none() || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+    use crate::document::Author;
+    use crate::roles::OperatorTerms;
+    use fallow_domain::Duration;
+
+    /// A service whose answers begin, and then go on without a word.
+    #[derive(Clone)]
+    struct Endless;
+
+    impl NamedService for Endless {
+        const NAME: &'static str = "fallow.operator.v1.Operator";
+    }
+
+    impl Service<Request<Body>> for Endless {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = std::future::Ready<Result<Response<Body>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            assert!(request.extensions().get::<Caller>().is_some(), "it is said who calls");
+            let nothing = futures_util::stream::pending::<Result<Bytes, Infallible>>();
+            ready(Ok(Response::new(Body::new(axum::body::Body::from_stream(nothing)))))
+        }
+    }
+
+    fn guarded() -> (tempfile::TempDir, Arc<Operators>, Guarded<Endless>) {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn fallow_store::Store> =
+            Arc::new(fallow_store::SledStore::open(dir.path()).unwrap());
+        let operators = Arc::new(Operators::open(store.clone()).unwrap());
+        let audit = Arc::new(AuditLog::open(store).unwrap());
+        (dir, operators.clone(), Guarded::new(Endless, "right", operators, audit))
+    }
+
+    async fn call(guarded: &mut Guarded<Endless>, path: &str, authorization: &str) -> Response<Body> {
+        let request = Request::post(format!("http://h{path}")).header("authorization", authorization);
+        guarded.call(request.body(Body::empty()).unwrap()).await.unwrap()
+    }
+
+    fn code(answer: &Response<Body>) -> Option<tonic::Code> {
+        Status::from_header_map(answer.headers()).map(|status| status.code())
+    }
+
+    const LIST_HOSTS: &str = "/fallow.operator.v1.Operator/ListHosts";
+
+    #[tokio::test]
+    async fn r6_10_a_call_without_a_token_or_of_no_method_is_refused() {
+        use tonic::Code::{PermissionDenied, Unauthenticated, Unimplemented};
+        let (_dir, _operators, mut guarded) = guarded();
+        for (path, authorization, expected) in [
+            (LIST_HOSTS, "Bearer right", None),
+            (LIST_HOSTS, "Bearer wrong", Some(PermissionDenied)),
+            (LIST_HOSTS, "Bearer ", Some(PermissionDenied)),
+            (LIST_HOSTS, "right", Some(Unauthenticated)),
+            (LIST_HOSTS, "", Some(Unauthenticated)),
+            ("/fallow.operator.v1.Operator/x/ListHosts", "Bearer right", Some(Unimplemented)),
+            ("/fallow.operator.v1.Operator/", "Bearer right", Some(Unimplemented)),
+            ("/ListHosts", "Bearer right", Some(Unimplemented)),
+        ] {
+            let answer = call(&mut guarded, path, authorization).await;
+            assert_eq!(code(&answer), expected, "{path} {authorization}");
+        }
+    }
+
+    #[tokio::test]
+    async fn r6_10_an_answer_that_goes_on_ends_when_the_token_is_revoked_with_the_reason() {
+        let (_dir, operators, mut guarded) = guarded();
+        let terms = OperatorTerms {
+            name: "ann".into(),
+            role: Role::Viewer,
+            projects: Vec::new(),
+            life: Duration::from_hours(1),
+        };
+        let by = Author::default();
+        let (secret, _) = operators.create(&by, clock::now(), terms, &[]).unwrap();
+        let answer = call(&mut guarded, LIST_HOSTS, &format!("Bearer {secret}")).await;
+        assert_eq!(code(&answer), None, "it is let in");
+        let mut body = pin!(answer.into_body());
+        assert!(futures_util::poll!(poll_fn(|context| body.as_mut().poll_frame(context))).is_pending());
+        operators.revoke(&by, "ann", clock::now()).unwrap();
+        let frame = poll_fn(|context| body.as_mut().poll_frame(context));
+        let frame = tokio::time::timeout(std::time::Duration::from_secs(120), frame).await;
+        let trailers = frame.expect("it ends").unwrap().unwrap().into_trailers().unwrap();
+        let status = Status::from_header_map(&trailers).unwrap();
+        assert_eq!(status.code(), tonic::Code::PermissionDenied);
+        assert!(status.message().contains("token of ann was revoked"), "{status}");
+        let after = poll_fn(|context| body.as_mut().poll_frame(context)).await;
+        assert!(after.is_none(), "nothing comes after it");
+    }
+}
