@@ -1,20 +1,20 @@
 //! Whether a version harms the hosts that have it.
 //!
-//! Hosts with the new version are compared with those that have the version before, at the same time, and with
-//! themselves before they got it. Two kinds of tests:
+//! Hosts with the new version are compared with those that have the version before, at the same time, and
+//! with themselves before they got it. Two kinds of tests:
 //!
-//! *Guards* are plain counts, for what no chance explains; they also judge a wave of one host: hosts refuse the
-//! version (one in twenty of those that it reached, at least one); half of them at least cannot reach a project
-//! any more, or are lost (two at least); together they offer, or compute with, less than half of what they did
-//! before. A guard holds only if the hosts with the version before do not fare likewise.
+//! *Guards* are plain counts, for what no chance explains; they also judge a wave of one host: hosts refuse
+//! the version (one in twenty of those that it reached, at least one); half of them at least cannot reach a
+//! project any more, or are lost (two at least); together they offer, or compute with, less than half of what
+//! they did before. A guard holds only if the hosts with the version before do not fare likewise.
 //!
-//! *Statistics* see less than that in larger waves: Fisher's exact test for what a host shows or not (lost, cut
-//! off, most jobs failed, limits tightened), the one-sided rank-sum test for amounts (CPUs that do not compute,
-//! less those before; CPU time wasted; how much the violation of shares rose). Each wave is wrong by chance once
-//! in a hundred at most: a hundredth is shared out among all tests of all four looks.
+//! *Statistics* see less than that in larger waves: Fisher's exact test for what a host shows or not (lost,
+//! cut off, most jobs failed, limits tightened), the one-sided rank-sum test for amounts (CPUs that do not
+//! compute, less those before; CPU time wasted; how much the violation of shares rose). Each wave is wrong by
+//! chance once in a hundred at most: a hundredth is shared out among all tests of all four looks.
 //!
-//! Where few hosts say little, that is no proof that all is well: a wave none of whose hosts is there, or many
-//! of which were lost or do not take the version, is uncertain, and somebody has to look.
+//! Where few hosts say little, that is no proof that all is well: a wave none of whose hosts is there, or
+//! many of which were lost or do not take the version, is uncertain, and somebody has to look.
 
 use fallow_domain::MasterUrl;
 

@@ -5,8 +5,9 @@
 //! newest only, so a slow agent never costs memory. A change is stored for good before anybody hears of it.
 //! Shares and preferences stand in it (R6.4).
 //!
-//! A change goes to all hosts at once, or in waves where operators have a plan for it ([`fallow_rollout`]): the
-//! rollout is stored with the version, and says from then on which hosts are to have it ([`Release`]).
+//! A change goes to all hosts at once, or in waves where operators have a plan for it
+//! ([`fallow_rollout`]): the rollout is stored with the version, and says from then on which hosts are to
+//! have it ([`Release`]).
 
 mod release;
 mod rollout;
