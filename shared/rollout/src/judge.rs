@@ -5,13 +5,13 @@
 //!
 //! *Guards* are plain counts, for what no chance explains; they also judge a wave of one host: hosts refuse
 //! the version (one in twenty of those that it reached, at least one); half of them at least cannot reach a
-//! project any more, or are lost (two at least); together they offer, or compute with, less than half of what
-//! they did before. A guard holds only if the hosts with the version before do not fare likewise.
+//! project any more, or are lost (two at least); together they offer, or compute with, less than half of
+//! what they did before. A guard holds only if the hosts with the version before do not fare likewise.
 //!
 //! *Statistics* see less than that in larger waves: Fisher's exact test for what a host shows or not (lost,
 //! cut off, most jobs failed, limits tightened), the one-sided rank-sum test for amounts (CPUs that do not
-//! compute, less those before; CPU time wasted; how much the violation of shares rose). Each wave is wrong by
-//! chance once in a hundred at most: a hundredth is shared out among all tests of all four looks.
+//! compute, less those before; CPU time wasted; how much the violation of shares rose). Each wave is wrong
+//! by chance once in a hundred at most: a hundredth is shared out among all tests of all four looks.
 //!
 //! Where few hosts say little, that is no proof that all is well: a wave none of whose hosts is there, or
 //! many of which were lost or do not take the version, is uncertain, and somebody has to look.
@@ -170,8 +170,8 @@ struct Change {
 
 impl Change {
     fn of(rollout: &Rollout, soak: &Soak, part: fn(&Load) -> f64) -> Self {
-        // Of hosts that were not seen before, as after a start of the coordinator, the others tell what would be
-        // usual; where there are none, what the fleet was like when the rollout began.
+        // Of hosts that were not seen before, as after a start of the coordinator, the others tell what
+        // would be usual; where there are none, what the fleet was like when the rollout began.
         let of = |is_new: bool| {
             let tracks = soak.tracks().filter(|(_, track)| track.is_there() && track.is_new == is_new);
             let seen: Vec<_> =

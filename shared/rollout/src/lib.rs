@@ -1,9 +1,9 @@
 //! How a new version of the fleet's documents reaches its hosts (R6.5): decisions as pure functions.
 //!
-//! A version is released in waves ([`Plan`]). Which wave a host is in follows from its id and stays so however
-//! the fleet grows ([`Wave`]). After each wave its hosts are watched for a while ([`Soak`]) beside those that
-//! still have the version before: [`Rollout::tick`] says whether the next wave follows, whether somebody has
-//! to look, or whether the version harms and all hosts get back what they had.
+//! A version is released in waves ([`Plan`]). Which wave a host is in follows from its id and stays so
+//! however the fleet grows ([`Wave`]). After each wave its hosts are watched for a while ([`Soak`]) beside
+//! those that still have the version before: [`Rollout::tick`] says whether the next wave follows, whether
+//! somebody has to look, or whether the version harms and all hosts get back what they had.
 //!
 //! What is compared and how is said in [`judge`]. Nothing here knows a clock or a store: whoever drives a
 //! rollout stores each [`Rollout`] before it holds, and says what time it is.

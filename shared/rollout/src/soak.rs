@@ -6,13 +6,13 @@ use fallow_domain::{AgentId, Duration, Instant, MasterUrl};
 
 use crate::{HostNow, Load, Rollout};
 
-/// How often a wave is judged by statistics: at equal distances while it is watched, and before it passes. Each
-/// look could be wrong by chance: the chance is shared out among them.
+/// How often a wave is judged by statistics: at equal distances while it is watched, and before it passes.
+/// Each look could be wrong by chance: the chance is shared out among them.
 pub(crate) const LOOKS: u32 = 4;
 /// A look at hosts stands for so much time at most: what lies before it was not seen, or the clock was set.
 const STEP_MAX: Duration = Duration::from_secs(60);
-/// Looks after which a host whose link does not come back is lost: an agent that starts anew, or whose network
-/// stutters, is back by then.
+/// Looks after which a host whose link does not come back is lost: an agent that starts anew, or whose
+/// network stutters, is back by then.
 const GONE: u32 = 3;
 
 /// The watch over a wave. It is not stored: a coordinator that starts anew watches the wave anew.

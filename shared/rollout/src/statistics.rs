@@ -1,15 +1,15 @@
 //! Tests of small numbers of hosts.
 //!
 //! Models: Fisher's exact test (R. A. Fisher, 1935), one-sided, for what a host either shows or not; the
-//! rank-sum test (H. B. Mann and D. R. Whitney, 1947), one-sided, for amounts: exact under all ways to deal the
-//! ranks, ties included, while the hosts are few, else by the normal distribution with the correction for
-//! ties. Hosts are the samples, never their hours: hours of one host are not independent of each other.
+//! rank-sum test (H. B. Mann and D. R. Whitney, 1947), one-sided, for amounts: exact under all ways to deal
+//! the ranks, ties included, while the hosts are few, else by the normal distribution with the correction
+//! for ties. Hosts are the samples, never their hours: hours of one host are not independent of each other.
 
 /// Hosts up to which ranks are dealt in all ways.
 const EXACT_MAX: usize = 40;
 
-/// How likely it is, if both kinds of hosts were alike, that at least so many of those that show something are
-/// among the new ones: `shown` of `of` new ones, and of old ones.
+/// How likely it is, if both kinds of hosts were alike, that at least so many of those that show something
+/// are among the new ones: `shown` of `of` new ones, and of old ones.
 pub(crate) fn fisher(new: (usize, usize), old: (usize, usize)) -> f64 {
     let ((new_shown, new_all), (old_shown, old_all)) = (new, old);
     let (all, shown) = (new_all + old_all, new_shown + old_shown);
@@ -38,8 +38,8 @@ fn ln_factorial(n: usize) -> f64 {
     n * n.ln() - n + 0.5 * (std::f64::consts::TAU * n).ln() + tail
 }
 
-/// How likely it is, if both kinds of hosts were alike, that the amounts of the new ones are so far above those
-/// of the old ones.
+/// How likely it is, if both kinds of hosts were alike, that the amounts of the new ones are so far above
+/// those of the old ones.
 pub(crate) fn rank_sum(new: &[f64], old: &[f64]) -> f64 {
     if new.is_empty() || old.is_empty() {
         return 1.0;
@@ -103,8 +103,8 @@ fn normal(ranks: &[usize], some: usize, observed: usize) -> f64 {
     above(z)
 }
 
-/// The part of a normal distribution that is above this. Within a tenth of a thousandth of the truth up to 4,
-/// and never too small by much beyond (Abramowitz and Stegun, 1964, 26.2.17).
+/// The part of a normal distribution that is above this. Within a tenth of a thousandth of the truth up to
+/// 4, and never too small by much beyond (Abramowitz and Stegun, 1964, 26.2.17).
 fn above(z: f64) -> f64 {
     if z < 0.0 {
         return 1.0 - above(-z);

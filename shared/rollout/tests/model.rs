@@ -1,8 +1,8 @@
 //! The rollout machine against fleets of its own making, in virtual time (R6.5): hosts come, go, refuse and
 //! suffer, the coordinator is killed and starts anew, clocks jump, the fleet grows, operators interfere.
 //!
-//! A seed that fails is told; `FALLOW_SEED=n cargo test -p fallow-rollout --test model` runs it alone and says
-//! what happened.
+//! A seed that fails is told; `FALLOW_SEED=n cargo test -p fallow-rollout --test model` runs it alone and
+//! says what happened.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests: failures are panics")]
 #![allow(clippy::disallowed_methods, reason = "the seed comes from the environment")]
 
