@@ -1,17 +1,18 @@
 //! What a rollout sees of the fleet's hosts (R6.5), and what drives it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fallow_daemon::{clock, lock};
-use fallow_domain::Duration;
 use fallow_domain::agent_state::HostState;
-use fallow_fleet::DocumentSet;
+use fallow_domain::{Duration, Labels};
+use fallow_fleet::{DocumentSet, Effective, GroupName};
 use fallow_rollout::{HostNow, Phase, Rollout, Soak, Transition};
 use tokio::sync::watch;
 
 use super::{Agent, Fleet};
 use crate::audit::Actor;
-use crate::document::{Author, Documents, Reach};
+use crate::document::{Author, Documents, Reach, set_of};
 
 /// Hosts are looked at so many times while a wave is watched.
 const LOOKS: i64 = 40;
@@ -25,7 +26,19 @@ impl Reach for Fleet {
     }
 
     fn hosts_now(&self, rollout: &Rollout) -> Vec<HostNow> {
-        self.members().iter().map(|agent| agent.now(rollout)).collect()
+        let release = self.documents.release();
+        let (newest, base) = (set_of(release.newest.as_deref()), set_of(release.base.as_deref()));
+        let (mut newest, mut base) = (Allowed::by(&newest), Allowed::by(&base));
+        let now = |agent: &Arc<Agent>| {
+            let labels = agent.labels();
+            let mut host = agent.now(rollout, &labels);
+            let allowed = if host.version == rollout.candidate { &mut newest } else { &mut base };
+            // Of few CPUs one is always used, however small the part that is said.
+            host.offered = host.offered.min(1.0) * allowed.time(&labels);
+            host.offered = host.offered.min(allowed.part(&labels));
+            host
+        };
+        self.members().iter().map(now).collect()
     }
 }
 
@@ -36,9 +49,41 @@ impl Fleet {
     }
 }
 
+/// What documents let hosts compute with, each kind of host once.
+struct Allowed<'s> {
+    set: &'s DocumentSet,
+    known: BTreeMap<Vec<&'s GroupName>, [f64; 2]>,
+}
+
+impl<'s> Allowed<'s> {
+    const fn by(set: &'s DocumentSet) -> Self {
+        Self { set, known: BTreeMap::new() }
+    }
+
+    /// The part of the time, and the part of the CPUs over all of the time.
+    fn of(&mut self, labels: &Labels) -> [f64; 2] {
+        let groups: Vec<_> = self.set.groups.of(labels).into_iter().map(|(name, _)| name).collect();
+        *self.known.entry(groups).or_insert_with(|| {
+            let said = Effective::of(self.set, labels).preferences();
+            let time = if said.suspended { 0.0 } else { said.cpu_time_fraction.get() };
+            [time, time * said.cpu_fraction.get()]
+        })
+    }
+
+    fn time(&mut self, labels: &Labels) -> f64 {
+        let [time, _] = self.of(labels);
+        time
+    }
+
+    fn part(&mut self, labels: &Labels) -> f64 {
+        let [_, part] = self.of(labels);
+        part
+    }
+}
+
 impl Agent {
-    fn now(&self, rollout: &Rollout) -> HostNow {
-        let groups = if rollout.groups.is_empty() { Vec::new() } else { rollout.groups_of(&self.labels()) };
+    fn now(&self, rollout: &Rollout, labels: &Labels) -> HostNow {
+        let groups = if rollout.groups.is_empty() { Vec::new() } else { rollout.groups_of(labels) };
         let name = self.name();
         let unknown = HostState::default();
         let state = lock(&self.state);

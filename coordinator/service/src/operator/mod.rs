@@ -1,6 +1,6 @@
 //! What operators' tools can ask of the coordinator: the gRPC face of fleet, document and projects (R6.11).
 //!
-//! Every call carries an operator's token, which [`guard`] looks at before anything else; has a span that
+//! Every call carries an operator's token, which `guard` looks at before anything else; has a span that
 //! continues the caller's trace; and is counted. What comes in is turned into domain types here; what goes
 //! wrong becomes a status whose message says what to do.
 
