@@ -18,7 +18,7 @@
 //! evicted have sent nothing. If it is never idle, it is evicted when the port was full for a while and no
 //! other one is due. Such connections go one after the other.
 //!
-//! Nobody takes all places by saying nothing ([`source`]). One address (of IPv6: one network of 64 bits) may
+//! Nobody takes all places by saying nothing (`source`). One address (of IPv6: one network of 64 bits) may
 //! have a quarter of the places with connections that have sent nothing complete: at a port for members, all
 //! that are not authenticated. Where it has more, its oldest are closed for its newer ones as soon as they
 //! may be. When a newcomer finds no place, or no descriptor, the oldest of an address that has more than a
