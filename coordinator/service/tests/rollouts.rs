@@ -246,7 +246,7 @@ async fn r6_5_a_change_that_takes_the_cpus_away_reaches_one_host_and_is_taken_ba
     let document = operator.get_document(GetDocumentRequest::default()).await.unwrap().into_inner().document;
     assert_eq!(document.unwrap().preferences.unwrap().cpu_fraction, 1.0);
     let story = story(&mut operator).await;
-    let taken_back = "rollout taken back: rollout 1 of version 2: version 2 is taken back, which 1 hosts had";
+    let taken_back = "rollout taken back: rollout 1 of version 2: version 2 is taken back, which 1 host had";
     assert!(story.iter().any(|line| line.starts_with(taken_back)), "{story:?}");
 }
 
@@ -265,7 +265,7 @@ async fn r6_5_a_version_that_hosts_refuse_goes_no_further() {
     plan(&mut operator, "1", None).await;
     cpu_fraction(&mut operator, 0.75, false).await.unwrap();
     let rollout = until(&mut operator, RolloutPhase::TakenBack).await;
-    assert!(rollout.stands.contains("1 of 1 hosts refuse it"), "{}", rollout.stands);
+    assert!(rollout.stands.contains("1 of 1 host refuse it"), "{}", rollout.stands);
     assert!(rollout.stands.contains("it is not to my taste"), "{}", rollout.stands);
 }
 

@@ -38,10 +38,21 @@ pub struct HostNow {
     pub jobs_failed: u64,
     /// Its violation of shares over a day (R5.32), if anything can be said.
     pub share_violation: Option<f64>,
-    /// Its projects: calls to their servers since then, and how many of these failed.
-    pub calls: BTreeMap<MasterUrl, (u64, u64)>,
+    /// Its projects' servers.
+    pub calls: BTreeMap<MasterUrl, Calls>,
     /// How tight its owner's limits are: rises with each that is tightened.
     pub tightness: f64,
+}
+
+/// Calls to a project's server since the agent's store was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Those that were answered.
+    pub answered: u64,
+    /// Those that failed. One that found no server is not among them.
+    pub failed: u64,
+    /// The agent waits before the next: after a failure, or because the project said so.
+    pub waits: bool,
 }
 
 /// Parts of a machine's CPUs, 0 to 1.
@@ -116,7 +127,12 @@ impl HostNow {
             host.jobs_failed = host.jobs_failed.saturating_add(project.jobs_error);
             let over = project.jobs_success.saturating_add(project.jobs_error);
             host.jobs_over = host.jobs_over.saturating_add(over.saturating_add(project.jobs_late));
-            host.calls.insert(project.url.clone(), (project.scheduler_rpcs, project.scheduler_failures));
+            let calls = Calls {
+                answered: project.scheduler_rpcs.saturating_sub(project.scheduler_failures),
+                failed: project.scheduler_failures,
+                waits: project.min_rpc_time.is_some(),
+            };
+            host.calls.insert(project.url.clone(), calls);
         }
         host
     }

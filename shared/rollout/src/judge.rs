@@ -82,7 +82,8 @@ impl Shown {
     fn said(&self) -> String {
         let ((new, new_all), (old, old_all)) = (self.new, self.old);
         format!(
-            "{new} of {new_all} hosts with the new version (such as {}), {old} of {old_all} with the one before",
+            "{new} of {} with the new version (such as {}), {old} of {old_all} with the one before",
+            crate::hosts(new_all),
             self.example
         )
     }
@@ -120,7 +121,7 @@ fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
     let reached = count + hosts.iter().filter(|host| host.version == rollout.candidate).count();
     let why = first.refused.as_ref().map_or("", |(_, why)| why.as_str());
     (count * 20 >= reached)
-        .then(|| format!("{count} of {reached} hosts refuse it, such as {}: {why}", first.name))
+        .then(|| format!("{count} of {} refuse it, such as {}: {why}", crate::hosts(reached), first.name))
 }
 
 fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
@@ -206,13 +207,15 @@ impl Change {
         let percent = |part: f64| format!("{:.0}%", part * 100.0);
         let [hosts, hosts_old] = self.hosts;
         let mut said = format!(
-            "{} {what} on {hosts} hosts with the new version, {} before it",
+            "{} {what} on {} with the new version, {} before it",
             percent(now),
+            crate::hosts(hosts),
             percent(before)
         );
         if hosts_old > 0 {
             said += &format!(
-                "; on {hosts_old} hosts with the version before {}, and {} then",
+                "; on {} with the version before {}, and {} then",
+                crate::hosts(hosts_old),
                 percent(now_old),
                 percent(before_old)
             );
@@ -256,7 +259,7 @@ fn statistics(soak: &Soak) -> Vec<(Gate, String)> {
             let (new, old) = (new.len(), old.len());
             found.push((
                 gate,
-                format!("{words} on {new} hosts with the new version than on {old} with the one before (rank-sum test, p = {p:.1e})"),
+                format!("{words} on {} with the new version than on {old} with the one before (rank-sum test, p = {p:.1e})", crate::hosts(new)),
             ));
         }
     }
@@ -277,10 +280,12 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
         return match (is_over, voting + lacking) {
             (false, _) => Judgement::Watch,
             (true, 0) => Judgement::Uncertain(format!(
-                "none of its {all} hosts is there: they are off, or their networks are"
+                "none of {} is there: they are off, or their networks are",
+                crate::hosts(all)
             )),
             (true, there) => Judgement::Uncertain(format!(
-                "{lacking} of {there} hosts that are there do not take the version, such as {example}"
+                "{lacking} of {} that are there do not take the version, such as {example}",
+                crate::hosts(there)
             )),
         };
     }
@@ -296,7 +301,12 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
     }
     let old = there(soak).filter(|track| !track.is_new).count();
     Judgement::Pass(format!(
-        "{voting} hosts have it for {}, and nothing speaks against it beside {old} with the version before",
+        "{} with it for {}, and nothing speaks against it beside {old} with the version before",
+        crate::hosts(voting),
         soak.watched()
     ))
 }
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

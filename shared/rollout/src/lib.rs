@@ -22,7 +22,12 @@ mod statistics;
 
 pub use cohort::position;
 pub use gate::{Gate, Gates};
-pub use host::{HostNow, Load};
+pub use host::{Calls, HostNow, Load};
 pub use plan::{Plan, SOAK_MAX, SOAK_MIN, WAVES_MAX, Wave};
 pub use rollout::{Order, OrderError, Phase, Rollout, Step, Transition};
 pub use soak::Soak;
+
+/// So many hosts, in words.
+fn hosts(count: usize) -> String {
+    format!("{count} host{}", if count == 1 { "" } else { "s" })
+}

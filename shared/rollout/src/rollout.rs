@@ -196,7 +196,8 @@ impl Rollout {
             false => (Phase::Watching, ""),
         };
         let what = format!(
-            "version {candidate} begins, which makes {changes_hosts} hosts different, in waves of {}{next}",
+            "version {candidate} begins, which makes {} different, in waves of {}{next}",
+            crate::hosts(usize::try_from(changes_hosts).unwrap_or(usize::MAX)),
             plan.written()
         );
         let mut begun = Self {
@@ -359,10 +360,11 @@ impl Rollout {
                 format!("goes on: {why}")
             }
             Transition::TakeBack { why } => {
-                let had = hosts.iter().filter(|host| host.version == self.candidate).count() as u64;
-                after.phase = Phase::TakenBack { by: newest, why: why.clone(), had };
+                let had = hosts.iter().filter(|host| host.version == self.candidate).count();
+                let had_hosts = crate::hosts(had);
+                after.phase = Phase::TakenBack { by: newest, why: why.clone(), had: had as u64 };
                 format!(
-                    "version {} is taken back, which {had} hosts had; version {newest} says again what version {} did: {why}",
+                    "version {} is taken back, which {had_hosts} had; version {newest} says again what version {} did: {why}",
                     after.candidate, after.base
                 )
             }

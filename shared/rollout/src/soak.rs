@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fallow_domain::{AgentId, Duration, Instant, MasterUrl};
 
-use crate::{HostNow, Load, Rollout};
+use crate::{Calls, HostNow, Load, Rollout};
 
 /// How often a wave is judged by statistics: at equal distances while it is watched, and before it passes.
 /// Each look could be wrong by chance: the chance is shared out among them.
@@ -108,15 +108,13 @@ impl Track {
         Some(self.newest.share_violation? - self.first.share_violation?)
     }
 
-    /// A project all of whose calls failed meanwhile, if there were two at least.
+    /// A project that answered no call meanwhile: two failed at least, or it never answered and the agent waits
+    /// before it tries again.
     pub(crate) fn cut_off(&self) -> Option<&MasterUrl> {
-        let since = |(url, (calls, failed)): (&MasterUrl, &(u64, u64))| {
-            let (calls_before, failed_before) = self.first.calls.get(url).copied().unwrap_or_default();
-            (calls.saturating_sub(calls_before), failed.saturating_sub(failed_before))
-        };
-        let is_cut_off = |one: &(&MasterUrl, &(u64, u64))| {
-            let (calls, failed) = since(*one);
-            failed >= 2 && failed >= calls
+        let is_cut_off = |(url, now): &(&MasterUrl, &Calls)| {
+            let before = self.first.calls.get(*url).copied().unwrap_or_default();
+            let fails = now.failed >= before.failed.saturating_add(2) || (now.answered == 0 && now.waits);
+            fails && now.answered <= before.answered
         };
         self.newest.calls.iter().find(is_cut_off).map(|(url, _)| url)
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::connect::{Client, Target};
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, print, print_json, units};
+use super::{Failure, print, print_json, screen, units};
 use crate::printable;
 
 const EXAMPLE: &str = "\
@@ -234,8 +234,7 @@ async fn watch(show: Show) -> Result<(), Failure> {
             }
         } else {
             for step in rollout.steps.iter().skip(told) {
-                let what = printable::line(&step.what, usize::MAX);
-                print(&format!("{}  {what}\n", seconds(step.at_micros)))?;
+                print(&(step_text(step.at_micros, &step.what) + "\n"))?;
             }
             told = rollout.steps.len();
             let now = counts_text(&rollout);
@@ -277,18 +276,27 @@ fn seconds(micros: i64) -> String {
     instant.split_once('.').map_or(instant.clone(), |(seconds, _)| format!("{seconds}Z"))
 }
 
+/// A step, with what does not fit in a line below its beginning.
+fn step_text(at_micros: i64, what: &str) -> String {
+    let at = seconds(at_micros);
+    let indent = at.chars().count() + 2;
+    let width = screen::width().saturating_sub(indent);
+    let text = screen::wrapped(&printable::line(what, usize::MAX), width);
+    format!("{at}  {}", text.replace('\n', &format!("\n{:indent$}", "")))
+}
+
 fn to_text(rollout: &Rollout) -> String {
     let Rollout { number, version, base_version, begun_by, begun_at_micros, stands, .. } = rollout;
     let mut text = format!(
         "Rollout {number} of version {version}, after {base_version}, begun by {begun_by} at {}",
         seconds(*begun_at_micros)
     );
-    text += &format!("\n{stands}\n");
+    text += &format!("\n{}\n", screen::wrapped(stands, screen::width()));
     if is_open(rollout) {
         text += &format!("{}\n", counts_text(rollout));
     }
     for step in &rollout.steps {
-        text += &format!("  {}  {}\n", seconds(step.at_micros), step.what);
+        text += &(step_text(step.at_micros, &step.what) + "\n");
     }
     for refusing in &rollout.refusing {
         text += &format!("  {} refuses it: {}\n", refusing.name, refusing.reason);

@@ -1,0 +1,191 @@
+use std::collections::BTreeMap;
+
+use fallow_domain::{AgentId, DocumentVersion, Duration, Instant, MasterUrl};
+
+use super::*;
+use crate::{Calls, Gates, Plan, Transition};
+
+const OLD: DocumentVersion = DocumentVersion(1);
+const NEW: DocumentVersion = DocumentVersion(2);
+
+/// So many hosts with the new version and with the one before, which did this before and do that now.
+fn judged(
+    counts: (usize, usize),
+    before: impl Fn(&mut HostNow, bool, usize),
+    now: impl Fn(&mut HostNow, bool, usize),
+    gates: Gates,
+) -> Option<Transition> {
+    let (new, old) = counts;
+    let plan = Plan { gates, ..Plan::new("50%", Duration::from_mins(4)).unwrap() };
+    let begun = ("anna".to_owned(), Instant::EPOCH);
+    let rollout = Rollout::begin(1, (OLD, NEW), plan, BTreeMap::new(), begun, 9);
+    // The first half in order has it.
+    let mut ids: Vec<_> = (0..1_000).map(|number| AgentId(number.to_string())).collect();
+    ids.sort_by_key(|id| crate::position(1, id));
+    let halves = ids.split_at(500);
+    let chosen =
+        halves.0.iter().take(new).map(|id| (id, true)).chain(halves.1.iter().take(old).map(|id| (id, false)));
+    let mut hosts: Vec<_> = chosen
+        .map(|(id, _)| HostNow {
+            name: format!("pc-{id}"),
+            connected: true,
+            version: OLD,
+            offered: 1.0,
+            computing: 0.9,
+            ..HostNow::named(id.clone())
+        })
+        .collect();
+    let kinds: Vec<bool> = (0..hosts.len()).map(|at| at < new).collect();
+    for (at, host) in hosts.iter_mut().enumerate() {
+        before(host, kinds[at], at);
+    }
+    let mut time = Instant::EPOCH;
+    let first = rollout.tick(&mut Soak::default(), time, &hosts).unwrap();
+    let rollout = rollout.after(&first, time, NEW, &hosts);
+    let mut soak = Soak::after(Soak::default(), &rollout, &hosts);
+    for (at, host) in hosts.iter_mut().enumerate() {
+        if kinds[at] {
+            host.version = NEW;
+        }
+    }
+    // As it is seen first, and then as it goes on.
+    for tick in 0..60 {
+        if tick == 1 {
+            for (at, host) in hosts.iter_mut().enumerate() {
+                now(host, kinds[at], at);
+            }
+        }
+        time = time + Duration::from_secs(15);
+        if let Some(transition) = rollout.tick(&mut soak, time, &hosts) {
+            return Some(transition);
+        }
+    }
+    None
+}
+
+fn taken_back(transition: Option<Transition>) -> String {
+    match transition {
+        Some(Transition::TakeBack { why }) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn nothing(_: &mut HostNow, _: bool, _: usize) {}
+
+#[test]
+fn r6_5_hosts_that_go_on_as_before_pass() {
+    for counts in [(1, 0), (1, 5), (20, 20)] {
+        let passed = judged(counts, nothing, nothing, Gates::default());
+        assert!(
+            !matches!(passed, Some(Transition::TakeBack { .. } | Transition::Pause { .. }) | None),
+            "{passed:?}"
+        );
+    }
+}
+
+#[test]
+fn r6_5_one_host_that_idles_or_reaches_no_project_is_enough_unless_the_others_do_likewise() {
+    type Change = fn(&mut HostNow);
+    let idles: Change = |host| host.computing = 0.1;
+    let offers_less: Change = |host| host.offered = 0.1;
+    let cut_off: Change = |host| {
+        let url = MasterUrl::parse("http://127.0.0.1:9/ghost/").unwrap();
+        host.calls.insert(url, Calls { answered: 0, failed: 0, waits: true });
+    };
+    for (change, gate) in [(idles, Gate::Idle), (offers_less, Gate::Offered), (cut_off, Gate::CutOff)] {
+        let of_new = move |host: &mut HostNow, is_new: bool, _: usize| {
+            if is_new {
+                change(host);
+            }
+        };
+        let why = taken_back(judged((1, 3), nothing, of_new, Gates::default()));
+        assert!(why.ends_with(&format!("(gate {gate})")), "{why}");
+        let passed = judged((1, 3), nothing, move |host, _, _| change(host), Gates::default());
+        assert!(
+            matches!(passed, Some(Transition::Release { .. } | Transition::Complete { .. })),
+            "{gate}: {passed:?}"
+        );
+        let others = judged((1, 3), nothing, of_new, Gates::without(&[gate]));
+        assert!(
+            matches!(others, Some(Transition::Release { .. } | Transition::Complete { .. })),
+            "{gate}: {others:?}"
+        );
+    }
+}
+
+#[test]
+fn r6_5_larger_waves_show_what_single_hosts_do_not() {
+    type Change = fn(&mut HostNow, usize);
+    let fails: Change = |host, at| {
+        host.jobs_over += 4;
+        host.jobs_failed += if at % 4 == 0 { 0 } else { 3 };
+    };
+    let wastes: Change = |host, at| {
+        host.cpu_useful += 100;
+        host.cpu_wasted += 30 + at as i64;
+    };
+    let idles: Change = |host, at| host.computing = 0.6 + 0.01 * (at % 5) as f64;
+    let tightens: Change = |host, at| host.tightness += if at % 4 == 0 { 0.0 } else { 0.5 };
+    let shares: Change = |host, at| host.share_violation = Some(0.3 + 0.01 * at as f64);
+    let changes = [
+        (fails, Gate::Failed),
+        (wastes, Gate::Wasted),
+        (idles, Gate::Idle),
+        (tightens, Gate::Tightened),
+        (shares, Gate::Shares),
+    ];
+    for (change, gate) in changes {
+        let usual = |host: &mut HostNow, _: bool, at: usize| {
+            host.jobs_over += 4;
+            host.cpu_useful += 100;
+            host.cpu_wasted += (at % 7) as i64;
+            host.share_violation = Some(0.01 * (at % 7) as f64);
+            host.computing = 0.85 + 0.01 * (at % 7) as f64;
+        };
+        let now = move |host: &mut HostNow, is_new: bool, at: usize| {
+            host.cpu_useful += 100;
+            host.cpu_wasted += (at % 3) as i64;
+            if is_new {
+                change(host, at);
+            }
+        };
+        let why = taken_back(judged((20, 30), usual, now, Gates::default()));
+        assert!(why.ends_with(&format!("(gate {gate})")), "{why}");
+        assert!(why.contains("p = "), "{why}");
+        // One such host could be any.
+        let few = judged((1, 30), usual, now, Gates::default());
+        assert!(!matches!(few, Some(Transition::TakeBack { .. })), "{gate}: {few:?}");
+    }
+}
+
+#[test]
+fn r6_5_hosts_that_are_switched_off_are_no_proof_of_anything_and_many_are_a_reason_to_look() {
+    let off = |host: &mut HostNow, is_new: bool, _: usize| host.connected = !is_new;
+    let why = match judged((1, 5), nothing, off, Gates::default()) {
+        Some(Transition::Pause { why }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(why.contains("none of 1 host is there"), "{why}");
+    let all_off = |host: &mut HostNow, _: bool, _: usize| host.connected = false;
+    assert!(matches!(judged((4, 5), nothing, all_off, Gates::default()), Some(Transition::Pause { .. })));
+    let why = taken_back(judged((4, 5), nothing, off, Gates::default()));
+    assert!(why.ends_with("(gate lost)"), "{why}");
+    let some_off = |host: &mut HostNow, is_new: bool, at: usize| host.connected = !(is_new && at < 2);
+    let why = match judged((6, 5), nothing, some_off, Gates::default()) {
+        Some(Transition::Pause { why }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(why.contains("they may just be switched off"), "{why}");
+}
+
+#[test]
+fn r6_5_what_owners_suspend_is_no_versions_doing() {
+    let suspended = |host: &mut HostNow, is_new: bool, _: usize| {
+        if is_new {
+            host.suspended_by_owner = true;
+            (host.offered, host.computing) = (0.0, 0.0);
+        }
+    };
+    let passed = judged((1, 3), nothing, suspended, Gates::default());
+    assert!(!matches!(passed, Some(Transition::TakeBack { .. })), "{passed:?}");
+}
