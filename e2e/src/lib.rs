@@ -20,7 +20,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub use ports::free_port;
-pub use processes::{Process, processes_in};
+pub use processes::{Killed, Process, processes_in};
 pub use programs::binary;
 pub use rotel::Rotel;
 pub use up::Up;

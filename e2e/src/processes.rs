@@ -56,3 +56,13 @@ pub fn processes_in(dir: &Path) -> Vec<Process> {
         .filter(|process| process.cwd.starts_with(&dir) || process.command.contains(&text))
         .collect()
 }
+
+/// A process that is killed when it is dropped.
+pub struct Killed(pub std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

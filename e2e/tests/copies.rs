@@ -4,10 +4,10 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fallow_e2e::{PATIENCE, binary, command, fallow_json, processes_in, wait_for};
+use fallow_e2e::{Killed, PATIENCE, binary, command, fallow_json, processes_in, wait_for};
 use serde_json::Value;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -15,16 +15,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// One job, which takes some ten seconds of CPU time.
 const BATCH: &str = "[[workunits]]\napplication = \"mersenne\"\ninputs = [{ open_name = \"in\", text = \"from=2 to=6000\\n\" }]\n\
     outputs = [{ open_name = \"out\" }]\nflops = 5e10\nquorum = 1\n";
-
-/// A process that is killed when it is dropped.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn logged(mut command: Command, log: &Path) -> Killed {
     let log = File::create(log).unwrap();

@@ -10,30 +10,12 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use fallow_e2e::{PATIENCE, Up, command, wait_for};
+use fallow_e2e::{Killed, PATIENCE, Up, command, wait_for};
 
 fn fallow(up: &Up, arguments: &[&str]) -> (i32, String) {
     let output = command("fallow").args(arguments).arg("--dir").arg(up.dir()).output().unwrap();
     let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
     (output.status.code().unwrap(), said.concat())
-}
-
-/// A coordinator that is started by hand; killed at the end.
-struct Restarted(std::process::Child);
-
-impl Restarted {
-    fn start(up: &Up) -> Self {
-        let mut run = command("fallow");
-        run.args(["coordinator", "run", "--dir"]).arg(up.dir().join("coordinator"));
-        Self(run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-    }
-}
-
-impl Drop for Restarted {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]
@@ -63,7 +45,9 @@ fn r6_5_real_agents_get_what_is_good_in_waves_and_are_given_back_what_they_had_w
     let coordinator = up.daemon("coordinator").unwrap();
     coordinator.signal(rustix::process::Signal::KILL);
     wait_for("the coordinator to be gone", PATIENCE, || (!coordinator.is_alive()).then_some(()));
-    let _restarted = Restarted::start(&up);
+    let mut run = command("fallow");
+    run.args(["coordinator", "run", "--dir"]).arg(up.dir().join("coordinator"));
+    let _restarted = Killed(run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     wait_for("the coordinator to come back", PATIENCE, || {
         let again = up.daemon("coordinator")?;
         (again.pid != coordinator.pid && fallow(&up, &["rollout"]).0 == 0).then_some(())
