@@ -108,8 +108,8 @@ impl Track {
         Some(self.newest.share_violation? - self.first.share_violation?)
     }
 
-    /// A project that answered no call meanwhile: two failed at least, or it never answered and the agent waits
-    /// before it tries again.
+    /// A project that answered no call meanwhile: two failed at least, or it never answered and the agent
+    /// waits before it tries again.
     pub(crate) fn cut_off(&self) -> Option<&MasterUrl> {
         let is_cut_off = |(url, now): &(&MasterUrl, &Calls)| {
             let before = self.first.calls.get(*url).copied().unwrap_or_default();
