@@ -110,8 +110,9 @@ impl HostNow {
             version: state.document_version,
             refused: state.document_refused.clone(),
             suspended_by_owner: state.suspended_by == Some(SuspendedBy::Owner),
-            offered: f64::from(state.usable_cpus) / all,
-            computing: f64::from(state.usable_cpus.saturating_sub(state.idle_cpus)) / all,
+            // Whatever an agent says.
+            offered: (f64::from(state.usable_cpus) / all).min(1.0),
+            computing: (f64::from(state.usable_cpus.saturating_sub(state.idle_cpus)) / all).min(1.0),
             cpu_useful: 0,
             cpu_wasted: 0,
             jobs_over: 0,

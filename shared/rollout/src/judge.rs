@@ -13,10 +13,12 @@
 //! compute, less those before; CPU time wasted; how much the violation of shares rose). Each wave is wrong
 //! by chance once in a hundred at most: a hundredth is shared out among all tests of all four looks.
 //!
-//! Where few hosts say little, that is no proof that all is well: a wave none of whose hosts is there, or
-//! many of which were lost or do not take the version, is uncertain, and somebody has to look.
+//! Where few hosts say little, that is no proof that all is well: a wave is waited for whose hosts are off, for
+//! three days; if many of its hosts were lost that may just be off, or do not take the version, it is
+//! uncertain, and somebody has to look. What an owner takes away from the fleet is his doing, and not the
+//! version's.
 
-use fallow_domain::MasterUrl;
+use fallow_domain::{Duration, MasterUrl};
 
 use crate::soak::{LOOKS, Soak, Track};
 use crate::statistics::{fisher, rank_sum};
@@ -34,8 +36,10 @@ const COMPUTING_MIN: f64 = 0.1;
 const USUAL: f64 = 0.1;
 /// The part of hosts up to which it is usual that some are switched off or slow.
 const MISSING_USUAL: f64 = 0.2;
-/// So many times the soak time a wave is waited for, if its hosts are off.
+/// So many times the soak time hosts are waited for that are there and do not take the version.
 const PATIENCE: i64 = 3;
+/// A wave none of whose hosts is there is waited for over a long weekend.
+const WEEKEND: Duration = Duration::from_hours(72);
 
 /// What a version is found to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,12 +117,15 @@ pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[HostNow]) -> Ju
 fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
     let refuses = |host: &&HostNow| {
         host.version != rollout.candidate
+            && rollout.is_released_to(&host.id, &host.groups)
             && host.refused.as_ref().is_some_and(|(version, _)| *version == rollout.candidate)
     };
     let mut refusing = hosts.iter().filter(refuses);
     let first = refusing.next()?;
     let count = 1 + refusing.count();
-    let reached = count + hosts.iter().filter(|host| host.version == rollout.candidate).count();
+    let has_it =
+        |host: &&HostNow| host.version == rollout.candidate && rollout.is_released_to(&host.id, &host.groups);
+    let reached = count + hosts.iter().filter(has_it).count();
     let why = first.refused.as_ref().map_or("", |(_, why)| why.as_str());
     (count * 20 >= reached)
         .then(|| format!("{count} of {} refuse it, such as {}: {why}", crate::hosts(reached), first.name))
@@ -174,7 +181,9 @@ impl Change {
         // Of hosts that were not seen before, as after a start of the coordinator, the others tell what
         // would be usual; where there are none, what the fleet was like when the rollout began.
         let of = |is_new: bool| {
-            let tracks = soak.tracks().filter(|(_, track)| track.is_there() && track.is_new == is_new);
+            // What an owner takes away is his doing.
+            let counts = |track: &Track| track.is_there() && !track.is_tightened();
+            let tracks = soak.tracks().filter(|(_, track)| counts(track) && track.is_new == is_new);
             let seen: Vec<_> =
                 tracks.filter_map(|(id, track)| Some((soak.before(id), track.load()?))).collect();
             let before = Load::mean(seen.iter().filter_map(|(before, _)| *before));
@@ -277,6 +286,7 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
     let is_over = soak.watched() >= rollout.plan.soak * PATIENCE;
     if voting == 0 || lacking as f64 > MISSING_USUAL * (voting + lacking) as f64 {
         let all = released().count();
+        let is_over = is_over && (voting + lacking > 0 || soak.watched() >= WEEKEND);
         return match (is_over, voting + lacking) {
             (false, _) => Judgement::Watch,
             (true, 0) => Judgement::Uncertain(format!(
@@ -292,7 +302,8 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
     let lost = lost(soak);
     let (gone, all) = lost.new;
     let ((old_gone, old_all), new_part) = (lost.old, gone as f64 / all.max(1) as f64);
-    let usual = (old_gone as f64 / old_all.max(1) as f64).max(MISSING_USUAL);
+    // In the evening all of them go.
+    let usual = old_gone as f64 / old_all.max(1) as f64 + MISSING_USUAL;
     if rollout.plan.gates.has(Gate::Lost) && new_part > usual {
         return Judgement::Uncertain(format!(
             "the link is lost of {}: they may just be switched off",

@@ -49,13 +49,14 @@ fn judged(
         }
     }
     // As it is seen first, and then as it goes on.
-    for tick in 0..60 {
+    for tick in 0..5_000 {
         if tick == 1 {
             for (at, host) in hosts.iter_mut().enumerate() {
                 now(host, kinds[at], at);
             }
         }
-        time = time + Duration::from_secs(15);
+        // Longer than that it does not take, but for hosts that are off.
+        time = time + Duration::from_secs(if tick < 60 { 15 } else { 60 });
         if let Some(transition) = rollout.tick(&mut soak, time, &hosts) {
             return Some(transition);
         }
@@ -188,4 +189,74 @@ fn r6_5_what_owners_suspend_is_no_versions_doing() {
     };
     let passed = judged((1, 3), nothing, suspended, Gates::default());
     assert!(!matches!(passed, Some(Transition::TakeBack { .. })), "{passed:?}");
+}
+
+#[test]
+fn r6_5_who_was_given_nothing_neither_stops_a_version_nor_speaks_for_it() {
+    let refuses = |host: &mut HostNow, is_new: bool, _: usize| {
+        if !is_new {
+            host.refused = Some((NEW, "I knew it".to_owned()));
+            host.version = NEW;
+        }
+    };
+    let passed = judged((2, 5), nothing, refuses, Gates::default());
+    assert!(
+        !matches!(passed, Some(Transition::TakeBack { .. } | Transition::Pause { .. }) | None),
+        "{passed:?}"
+    );
+    // Somebody who says that he has it does not make up for hosts that idle.
+    let claims = |host: &mut HostNow, is_new: bool, _: usize| match is_new {
+        true => host.offered = 0.1,
+        false => host.version = NEW,
+    };
+    let why = taken_back(judged((1, 9), nothing, claims, Gates::default()));
+    assert!(why.contains("on 1 host with the new version"), "{why}");
+}
+
+#[test]
+fn r6_5_an_owner_who_takes_his_machine_away_is_no_proof_against_a_version() {
+    let tightened = |host: &mut HostNow, is_new: bool, _: usize| {
+        if is_new {
+            (host.offered, host.computing, host.tightness) = (0.1, 0.1, 0.9);
+        }
+    };
+    let passed = judged((1, 5), nothing, tightened, Gates::default());
+    assert!(!matches!(passed, Some(Transition::TakeBack { .. })), "{passed:?}");
+}
+
+#[test]
+fn r6_5_in_the_evening_all_hosts_go_and_that_is_no_versions_doing() {
+    let evening = |host: &mut HostNow, is_new: bool, at: usize| {
+        host.connected = if is_new { at % 3 == 0 } else { at % 2 == 0 };
+    };
+    let passed = judged((12, 20), nothing, evening, Gates::default());
+    assert!(
+        !matches!(passed, Some(Transition::TakeBack { .. } | Transition::Pause { .. }) | None),
+        "{passed:?}"
+    );
+}
+
+#[test]
+fn r6_5_of_a_large_fleet_a_part_is_watched_one_by_one_and_the_first_wave_wholly() {
+    let plan = Plan::new("3", Duration::from_mins(4)).unwrap();
+    let begun = ("anna".to_owned(), Instant::EPOCH);
+    let rollout = Rollout::begin(1, (OLD, NEW), plan, BTreeMap::new(), begun, 9);
+    let host = |number: u32| HostNow {
+        connected: true,
+        version: OLD,
+        ..HostNow::named(AgentId(number.to_string()))
+    };
+    let mut hosts: Vec<_> = (0..40_000).map(host).collect();
+    let first = rollout.tick(&mut Soak::default(), Instant::EPOCH, &hosts).unwrap();
+    let rollout = rollout.after(&first, Instant::EPOCH, NEW, &hosts);
+    for host in &mut hosts {
+        if rollout.is_released_to(&host.id, &host.groups) {
+            host.version = NEW;
+        }
+    }
+    let mut soak = Soak::default();
+    assert_eq!(rollout.tick(&mut soak, Instant::EPOCH, &hosts), None);
+    let (new, old): (Vec<_>, Vec<_>) = soak.tracks().partition(|(_, track)| track.is_new);
+    assert_eq!(new.len(), 3);
+    assert!((4_500..5_500).contains(&old.len()), "{}", old.len());
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fallow_domain::{AgentId, Duration, Instant, MasterUrl};
 
-use crate::{Calls, HostNow, Load, Rollout};
+use crate::{Calls, HostNow, Load, Rollout, cohort};
 
 /// How often a wave is judged by statistics: at equal distances while it is watched, and before it passes.
 /// Each look could be wrong by chance: the chance is shared out among them.
@@ -14,6 +14,8 @@ const STEP_MAX: Duration = Duration::from_secs(60);
 /// Looks after which a host whose link does not come back is lost: an agent that starts anew, or whose
 /// network stutters, is back by then.
 const GONE: u32 = 3;
+/// Hosts of each kind that are watched one by one: more would show nothing that these do not.
+const SAMPLE: usize = 5_000;
 
 /// The watch over a wave. It is not stored: a coordinator that starts anew watches the wave anew.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +41,21 @@ pub(crate) struct Track {
     samples: u32,
     sum: Load,
     gone: u32,
+}
+
+/// The hosts of a kind that are watched one by one: all of them, or so many of a large fleet, drawn anew for
+/// each rollout.
+struct Sample(f64);
+
+impl Sample {
+    fn of(all: usize) -> Self {
+        Self(SAMPLE as f64 / all.max(1) as f64)
+    }
+
+    fn has(&self, rollout: &Rollout, host: &AgentId) -> bool {
+        // Another order than that of the waves: these begin at its start.
+        self.0 >= 1.0 || (cohort::position(!rollout.number, host) as f64) < self.0 * 2_f64.powi(64)
+    }
 }
 
 impl Track {
@@ -141,11 +158,18 @@ impl Soak {
         let since = self.last.map_or(Duration::ZERO, |last| now - last);
         self.last = Some(now);
         self.watched += since.clamp(Duration::ZERO, STEP_MAX);
-        for host in hosts {
-            let is_new = host.version == rollout.candidate;
+        let released: Vec<bool> =
+            hosts.iter().map(|host| rollout.is_released_to(&host.id, &host.groups)).collect();
+        let reached = released.iter().filter(|is_released| **is_released).count();
+        let (new, old) = (Sample::of(reached), Sample::of(hosts.len() - reached));
+        for (host, is_released) in hosts.iter().zip(released) {
+            let is_new = is_released && host.version == rollout.candidate;
+            let is_old = !is_released && host.version < rollout.candidate;
+            // What somebody says that he has and was not given speaks for nothing.
+            let counts = is_new && new.has(rollout, &host.id) || is_old && old.has(rollout, &host.id);
             match self.tracks.get_mut(&host.id) {
                 Some(track) if track.is_new == is_new => track.sample(host),
-                _ if host.connected => {
+                _ if host.connected && counts => {
                     let mut track = Track::begin(host, is_new, self.watched);
                     track.sample(host);
                     self.tracks.insert(host.id.clone(), track);
