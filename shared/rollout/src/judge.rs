@@ -13,10 +13,10 @@
 //! compute, less those before; CPU time wasted; how much the violation of shares rose). Each wave is wrong
 //! by chance once in a hundred at most: a hundredth is shared out among all tests of all four looks.
 //!
-//! Where few hosts say little, that is no proof that all is well: a wave is waited for whose hosts are off, for
-//! three days; if many of its hosts were lost that may just be off, or do not take the version, it is
-//! uncertain, and somebody has to look. What an owner takes away from the fleet is his doing, and not the
-//! version's.
+//! Where few hosts say little, that is no proof that all is well: a wave is waited for whose hosts are
+//! off, for three days; if many of its hosts were lost that may just be off, or do not take the version,
+//! it is uncertain, and somebody has to look. What an owner takes away from the fleet is his doing, and not
+//! the version's.
 
 use fallow_domain::{Duration, MasterUrl};
 

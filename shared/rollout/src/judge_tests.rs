@@ -227,7 +227,7 @@ fn r6_5_an_owner_who_takes_his_machine_away_is_no_proof_against_a_version() {
 #[test]
 fn r6_5_in_the_evening_all_hosts_go_and_that_is_no_versions_doing() {
     let evening = |host: &mut HostNow, is_new: bool, at: usize| {
-        host.connected = if is_new { at % 3 == 0 } else { at % 2 == 0 };
+        host.connected = at.is_multiple_of(if is_new { 3 } else { 2 });
     };
     let passed = judged((12, 20), nothing, evening, Gates::default());
     assert!(
