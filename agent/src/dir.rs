@@ -202,6 +202,12 @@ impl DataDir {
     pub fn path(&self) -> &Path {
         &self.0
     }
+    /// What people on the host call the agent: the name of its directory. Empty for the usual one, by which
+    /// the agents of all hosts would be called alike: the host's own name says more.
+    pub fn called(&self) -> String {
+        let name = self.0.file_name().map(|name| name.to_string_lossy().into_owned());
+        name.filter(|name| name != USUAL).unwrap_or_default()
+    }
     /// Where the store is.
     pub fn store(&self) -> PathBuf {
         self.0.join("store")
@@ -290,6 +296,9 @@ impl DataDir {
         let _ = fs::remove_file(self.control_socket());
     }
 }
+
+/// The name of the directory that an agent has if nobody says which.
+pub const USUAL: &str = "fallow-agent";
 
 /// What an agent makes in its directory before it has a store, what a volume of its own begins with, and what
 /// whoever starts it puts there for it (`fallow up`: `log`); beside that, what ends in `.log`.
@@ -384,12 +393,19 @@ pub fn default_dir() -> PathBuf {
         .filter(|path| path.is_absolute())
         .or_else(home)
         .unwrap_or_else(|| PathBuf::from("."))
-        .join("fallow-agent")
+        .join(USUAL)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r6_11_an_agent_in_the_usual_directory_is_called_as_its_host_and_others_as_their_directories() {
+        let called = |dir: &str| DataDir::at(Path::new(dir)).called();
+        assert_eq!(["/var/lib/fallow-agent", "/home/ann/.local/state/fallow-agent"].map(called), ["", ""]);
+        assert_eq!(called("lab/agent-1"), "agent-1");
+    }
 
     #[test]
     fn a_directory_belongs_to_one_at_a_time_and_the_second_learns_whose_it_is() {

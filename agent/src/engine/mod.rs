@@ -189,7 +189,7 @@ impl Engine {
         match ask {
             Ask::Entries(keys, reply) => {
                 let mut found = Entries::default();
-                let name = self.dir.path().file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+                let name = self.dir.called();
                 for (key, entity) in keys {
                     match entries::entry(&self.client, &self.hostname, &name, entity) {
                         Some(entry) => found.entries.push(entry),

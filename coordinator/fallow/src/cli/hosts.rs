@@ -121,7 +121,7 @@ fn row(host: &Host, newest: u64) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
     let said = state_of(host);
     vec![
-        state.name,
+        if state.name.is_empty() { state.hostname.clone() } else { state.name },
         host.agent_id.clone(),
         state.hostname,
         if host.connected { "up" } else { "down" }.to_owned(),
