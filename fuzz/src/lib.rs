@@ -12,6 +12,7 @@
 
 mod fleet;
 mod group;
+mod identity;
 mod job;
 mod project;
 mod scenario;
@@ -100,8 +101,8 @@ fn body(capture: &[u8]) -> Vec<u8> {
 }
 
 /// All targets.
-pub const TARGETS: [&[Target]; 5] =
-    [project::TARGETS, job::TARGETS, fleet::TARGETS, group::TARGETS, scenario::TARGETS];
+pub const TARGETS: [&[Target]; 6] =
+    [project::TARGETS, job::TARGETS, fleet::TARGETS, group::TARGETS, identity::TARGETS, scenario::TARGETS];
 
 /// All targets, one after the other.
 pub fn targets() -> impl Iterator<Item = &'static Target> {

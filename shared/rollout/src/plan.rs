@@ -59,7 +59,8 @@ impl FromStr for Wave {
         let bad = || Invalid::new("wave", text, EXPECTED);
         if let Some(percent) = text.strip_suffix('%') {
             let percent: f64 = percent.trim().parse().map_err(|_| bad())?;
-            let part = Fraction::new(percent / 100.0).ok().filter(|part| part.get() > 0.0);
+            // Finer than a machine in a hundred million means nothing.
+            let part = Fraction::new(shortest(percent) / 100.0).ok().filter(|part| part.get() > 0.0);
             return part.map(Self::Part).ok_or_else(bad);
         }
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -150,6 +151,7 @@ mod tests {
     fn r6_5_waves_are_numbers_parts_and_groups_that_grow_and_end_with_all_hosts() {
         assert_eq!(waves("1,10%,100%").unwrap(), "1,10%,100%");
         assert_eq!(waves("1, 5, staff, 12.5%").unwrap(), "1,5,staff,12.5%,100%");
+        assert_eq!(waves("33.222222222222222222%").unwrap(), "33.222222%,100%");
         for bad in [
             "",
             "0",
