@@ -57,8 +57,8 @@ impl Entry {
 pub struct HostState {
     /// The name that the host has in its network.
     pub hostname: String,
-    /// What people on the host call the agent: the name of its directory, unless that is the usual one. May be
-    /// empty.
+    /// What people on the host call the agent: the name of its directory, unless that is the usual one. May
+    /// be empty.
     pub name: String,
     /// CPUs of the machine.
     pub cpus: u32,
