@@ -251,6 +251,22 @@ async fn r6_5_a_change_that_takes_the_cpus_away_reaches_one_host_and_is_taken_ba
 }
 
 #[tokio::test]
+async fn r6_5_a_plan_that_means_nothing_is_not_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_coordinator, mut operator) = start(dir.path()).await;
+    let bad = [("no-such-room", 10, "no-such-room"), ("10%,5%", 10, "each larger"), ("1", 1, "5s to 30d")];
+    for (waves, seconds, why) in bad {
+        let plan =
+            RolloutPlan { waves: waves.into(), soak_micros: seconds * 1_000_000, ..RolloutPlan::default() };
+        let request = SetRolloutPlanRequest { plan: Some(plan), message: String::new() };
+        let refused = operator.set_rollout_plan(request).await.unwrap_err();
+        assert!(refused.message().contains(why), "{refused}");
+    }
+    let kept = operator.list_rollouts(ListRolloutsRequest { limit: 1 }).await.unwrap().into_inner();
+    assert_eq!(kept.plan.unwrap(), RolloutPlan::default());
+}
+
+#[tokio::test]
 async fn r6_5_a_version_that_hosts_refuse_goes_no_further() {
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;

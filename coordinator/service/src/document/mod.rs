@@ -20,7 +20,7 @@ use fallow_domain::{
     AccountKey, DocumentVersion, FleetDocument, Instant, Invalid, MasterUrl, Preferences, ProjectAssignment,
     Share, printable,
 };
-use fallow_fleet::{Change, ChangeError, DocumentSet, Groups, GroupsChanged};
+use fallow_fleet::{Change, ChangeError, DocumentSet, GroupName, Groups, GroupsChanged};
 use fallow_rollout::{OrderError, Rollout, Transition, Wave};
 use fallow_store::{Batch, BatchResult, Entry, KeyRange, Store, StoreError};
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
@@ -78,7 +78,7 @@ pub enum DocumentError {
     #[error("{0}")]
     NoRollout(String),
     /// A change that the fleet's groups do not allow.
-    #[error("the change does not go with the fleet's groups: {0}")]
+    #[error("that does not go with the fleet's groups: {0}")]
     Conflict(String),
     /// It cannot be written down.
     #[error("the documents cannot be serialised")]
@@ -442,12 +442,7 @@ impl Making {
         for wave in &plan.waves {
             let Wave::Group(name) = wave else { continue };
             let group = before.groups.0.get(name).or_else(|| after.groups.0.get(name));
-            let known = || {
-                DocumentError::Conflict(format!(
-                    "the plan for rollouts names group {name}, which is not there: give another with `fallow rollout plan`"
-                ))
-            };
-            groups.insert(name.clone(), group.ok_or_else(known)?.selector.clone());
+            groups.insert(name.clone(), group.ok_or_else(|| no_group(name))?.selector.clone());
         }
         let number = release.rollout.as_ref().map_or(1, |newest| newest.number + 1);
         let versions = (before.fleet.version, after.fleet.version);
@@ -504,6 +499,13 @@ impl Making {
         current.send_replace(Arc::new(Release { newest, rollout, base }));
         Ok(())
     }
+}
+
+fn no_group(name: &GroupName) -> DocumentError {
+    DocumentError::Conflict(format!(
+        "the plan for rollouts names group {name}, which is not there: `fallow groups` lists them, \
+         `fallow rollout plan` changes the plan"
+    ))
 }
 
 fn under_way(rollout: &Rollout) -> DocumentError {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use fallow_domain::{DocumentVersion, Instant};
-use fallow_rollout::{HostNow, Order, Phase, Plan, Rollout, Transition};
+use fallow_rollout::{HostNow, Order, Phase, Plan, Rollout, Transition, Wave};
 use fallow_store::{Batch, StoreError};
 
 use super::release::{self, ROLLOUT, newest_step, said};
-use super::{Author, DocumentError, Documents, Making, Release, blocking, read_version, under_way};
+use super::{Author, DocumentError, Documents, Making, Release, blocking, no_group, read_version, under_way};
 use crate::audit::{self, Action};
 
 impl Documents {
@@ -25,6 +25,14 @@ impl Documents {
     /// [`DocumentError`]; nothing is changed then.
     pub async fn set_plan(&self, author: Author, plan: Option<Plan>) -> Result<(), DocumentError> {
         let (store, alone) = (self.store.clone(), self.changing.clone().lock_owned().await);
+        let groups = self.set().groups;
+        for wave in plan.iter().flat_map(|plan| &plan.waves) {
+            if let Wave::Group(name) = wave
+                && !groups.0.contains_key(name)
+            {
+                return Err(no_group(name));
+            }
+        }
         blocking(move || {
             let _alone = alone;
             let words = |plan: Option<&Plan>| match plan {
