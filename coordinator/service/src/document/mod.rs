@@ -9,11 +9,12 @@
 //! ([`fallow_rollout`]): the rollout is stored with the version, and says from then on which hosts are to
 //! have it ([`Release`]).
 
+mod making;
 mod release;
 mod rollout;
 mod version;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock, Weak};
 
 use fallow_domain::{
@@ -21,16 +22,17 @@ use fallow_domain::{
     Share, printable,
 };
 use fallow_fleet::{Change, ChangeError, DocumentSet, GroupName, Groups, GroupsChanged};
-use fallow_rollout::{OrderError, Rollout, Transition, Wave};
-use fallow_store::{Batch, BatchResult, Entry, KeyRange, Store, StoreError};
-use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use fallow_rollout::{OrderError, Rollout};
+use fallow_store::{Entry, KeyRange, Store, StoreError};
+use tokio::sync::{Mutex, watch};
 
+use making::Making;
 use release::{ROLLOUT, ROLLOUTS};
 pub use release::{Reach, Release};
 pub use version::{Audited, Head, Published};
 use version::{FORMAT, PREFIX};
 
-use crate::audit::{self, Action, Actor, Record};
+use crate::audit::{Action, Actor, Record};
 
 /// Bytes of a message that says why a version was made.
 const MESSAGE_MAX: usize = 1_000;
@@ -354,151 +356,6 @@ impl Documents {
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
-}
-
-/// The making of a version.
-struct Making {
-    store: Arc<dyn Store>,
-    current: Arc<watch::Sender<Arc<Release>>>,
-    reach: Option<Arc<dyn Reach>>,
-    author: Author,
-    now: Instant,
-}
-
-impl Making {
-    /// Makes a version by an edit of the newest, and gives the documents before and after. Stored and
-    /// published in one go: a caller that goes away meanwhile (its call is dropped then) must not leave a
-    /// version in the store that nobody was told of and no other can follow.
-    fn make(
-        self,
-        _alone: OwnedMutexGuard<()>,
-        edit: impl FnOnce(&mut DocumentSet) -> Result<String, DocumentError>,
-    ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
-        let release = self.current.borrow().clone();
-        let newest = set_of(release.newest.as_deref());
-        // An emergency starts from what is known to be good: what goes out now is taken back.
-        let before = match release.open() {
-            Some((rollout, _)) if !self.author.emergency => return Err(under_way(rollout)),
-            Some((_, base)) => base.audited.set.clone(),
-            None => newest.clone(),
-        };
-        let mut set = before.clone();
-        let change = edit(&mut set)?;
-        if set == before && release.open().is_none() {
-            return Ok((before, set));
-        }
-        set.fleet.version = DocumentVersion(newest.fleet.version.0 + 1);
-        let made = self.made(set, change)?;
-        let rollout = match release.open() {
-            Some((rollout, _)) => Some(self.superseded(rollout, made.set.fleet.version)),
-            None => self.begun(&release, &before, &made.set)?,
-        };
-        let after = made.set.clone();
-        self.publish(&release, made, rollout)?;
-        Ok((before, after))
-    }
-
-    /// A version, checked as a whole.
-    fn made(&self, set: DocumentSet, change: String) -> Result<Audited, DocumentError> {
-        set.fleet.check()?;
-        if let Some(problem) = set.problems().first() {
-            return Err(DocumentError::Conflict(problem.to_string()));
-        }
-        Ok(Audited {
-            hash: set.hash()?,
-            set,
-            made_at: self.now,
-            made_by: self.author.actor.name().to_owned(),
-            change,
-            message: printable::line(&self.author.message, MESSAGE_MAX),
-        })
-    }
-
-    /// The rollout that an emergency takes the place of.
-    fn superseded(&self, open: &Rollout, newest: DocumentVersion) -> Rollout {
-        let why = format!("{} sends another change to all hosts at once", self.author.actor.name());
-        let hosts = self.reach.as_ref().map(|reach| reach.hosts_now(open)).unwrap_or_default();
-        open.after(&Transition::TakeBack { why }, self.now, newest, &hosts)
-    }
-
-    /// The rollout of a new version, if changes go out by a plan and this one makes any host different.
-    fn begun(
-        &self,
-        release: &Release,
-        before: &DocumentSet,
-        after: &DocumentSet,
-    ) -> Result<Option<Rollout>, DocumentError> {
-        if self.author.emergency || release.newest.is_none() {
-            return Ok(None);
-        }
-        let (Some(plan), Some(reach)) = (release::plan(&*self.store)?, self.reach.as_ref()) else {
-            return Ok(None);
-        };
-        let changes_hosts = reach.changed_hosts(before, after);
-        if changes_hosts == 0 {
-            return Ok(None);
-        }
-        let mut groups = BTreeMap::new();
-        for wave in &plan.waves {
-            let Wave::Group(name) = wave else { continue };
-            let group = before.groups.0.get(name).or_else(|| after.groups.0.get(name));
-            groups.insert(name.clone(), group.ok_or_else(|| no_group(name))?.selector.clone());
-        }
-        let number = release.rollout.as_ref().map_or(1, |newest| newest.number + 1);
-        let versions = (before.fleet.version, after.fleet.version);
-        let by = (self.author.actor.name().to_owned(), self.now);
-        Ok(Some(Rollout::begin(number, versions, plan, groups, by, changes_hosts)))
-    }
-
-    /// Stores a version, with its rollout or that which it ends, and tells everybody.
-    fn publish(
-        self,
-        release: &Release,
-        audited: Audited,
-        rollout: Option<Rollout>,
-    ) -> Result<(), DocumentError> {
-        let Self { store, current, author, .. } = self;
-        let version = audited.set.fleet.version;
-        let key = key(version);
-        let value = FORMAT.write(&key, &audited)?;
-        let mut batch = Batch::new().require_absent(key.clone()).put(key, value);
-        if let Some(rollout) = &rollout {
-            let key = release::rollout_key(rollout.number);
-            let value = ROLLOUT.write(&key, rollout)?;
-            batch = batch.put(key, value);
-        }
-        let (action, object) = match (&rollout, author.emergency) {
-            (Some(rollout), false) if !rollout.is_open() => (
-                Action::RolloutTakenBack,
-                format!("{}: {}", release::said(rollout), release::newest_step(rollout).1),
-            ),
-            (rollout, emergency) => {
-                let how = match (rollout, emergency) {
-                    (Some(rollout), true) => {
-                        format!(", to all hosts at once, in place of rollout {}", rollout.number)
-                    }
-                    (None, true) => ", to all hosts at once".to_owned(),
-                    (Some(rollout), false) => format!(", by rollout {}", rollout.number),
-                    (None, false) => String::new(),
-                };
-                (Action::DocumentChanged, format!("version {}: {}{how}", version.0, audited.change))
-            }
-        };
-        let record = author.record(action, &object);
-        let before = release.newest.as_ref().map(|published| published.audited.hash.clone());
-        let record = record.changed(before.unwrap_or_default().as_str(), audited.hash.as_str());
-        if let BatchResult::Conflict { .. } = audit::apply(&*store, &batch, &record)? {
-            let what = "a new version of the document";
-            return Err(Invalid::new(what, version, "a version that is not there yet").into());
-        }
-        tracing::info!(version = version.0, by = audited.made_by, change = audited.change, "document made");
-        let newest = Some(Arc::new(Published { audited, traceparent: author.traceparent }));
-        let rollout = rollout.map(Arc::new).or_else(|| release.rollout.clone());
-        let is_open = rollout.as_ref().is_some_and(|rollout| rollout.is_open());
-        let base = if is_open { release.newest.clone() } else { None };
-        current.send_replace(Arc::new(Release { newest, rollout, base }));
-        Ok(())
-    }
 }
 
 fn no_group(name: &GroupName) -> DocumentError {

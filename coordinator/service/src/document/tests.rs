@@ -1,6 +1,6 @@
 use super::*;
 use fallow_fleet::GroupText;
-use fallow_store::{Format, SledStore};
+use fallow_store::{Batch, BatchResult, Format, SledStore};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn assignment(name: &str) -> ProjectAssignment {

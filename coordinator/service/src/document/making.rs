@@ -1,0 +1,160 @@
+//! How a version comes to be: edited, checked, stored with what it means for a rollout, and told to all.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fallow_domain::{DocumentVersion, Instant, Invalid, printable};
+use fallow_fleet::DocumentSet;
+use fallow_rollout::{Rollout, Transition, Wave};
+use fallow_store::{Batch, BatchResult, Store};
+use tokio::sync::{OwnedMutexGuard, watch};
+
+use super::release::{self, ROLLOUT};
+use super::version::{Audited, FORMAT, Published};
+use super::{Author, DocumentError, MESSAGE_MAX, Reach, Release, key, no_group, set_of, under_way};
+use crate::audit::{self, Action};
+
+/// The making of a version.
+pub(super) struct Making {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) current: Arc<watch::Sender<Arc<Release>>>,
+    pub(super) reach: Option<Arc<dyn Reach>>,
+    pub(super) author: Author,
+    pub(super) now: Instant,
+}
+
+impl Making {
+    /// Makes a version by an edit of the newest, and gives the documents before and after. Stored and
+    /// published in one go: a caller that goes away meanwhile (its call is dropped then) must not leave a
+    /// version in the store that nobody was told of and no other can follow.
+    pub(super) fn make(
+        self,
+        _alone: OwnedMutexGuard<()>,
+        edit: impl FnOnce(&mut DocumentSet) -> Result<String, DocumentError>,
+    ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
+        let release = self.current.borrow().clone();
+        let newest = set_of(release.newest.as_deref());
+        // An emergency starts from what is known to be good: what goes out now is taken back.
+        let before = match release.open() {
+            Some((rollout, _)) if !self.author.emergency => return Err(under_way(rollout)),
+            Some((_, base)) => base.audited.set.clone(),
+            None => newest.clone(),
+        };
+        let mut set = before.clone();
+        let change = edit(&mut set)?;
+        if set == before && release.open().is_none() {
+            return Ok((before, set));
+        }
+        set.fleet.version = DocumentVersion(newest.fleet.version.0 + 1);
+        let made = self.made(set, change)?;
+        let rollout = match release.open() {
+            Some((rollout, _)) => Some(self.superseded(rollout, made.set.fleet.version)),
+            None => self.begun(&release, &before, &made.set)?,
+        };
+        let after = made.set.clone();
+        self.publish(&release, made, rollout)?;
+        Ok((before, after))
+    }
+
+    /// A version, checked as a whole.
+    pub(super) fn made(&self, set: DocumentSet, change: String) -> Result<Audited, DocumentError> {
+        set.fleet.check()?;
+        if let Some(problem) = set.problems().first() {
+            return Err(DocumentError::Conflict(problem.to_string()));
+        }
+        Ok(Audited {
+            hash: set.hash()?,
+            set,
+            made_at: self.now,
+            made_by: self.author.actor.name().to_owned(),
+            change,
+            message: printable::line(&self.author.message, MESSAGE_MAX),
+        })
+    }
+
+    /// The rollout that an emergency takes the place of.
+    fn superseded(&self, open: &Rollout, newest: DocumentVersion) -> Rollout {
+        let why = format!("{} sends another change to all hosts at once", self.author.actor.name());
+        let hosts = self.reach.as_ref().map(|reach| reach.hosts_now(open)).unwrap_or_default();
+        open.after(&Transition::TakeBack { why }, self.now, newest, &hosts)
+    }
+
+    /// The rollout of a new version, if changes go out by a plan and this one makes any host different.
+    fn begun(
+        &self,
+        release: &Release,
+        before: &DocumentSet,
+        after: &DocumentSet,
+    ) -> Result<Option<Rollout>, DocumentError> {
+        if self.author.emergency || release.newest.is_none() {
+            return Ok(None);
+        }
+        let (Some(plan), Some(reach)) = (release::plan(&*self.store)?, self.reach.as_ref()) else {
+            return Ok(None);
+        };
+        let changes_hosts = reach.changed_hosts(before, after);
+        if changes_hosts == 0 {
+            return Ok(None);
+        }
+        let mut groups = BTreeMap::new();
+        for wave in &plan.waves {
+            let Wave::Group(name) = wave else { continue };
+            let group = before.groups.0.get(name).or_else(|| after.groups.0.get(name));
+            groups.insert(name.clone(), group.ok_or_else(|| no_group(name))?.selector.clone());
+        }
+        let number = release.rollout.as_ref().map_or(1, |newest| newest.number + 1);
+        let versions = (before.fleet.version, after.fleet.version);
+        let by = (self.author.actor.name().to_owned(), self.now);
+        Ok(Some(Rollout::begin(number, versions, plan, groups, by, changes_hosts)))
+    }
+
+    /// Stores a version, with its rollout or that which it ends, and tells everybody.
+    pub(super) fn publish(
+        self,
+        release: &Release,
+        audited: Audited,
+        rollout: Option<Rollout>,
+    ) -> Result<(), DocumentError> {
+        let Self { store, current, author, .. } = self;
+        let version = audited.set.fleet.version;
+        let key = key(version);
+        let value = FORMAT.write(&key, &audited)?;
+        let mut batch = Batch::new().require_absent(key.clone()).put(key, value);
+        if let Some(rollout) = &rollout {
+            let key = release::rollout_key(rollout.number);
+            let value = ROLLOUT.write(&key, rollout)?;
+            batch = batch.put(key, value);
+        }
+        let (action, object) = match (&rollout, author.emergency) {
+            (Some(rollout), false) if !rollout.is_open() => (
+                Action::RolloutTakenBack,
+                format!("{}: {}", release::said(rollout), release::newest_step(rollout).1),
+            ),
+            (rollout, emergency) => {
+                let how = match (rollout, emergency) {
+                    (Some(rollout), true) => {
+                        format!(", to all hosts at once, in place of rollout {}", rollout.number)
+                    }
+                    (None, true) => ", to all hosts at once".to_owned(),
+                    (Some(rollout), false) => format!(", by rollout {}", rollout.number),
+                    (None, false) => String::new(),
+                };
+                (Action::DocumentChanged, format!("version {}: {}{how}", version.0, audited.change))
+            }
+        };
+        let record = author.record(action, &object);
+        let before = release.newest.as_ref().map(|published| published.audited.hash.clone());
+        let record = record.changed(before.unwrap_or_default().as_str(), audited.hash.as_str());
+        if let BatchResult::Conflict { .. } = audit::apply(&*store, &batch, &record)? {
+            let what = "a new version of the document";
+            return Err(Invalid::new(what, version, "a version that is not there yet").into());
+        }
+        tracing::info!(version = version.0, by = audited.made_by, change = audited.change, "document made");
+        let newest = Some(Arc::new(Published { audited, traceparent: author.traceparent }));
+        let rollout = rollout.map(Arc::new).or_else(|| release.rollout.clone());
+        let is_open = rollout.as_ref().is_some_and(|rollout| rollout.is_open());
+        let base = if is_open { release.newest.clone() } else { None };
+        current.send_replace(Arc::new(Release { newest, rollout, base }));
+        Ok(())
+    }
+}
