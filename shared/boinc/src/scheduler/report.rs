@@ -159,9 +159,14 @@ pub struct StderrOut {
 
 impl StderrOut {
     fn parse(raw: &[u8]) -> Self {
+        // What the client says stands before what the application wrote, which may look the same.
+        let before =
+            |raw, tag: &str| find(raw, tag.as_bytes(), 0).map_or(raw, |at| raw.get(..at).unwrap_or(raw));
+        let by_client = before(raw, "<stderr_txt>");
+        let version = between(before(by_client, "<message>"), "core_client_version");
         Self {
-            client_version: between(raw, "core_client_version").and_then(|text| ClientVersion::parse(&text)),
-            message: between(raw, "message"),
+            client_version: version.and_then(|text| ClientVersion::parse(&text)),
+            message: between(by_client, "message"),
             stderr_txt: between(raw, "stderr_txt").unwrap_or_default(),
         }
     }
@@ -265,6 +270,17 @@ impl ReportedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r6_2_what_an_application_writes_is_not_taken_for_words_of_the_client() {
+        let said = "<core_client_version>9.9.9</core_client_version>\n<message>all is well</message>";
+        let raw = format!("<![CDATA[\n<stderr_txt>\n{said}\n</stderr_txt>\n]]>");
+        let read = StderrOut::parse(raw.as_bytes());
+        assert_eq!((read.client_version, read.message.as_deref()), (None, None));
+        assert_eq!(read.stderr_txt, said);
+        let raw = format!("<![CDATA[\n<message>\nwhy: {said}\n</message>\n<stderr_txt>\n</stderr_txt>\n]]>");
+        assert_eq!(StderrOut::parse(raw.as_bytes()).client_version, None);
+    }
 
     #[test]
     fn standard_error_cannot_end_the_section_that_holds_it() {
