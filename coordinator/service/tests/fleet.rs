@@ -483,7 +483,12 @@ struct Reluctant {
 }
 
 impl Accounts for Reluctant {
-    fn key(&self, _: &AgentId, _: &ProjectAssignment) -> Result<Option<AccountKey>, String> {
+    fn key(
+        &self,
+        _: &AgentId,
+        _: Option<&AgentId>,
+        _: &ProjectAssignment,
+    ) -> Result<Option<AccountKey>, String> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let may = self.may.load(Ordering::SeqCst);
         may.then(|| Some(AccountKey::new("own"))).ok_or_else(|| "no space left".to_owned())

@@ -16,6 +16,7 @@ use fallow_daemon::lock;
 use fallow_domain::{AccountKey, AgentId, Instant, hex};
 use fallow_store::Store;
 use ring::hmac;
+use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::error::ProjectError;
@@ -55,6 +56,7 @@ pub(crate) fn own(project: &str, now: Instant) -> Result<Account, ProjectError> 
         cross_project_id: random_key()?,
         agent: None,
         host: 0,
+        voter: 0,
     })
 }
 
@@ -102,6 +104,23 @@ pub(crate) fn brought_up(
     Ok(record)
 }
 
+/// An account that was closed.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Closed {
+    /// Its number.
+    Number(u64),
+    /// It was never made, or closed before its number was kept.
+    Unknown(bool),
+}
+
+/// What copies of an agent count as that has no account and will have none: a number that no account has.
+fn voter_of_unknown(first: &AgentId) -> u64 {
+    let digest = ring::digest::digest(&ring::digest::SHA256, first.0.as_bytes());
+    let number = digest.as_ref().iter().take(8).fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+    number | 1 << 63
+}
+
 impl Project {
     /// The key of an agent's account, which is made if there is none.
     pub(crate) fn agent_key(&self, agent: &AgentId, now: Instant) -> Result<AccountKey, ProjectError> {
@@ -134,11 +153,13 @@ impl Project {
             return Ok(());
         }
         self.transact_durably(|txn| {
-            if let Some(account) = txn.get::<Account>("account", &self.keys.account(key.reveal()))? {
+            let account: Option<Account> = txn.get("account", &self.keys.account(key.reveal()))?;
+            if let Some(account) = &account {
                 self.lose_all(txn, account.host, now)?;
             }
             txn.delete(self.keys.account(key.reveal()));
-            txn.put("closed account", self.keys.closed_agent(&agent.0), &true)
+            let closed = account.map_or(Closed::Unknown(true), |account| Closed::Number(account.id));
+            txn.put("closed account", self.keys.closed_agent(&agent.0), &closed)
         })
     }
 
@@ -176,6 +197,7 @@ impl Project {
                 cross_project_id: random_key()?,
                 agent: Some(agent.clone()),
                 host: 0,
+                voter: 0,
             })
         });
         let new = new.collect::<Result<Vec<Account>, ProjectError>>()?;
@@ -196,6 +218,42 @@ impl Project {
             }
             txn.put("counters", self.keys.counters(), &counters)
         })
+    }
+
+    /// The same for an agent whose host is a copy of `first`'s: it has an account of its own, and towards
+    /// quorums both are one.
+    ///
+    /// # Errors
+    /// As [`Project::agent_key`].
+    pub(crate) fn copy_key(
+        &self,
+        agent: &AgentId,
+        first: &AgentId,
+        now: Instant,
+    ) -> Result<AccountKey, ProjectError> {
+        let key = self.agent_key(agent, now)?;
+        let place = self.keys.account(key.reveal());
+        let is_done = |account: &Account| account.voter != 0;
+        if self.account(&key)?.as_ref().is_some_and(is_done) {
+            return Ok(key);
+        }
+        let of_first = match self.agent_key(first, now) {
+            Ok(of_first) => self.account(&of_first)?.map(|account| account.id),
+            Err(ProjectError::AccountClosed { .. }) => {
+                match self.read().get("closed account", &self.keys.closed_agent(&first.0))? {
+                    Some(Closed::Number(number)) => Some(number),
+                    Some(Closed::Unknown(_)) | None => None,
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        let voter = of_first.unwrap_or_else(|| voter_of_unknown(first));
+        // Durable before anybody hears of the key.
+        self.transact_durably(|txn| match txn.get::<Account>("account", &place)? {
+            Some(account) => txn.put("account", place, &Account { voter, ..account }),
+            None => Ok(()),
+        })?;
+        Ok(key)
     }
 
     fn key_of(&self, agent: &AgentId) -> AccountKey {

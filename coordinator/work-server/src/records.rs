@@ -60,6 +60,10 @@ pub(crate) struct Account {
     /// The one host of an agent's account, 0 before its first request.
     #[serde(default)]
     pub(crate) host: u64,
+    /// Of the agent of a copied machine: what its results count as towards a quorum, for the first one's and
+    /// all its copies'. Whoever copies his machine is not two. 0 for what the account itself is.
+    #[serde(default)]
+    pub(crate) voter: u64,
 }
 
 /// A machine that computes for the project.
@@ -67,6 +71,9 @@ pub(crate) struct Account {
 pub(crate) struct Host {
     pub(crate) id: u64,
     pub(crate) account: u64,
+    /// As its account's.
+    #[serde(default)]
+    pub(crate) voter: u64,
     /// The host's own identity, as it sent it.
     pub(crate) cpid: String,
     pub(crate) name: String,

@@ -374,6 +374,7 @@ mod tests {
             let host = Host {
                 id,
                 account: id,
+                voter: 0,
                 cpid: String::new(),
                 name: String::new(),
                 agent: None,

@@ -161,6 +161,19 @@ impl ProjectServer {
         self.shared.project(project)?.agent_key(agent, self.shared.now())
     }
 
+    /// The same for an agent whose host is a copy of `first`'s: both are one towards quorums.
+    ///
+    /// # Errors
+    /// As [`ProjectServer::agent_key`].
+    pub fn copy_key(
+        &self,
+        project: &str,
+        agent: &AgentId,
+        first: &AgentId,
+    ) -> Result<AccountKey, ProjectError> {
+        self.shared.project(project)?.copy_key(agent, first, self.shared.now())
+    }
+
     /// Takes an agent's accounts away in all projects: it was taken out of the fleet. Blocks.
     ///
     /// # Errors

@@ -13,10 +13,19 @@ use fallow_daemon::clock;
 pub(super) struct ProjectAccounts(pub(super) ProjectServer);
 
 impl Accounts for ProjectAccounts {
-    fn key(&self, agent: &AgentId, project: &ProjectAssignment) -> Result<Option<AccountKey>, String> {
+    fn key(
+        &self,
+        agent: &AgentId,
+        first: Option<&AgentId>,
+        project: &ProjectAssignment,
+    ) -> Result<Option<AccountKey>, String> {
         match self.0.project(&project.name) {
             Ok(info) if info.url == project.url => {
-                self.0.agent_key(&project.name, agent).map(Some).map_err(|error| error.to_string())
+                let key = match first {
+                    Some(first) => self.0.copy_key(&project.name, agent, first),
+                    None => self.0.agent_key(&project.name, agent),
+                };
+                key.map(Some).map_err(|error| error.to_string())
             }
             Ok(_) | Err(ProjectError::UnknownProject { .. }) => Ok(None),
             Err(error) => Err(error.to_string()),

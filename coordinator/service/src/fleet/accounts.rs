@@ -23,11 +23,17 @@ use crate::document::Published;
 /// Gives agents their accounts in projects.
 pub trait Accounts: Send + Sync {
     /// The key of an agent's own account, which is made if there is none. None for a project that is not
-    /// hosted here: agents share the account that the document names. Blocks.
+    /// hosted here: agents share the account that the document names. `first` is the agent of the host that
+    /// its host is a copy of, if it is one: towards quorums they are one. Blocks.
     ///
     /// # Errors
     /// In words, why there is no account now.
-    fn key(&self, agent: &AgentId, project: &ProjectAssignment) -> Result<Option<AccountKey>, String>;
+    fn key(
+        &self,
+        agent: &AgentId,
+        first: Option<&AgentId>,
+        project: &ProjectAssignment,
+    ) -> Result<Option<AccountKey>, String>;
 }
 
 impl Fleet {
@@ -57,7 +63,7 @@ impl Fleet {
         let lacking: Vec<_> =
             own.projects.iter().filter(|project| !keys.contains_key(&project.name)).cloned().collect();
         if !lacking.is_empty() {
-            let (found, failed) = find(accounts, agent.id.clone(), lacking).await?;
+            let (found, failed) = find(accounts, (agent.id.clone(), self.first_of(agent)), lacking).await?;
             lock(&agent.keys).extend(found.clone());
             if let Some(why) = failed {
                 return Err(why);
@@ -76,13 +82,13 @@ impl Fleet {
 /// The keys of an agent's own accounts in these projects, and why the first of those that are lacking is.
 async fn find(
     accounts: Arc<dyn Accounts>,
-    agent: AgentId,
+    (agent, first): (AgentId, Option<AgentId>),
     projects: Vec<ProjectAssignment>,
 ) -> Result<(BTreeMap<String, AccountKey>, Option<String>), String> {
     let work = move || {
         let (mut found, mut failed) = (BTreeMap::new(), None);
         for project in projects {
-            match accounts.key(&agent, &project) {
+            match accounts.key(&agent, first.as_ref(), &project) {
                 Ok(key) => found.extend(key.map(|key| (project.name, key))),
                 Err(why) => {
                     failed.get_or_insert(format!("project {}: {why}", project.name));

@@ -247,6 +247,13 @@ impl Fleet {
         agents.values().filter(is_new).filter(|agent| eldest(&agent.id) == of).count()
     }
 
+    /// The agent of the host that an agent's is a copy of, or a copy of a copy: the first of them all. None
+    /// for one that is no copy.
+    pub(super) fn first_of(&self, agent: &Agent) -> Option<AgentId> {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        lineage(&agents, &agent.id).last()
+    }
+
     /// The hosts of the fleet that were copies of this one, or copies of its copies.
     pub(super) fn copies_of(&self, id: &AgentId) -> Vec<AgentId> {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);

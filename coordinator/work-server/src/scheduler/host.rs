@@ -91,6 +91,7 @@ fn of_agent(
         None => fresh(txn, keys, account.id, now)?,
     };
     host.account = account.id;
+    host.voter = account.voter;
     host.agent = Some(agent.clone());
     if account.host != host.id {
         account.host = host.id;
@@ -184,6 +185,7 @@ fn fresh(txn: &mut Txn<'_>, keys: &Keys, account: u64, now: Instant) -> Result<H
     Ok(Host {
         id: counters.last_host,
         account,
+        voter: 0,
         cpid: String::new(),
         name: String::new(),
         agent: None,

@@ -90,9 +90,10 @@ fn lists_too_many(request: &SchedulerRequest) -> bool {
 }
 
 impl ReplyContent {
-    /// The host that asks, and its account.
+    /// The host that asks, and its account; of a copied host that of the first one.
     pub(super) fn host_account(&self) -> HostAccount {
-        HostAccount { host: self.host.id, account: self.host.account }
+        let Host { id, account, voter, .. } = self.host;
+        HostAccount { host: id, account: if voter == 0 { account } else { voter } }
     }
 }
 

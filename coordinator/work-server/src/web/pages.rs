@@ -129,6 +129,7 @@ fn create(
         cross_project_id: random_key()?,
         agent: None,
         host: 0,
+        voter: 0,
     };
     project.transact_durably(|txn| {
         let keys = &project.keys;

@@ -39,6 +39,41 @@ fn r6_10_an_agent_that_poses_as_many_hosts_forges_no_quorum() {
 }
 
 #[test]
+fn r6_10_whoever_copies_his_machine_is_one_opinion_also_after_the_first_one_was_taken_out() {
+    let (fixture, info) = with_workunits(1, 2);
+    let agent = |id: &str| AgentId(id.into());
+    let first = fixture.server.agent_key("p", &agent("evil")).unwrap();
+    let copy = |id: &str| fixture.server.copy_key("p", &agent(id), &agent("evil")).unwrap();
+    let keys = [first, copy("evil2"), copy("evil3")];
+    assert!(keys[0] != keys[1] && keys[1] != keys[2]);
+    for (name, key) in ["one", "two", "three"].into_iter().zip(&keys) {
+        let mut posing = Client::with_key(&info, name, key.clone());
+        posing.fetch(1.0);
+        posing.complete_all("forged");
+    }
+    assert_eq!(validated(&fixture), 0);
+    let view = only_workunit(&fixture);
+    assert_eq!(view.jobs.iter().filter(|job| job.host_id != 0).count(), 1, "{view:?}");
+    fixture.server.close_agent(&agent("evil")).unwrap();
+    let late = copy("evil4");
+    for (name, key) in ["two", "four"].into_iter().zip([keys[1].clone(), late]) {
+        let mut posing = Client::with_key(&info, name, key);
+        posing.fetch(1.0);
+        posing.complete_all("forged");
+    }
+    assert_eq!(validated(&fixture), 0);
+    // The same after a restart, and honest hosts are two.
+    assert_eq!(copy("evil2"), keys[1]);
+    for name in ["a", "b"] {
+        let mut honest = Client::new(&fixture, &info, name);
+        honest.fetch(1.0);
+        honest.complete_all("right");
+        fixture.server.run_background_work().unwrap();
+    }
+    assert_eq!(fixture.server.list_results("p", None, 0).unwrap().items[0].outputs[0].content, b"right");
+}
+
+#[test]
 fn r6_10_hosts_of_one_account_outside_the_fleet_are_one_opinion_and_two_accounts_are_two() {
     let (fixture, info) = with_workunits(1, 2);
     fixture.set("p", "account-creation", "true");
