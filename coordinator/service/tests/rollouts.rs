@@ -295,6 +295,8 @@ async fn r6_5_who_began_a_large_change_does_not_approve_it_and_an_emergency_take
     plan(&mut operator, "1", Some(0)).await;
     cpu_fraction(&mut operator, 0.75, false).await.unwrap();
     assert_eq!(newest(&mut operator).await.phase(), RolloutPhase::Waiting);
+    let asked = GetDocumentRequest { released: false };
+    assert_eq!(operator.get_document(asked).await.unwrap().into_inner().rollout, 1, "nobody has it yet");
     let refused = order(&mut operator, RolloutOrder::Approve).await.unwrap_err();
     assert!(refused.message().contains("somebody else has to approve it"), "{refused}");
     // From what hosts have, and to all of them at once.

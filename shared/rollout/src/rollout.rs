@@ -344,7 +344,13 @@ impl Rollout {
                 }
                 after.released = *released;
                 after.phase = Phase::Watching;
-                format!("{} is released: {why}", after.wave_in_words())
+                // Waves without a host of their own are not waited for.
+                let empty = match released - self.released {
+                    0 | 1 => String::new(),
+                    2 => format!(" (no host is in wave {} alone)", self.released + 1),
+                    _ => format!(" (no host is in waves {} to {} alone)", self.released + 1, released - 1),
+                };
+                format!("{} is released{empty}: {why}", after.wave_in_words())
             }
             Transition::Complete { why } => {
                 after.released = after.plan.waves.len();
@@ -388,10 +394,15 @@ impl Rollout {
     #[must_use]
     pub fn stands(&self) -> String {
         match &self.phase {
-            Phase::Waiting => "waits for a second person's approval".to_owned(),
+            Phase::Waiting => {
+                "waits until a second person approves it (`fallow rollout approve`), or aborts it".to_owned()
+            }
             Phase::Watching if self.released == 0 => "is about to begin".to_owned(),
             Phase::Watching => format!("is at {}", self.wave_in_words()),
-            Phase::Paused { why } => format!("is paused at {}: {why}", self.wave_in_words()),
+            Phase::Paused { why } => format!(
+                "is paused at {} until somebody resumes, promotes or aborts it: {why}",
+                self.wave_in_words()
+            ),
             Phase::Completed => "is completed".to_owned(),
             Phase::TakenBack { by, why, .. } => format!("was taken back by version {by}: {why}"),
         }

@@ -1,7 +1,7 @@
 //! How a change goes out: by the plan for rollouts, or to all hosts at once.
 
 use clap::Args;
-use fallow_proto::operator::v1::ListRolloutsRequest;
+use fallow_proto::operator::v1::{ListRolloutsRequest, RolloutPhase};
 
 use super::connect::Client;
 use super::table;
@@ -25,6 +25,11 @@ pub(super) async fn tell(client: &mut Client, rollout: u64) {
     let request = ListRolloutsRequest { limit: 1 };
     let listed = client.list_rollouts(request).await.map(|reply| reply.into_inner().rollouts);
     let begun = listed.unwrap_or_default().into_iter().find(|begun| begun.number == rollout);
+    if begun.as_ref().is_some_and(|begun| begun.phase() == RolloutPhase::Waiting) {
+        return warn(&format!(
+            "no host gets it yet: rollout {rollout} waits until somebody else approves it with `fallow rollout approve`"
+        ));
+    }
     let (hosts, waves) = begun.map_or((String::new(), String::new()), |begun| {
         let hosts = format!(" to {}", table::counted(begun.changes_hosts, "host"));
         (hosts, format!(" in waves of {}", begun.plan.unwrap_or_default().waves))

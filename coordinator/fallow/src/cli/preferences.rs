@@ -200,8 +200,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut client = show.target.connect().await?;
     // An emergency starts from what is known to be good.
     let released = changes.as_ref().is_some_and(|(_, emergency, _)| *emergency);
-    let mut document =
-        client.get_document(GetDocumentRequest { released }).await?.into_inner().document.unwrap_or_default();
+    let reply = client.get_document(GetDocumentRequest { released }).await?.into_inner();
+    let (mut document, mut rollout) = (reply.document.unwrap_or_default(), reply.rollout);
     if let Some((changes, emergency, message)) = changes {
         let before = from_wire(&document.preferences.unwrap_or_default())?;
         let mut preferences = before.clone();
@@ -209,10 +209,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         preferences.check_set()?;
         let request = SetPreferencesRequest { preferences: Some(to_wire(&preferences)), emergency, message };
         let reply = client.set_preferences(request).await?.into_inner();
-        document = reply.document.unwrap_or_default();
-        going_out::tell(&mut client, reply.rollout).await;
+        (document, rollout) = (reply.document.unwrap_or_default(), reply.rollout);
         overruled::tell(&mut client, &differing(&before, &preferences)).await;
     }
+    going_out::tell(&mut client, rollout).await;
     let preferences = from_wire(&document.preferences.unwrap_or_default())?;
     if show.json {
         return print_json(&to_json(document.version, &preferences));

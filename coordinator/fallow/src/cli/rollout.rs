@@ -189,7 +189,7 @@ async fn show_list(list: List) -> Result<(), Failure> {
             rollout.version.to_string(),
             seconds(rollout.begun_at_micros),
             rollout.begun_by.clone(),
-            rollout.stands.clone(),
+            phase(rollout).replace('_', " "),
         ]
     };
     print(&table::render(&columns, rollouts.iter().map(row).collect()))
@@ -304,15 +304,18 @@ fn to_text(rollout: &Rollout) -> String {
     printable::lines(&text, usize::MAX)
 }
 
-fn to_json(rollout: &Rollout) -> Value {
-    let phase = match rollout.phase() {
+fn phase(rollout: &Rollout) -> &'static str {
+    match rollout.phase() {
         RolloutPhase::Waiting => "waiting",
         RolloutPhase::Watching => "watching",
         RolloutPhase::Paused => "paused",
         RolloutPhase::Completed => "completed",
         RolloutPhase::TakenBack => "taken_back",
         RolloutPhase::Unspecified => "unknown",
-    };
+    }
+}
+
+fn to_json(rollout: &Rollout) -> Value {
     let step = |step: &fallow_proto::operator::v1::RolloutStep| json!({ "at": table::instant(step.at_micros), "what": step.what });
     let refusing = |host: &fallow_proto::operator::v1::RefusingHost| json!({ "agent_id": host.agent_id, "name": host.name, "reason": host.reason });
     json!({
@@ -323,7 +326,7 @@ fn to_json(rollout: &Rollout) -> Value {
         "begun_by": rollout.begun_by,
         "begun_at": table::instant(rollout.begun_at_micros),
         "changes_hosts": rollout.changes_hosts,
-        "phase": phase,
+        "phase": phase(rollout),
         "stands": rollout.stands,
         "released_waves": rollout.released_waves,
         "waves": rollout.waves,

@@ -88,7 +88,7 @@ impl Documents {
     ) -> Result<Arc<Rollout>, DocumentError> {
         let release = self.release();
         let none = || {
-            DocumentError::NoRollout("nothing goes out, and nothing was rolled out before: `fallow rollout plan` says how changes go out".to_owned())
+            DocumentError::NoRollout("nothing was rolled out so far: there is nothing to be told".to_owned())
         };
         let rollout = release.rollout.clone().ok_or_else(none)?;
         let newest = release.newest.as_ref().map(|newest| newest.audited.set.fleet.version);

@@ -482,7 +482,9 @@ impl Service for OperatorService {
         let said = crate::document::set_of(base.or(release.newest.as_deref())).fleet;
         let document = Some(document::to_wire(&said));
         let caller = caller_of(&request)?;
-        let work = async { Ok(document_for(&caller, wire::DocumentReply { document, rollout: 0 })) };
+        let open = release.open().filter(|(rollout, _)| rollout.candidate == said.version);
+        let rollout = open.map_or(0, |(rollout, _)| rollout.number);
+        let work = async { Ok(document_for(&caller, wire::DocumentReply { document, rollout })) };
         self.call("GetDocument", span, work).await
     }
 
