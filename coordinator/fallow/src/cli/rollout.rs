@@ -197,6 +197,10 @@ async fn show_list(list: List) -> Result<(), Failure> {
 
 async fn plan(plan: Plan) -> Result<(), Failure> {
     let Plan { waves, soak, without, approval_over, at_once, order: Order { message, show } } = plan;
+    if waves.as_ref().is_some_and(|waves| waves.trim().is_empty()) {
+        let text = "no waves are named: expected such as 1,10%,100%; --at-once is for changes without waves";
+        return Err(Failure::bad_input(text));
+    }
     let mut client = show.target.connect().await?;
     let said = if waves.is_some() || at_once {
         let plan = RolloutPlan {
