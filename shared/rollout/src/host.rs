@@ -16,6 +16,8 @@ pub struct HostNow {
     pub name: String,
     /// The groups that it is in, of those that waves name.
     pub groups: Vec<GroupName>,
+    /// The new version says something else to it than the one before.
+    pub changed: bool,
     /// Its link stands.
     pub connected: bool,
     /// The version that it follows.
@@ -106,6 +108,7 @@ impl HostNow {
             id,
             name,
             groups: Vec::new(),
+            changed: true,
             connected,
             version: state.document_version,
             refused: state.document_refused.clone(),

@@ -4,14 +4,19 @@
 //! with themselves before they got it. Two kinds of tests:
 //!
 //! *Guards* are plain counts, for what no chance explains; they also judge a wave of one host: hosts refuse
-//! the version (one in twenty of those that it reached, at least one); half of them at least cannot reach a
-//! project any more, or are lost (two at least); together they offer, or compute with, less than half of
-//! what they did before. A guard holds only if the hosts with the version before do not fare likewise.
+//! the version (one in twenty of those that it was given to, at least one); half of them at least cannot
+//! reach a project any more; together they offer, or compute with, less than half of what they did before.
+//! But for refusals and what is offered, a guard holds only beside hosts with the version before that do not
+//! fare likewise: when all have the new one, a project's server that is down is nobody's proof.
 //!
-//! *Statistics* see less than that in larger waves: Fisher's exact test for what a host shows or not (lost,
-//! cut off, most jobs failed, limits tightened), the one-sided rank-sum test for amounts (CPUs that do not
-//! compute, less those before; CPU time wasted; how much the violation of shares rose). Each wave is wrong
-//! by chance once in a hundred at most: a hundredth is shared out among all tests of all four looks.
+//! *Statistics* see less than that in larger waves: Fisher's exact test for what a host shows or not (cut
+//! off, most jobs failed, limits tightened), the one-sided rank-sum test for amounts (CPUs that do not
+//! compute although they could and did before; CPU time wasted; how much the violation of shares rose).
+//! Each wave is wrong by chance once in a hundred at most: a hundredth is shared out among all tests of all
+//! four looks.
+//!
+//! Only hosts count to which the new version says something else. A link that is lost never condemns a
+//! version: machines are switched off.
 //!
 //! Where few hosts say little, that is no proof that all is well: a wave is waited for whose hosts are
 //! off, for three days; if many of its hosts were lost that may just be off, or do not take the version,
@@ -27,11 +32,13 @@ use crate::{Gate, HostNow, Load, Rollout};
 /// How often a wave may be called harmful by chance.
 const ALPHA: f64 = 0.01;
 /// Statistics of a look.
-const TESTS: f64 = 7.0;
+const TESTS: f64 = 6.0;
 /// Below this part of what was before, hosts have collapsed.
 const COLLAPSE: f64 = 0.5;
 /// Hosts that compute with less than that of their CPUs say nothing by computing with less.
 const COMPUTING_MIN: f64 = 0.1;
+/// Parts of CPUs, or of shares, below which a difference does not count.
+const LEAST: f64 = 0.05;
 /// The part of hosts with the version before up to which what they show is usual.
 const USUAL: f64 = 0.1;
 /// The part of hosts up to which it is usual that some are switched off or slow.
@@ -77,10 +84,16 @@ impl Shown {
         shown
     }
 
-    /// At least so many of the new ones, half of them at least, and hardly any of the old ones.
-    fn is_half_of_new(&self, least: usize) -> bool {
-        let ((new, new_all), (old, old_all)) = (self.new, self.old);
-        new >= least && new * 2 >= new_all && old as f64 <= USUAL * old_all as f64
+    /// Half of the new ones.
+    fn is_half_of_new(&self) -> bool {
+        let (new, all) = self.new;
+        new > 0 && new * 2 >= all
+    }
+
+    /// Hardly any of the old ones, of which there are some.
+    fn is_unusual(&self) -> bool {
+        let (old, all) = self.old;
+        all > 0 && old as f64 <= USUAL * all as f64
     }
 
     fn said(&self) -> String {
@@ -104,8 +117,10 @@ pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[HostNow]) -> Ju
     let is_last = soak.watched() >= rollout.plan.soak;
     let found = if is_last { end(rollout, soak, hosts) } else { Judgement::Watch };
     if soak.look(rollout.plan.soak) || matches!(found, Judgement::Pass(_)) {
-        let failed =
-            guards(rollout, soak).into_iter().chain(statistics(soak)).find(|(gate, _)| gates.has(*gate));
+        let failed = guards(rollout, soak)
+            .into_iter()
+            .chain(statistics(rollout, soak))
+            .find(|(gate, _)| gates.has(*gate));
         if let Some((gate, why)) = failed {
             return Judgement::Fail(gate, why);
         }
@@ -123,9 +138,9 @@ fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
     let mut refusing = hosts.iter().filter(refuses);
     let first = refusing.next()?;
     let count = 1 + refusing.count();
-    let has_it =
-        |host: &&HostNow| host.version == rollout.candidate && rollout.is_released_to(&host.id, &host.groups);
-    let reached = count + hosts.iter().filter(has_it).count();
+    // Whoever answers first is not all.
+    let is_there = |host: &&HostNow| host.connected && rollout.is_released_to(&host.id, &host.groups);
+    let reached = hosts.iter().filter(is_there).count().max(count);
     let why = first.refused.as_ref().map_or("", |(_, why)| why.as_str());
     (count * 20 >= reached)
         .then(|| format!("{count} of {} refuse it, such as {}: {why}", crate::hosts(reached), first.name))
@@ -133,12 +148,8 @@ fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
 
 fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
     let mut found = Vec::new();
-    let lost = lost(soak);
-    if lost.is_half_of_new(2) {
-        found.push((Gate::Lost, format!("the link is lost of {}", lost.said())));
-    }
     let cut_off = cut_off(soak);
-    if cut_off.is_half_of_new(1) {
+    if cut_off.is_half_of_new() && cut_off.is_unusual() {
         let url = soak.tracks().filter(|(_, track)| track.is_new).find_map(|(_, track)| track.cut_off());
         let url = url.map_or("", MasterUrl::as_str);
         found.push((Gate::CutOff, format!("{url} is not reached by {}", cut_off.said())));
@@ -148,7 +159,8 @@ fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
         found.push((Gate::Offered, format!("of their CPUs {}", offered.said("may be used"))));
     }
     let computing = Change::of(rollout, soak, |load| load.computing);
-    if computing.has_collapsed(COMPUTING_MIN) {
+    let [_, old] = computing.hosts;
+    if old > 0 && computing.has_collapsed(COMPUTING_MIN) {
         found.push((Gate::Idle, format!("of their CPUs {}", computing.said("compute"))));
     }
     found
@@ -178,20 +190,17 @@ struct Change {
 
 impl Change {
     fn of(rollout: &Rollout, soak: &Soak, part: fn(&Load) -> f64) -> Self {
-        // Of hosts that were not seen before, as after a start of the coordinator, the others tell what
-        // would be usual; where there are none, what the fleet was like when the rollout began.
+        // Each host beside itself: of one that was not seen before nothing can be said.
         let of = |is_new: bool| {
             // What an owner takes away is his doing.
-            let counts = |track: &Track| track.is_there() && !track.is_tightened();
-            let tracks = soak.tracks().filter(|(_, track)| counts(track) && track.is_new == is_new);
-            let seen: Vec<_> =
-                tracks.filter_map(|(id, track)| Some((soak.before(id), track.load()?))).collect();
-            let before = Load::mean(seen.iter().filter_map(|(before, _)| *before));
+            let counts = |track: &Track| track.is_there() && !track.is_tightened() && track.is_new == is_new;
+            let tracks = soak.tracks().filter(|(_, track)| counts(track));
+            let before = |id| soak.before(id).or_else(|| rollout.before.get(id).copied());
+            let seen: Vec<_> = tracks.filter_map(|(id, track)| Some((before(id)?, track.load()?))).collect();
+            let before = Load::mean(seen.iter().map(|(before, _)| *before));
             (before, Load::mean(seen.iter().map(|(_, now)| *now)), seen.len())
         };
         let ((before_new, now_new, new), (before_old, now_old, old)) = (of(true), of(false));
-        let before_old = before_old.or(now_old);
-        let before_new = before_new.or(before_old).or(rollout.before);
         let pair = |before: Option<Load>, now: Option<Load>| {
             [before, now].map(|load| load.as_ref().map_or(0.0, part))
         };
@@ -233,10 +242,14 @@ impl Change {
     }
 }
 
-fn statistics(soak: &Soak) -> Vec<(Gate, String)> {
+/// What is less than that means nothing to anybody, however sure it is.
+fn notable(difference: f64) -> f64 {
+    if difference < LEAST { 0.0 } else { difference }
+}
+
+fn statistics(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
     let level = ALPHA / (f64::from(LOOKS) * TESTS);
     let shown = [
-        (Gate::Lost, lost(soak), "the link is lost of"),
         (Gate::CutOff, cut_off(soak), "a project is not reached by"),
         (Gate::Failed, Shown::among(there(soak), Track::jobs_fail), "half of the jobs fail on"),
         (Gate::Tightened, Shown::among(there(soak), Track::is_tightened), "owners tightened limits on"),
@@ -250,12 +263,13 @@ fn statistics(soak: &Soak) -> Vec<(Gate, String)> {
     }
     let amounts: [(Gate, &str, Amount<'_>); 3] = [
         (Gate::Idle, "CPUs compute less", &|id, track| {
-            let now = track.load()?;
-            let before = soak.before(id).map_or(0.0, |load| load.computing);
-            Some(before - now.computing)
+            let before = soak.before(id).or_else(|| rollout.before.get(id).copied())?;
+            // Less than before, as far as it may.
+            let due = before.computing.min(track.offered_now());
+            Some(notable(due - track.load()?.computing))
         }),
         (Gate::Wasted, "more CPU time is wasted", &|_, track| track.wasted()),
-        (Gate::Shares, "shares are violated more", &|_, track| track.shares()),
+        (Gate::Shares, "shares are violated more", &|_, track| track.shares().map(notable)),
     ];
     for (gate, words, amount) in amounts {
         let (mut new, mut old) = (Vec::new(), Vec::new());
@@ -279,7 +293,11 @@ type Amount<'f> = &'f dyn Fn(&fallow_domain::AgentId, &Track) -> Option<f64>;
 
 /// What is to be said when the time is over.
 fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
-    let released = || hosts.iter().filter(|host| rollout.is_released_to(&host.id, &host.groups));
+    let is_released = |host: &&HostNow| host.changed && rollout.is_released_to(&host.id, &host.groups);
+    let released = || hosts.iter().filter(is_released);
+    if released().next().is_none() {
+        return Judgement::Pass("none of its hosts is in the fleet any more".to_owned());
+    }
     let voting = soak.voting(rollout.plan.soak);
     let lacking = released().filter(|host| host.connected && host.version != rollout.candidate);
     let (lacking, example) = lacking.fold((0, ""), |(count, _), host| (count + 1, host.name.as_str()));
@@ -311,6 +329,13 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
         ));
     }
     let old = there(soak).filter(|track| !track.is_new).count();
+    let cut_off = cut_off(soak);
+    if rollout.plan.gates.has(Gate::CutOff) && old == 0 && cut_off.is_half_of_new() {
+        return Judgement::Uncertain(format!(
+            "a project is not reached by {}: with no host left to compare with, it may be the project's server",
+            cut_off.said()
+        ));
+    }
     Judgement::Pass(format!(
         "{} with it for {}, and nothing speaks against it beside {old} with the version before",
         crate::hosts(voting),

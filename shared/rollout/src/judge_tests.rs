@@ -169,8 +169,7 @@ fn r6_5_hosts_that_are_switched_off_are_no_proof_of_anything_and_many_are_a_reas
     assert!(why.contains("none of 1 host is there"), "{why}");
     let all_off = |host: &mut HostNow, _: bool, _: usize| host.connected = false;
     assert!(matches!(judged((4, 5), nothing, all_off, Gates::default()), Some(Transition::Pause { .. })));
-    let why = taken_back(judged((4, 5), nothing, off, Gates::default()));
-    assert!(why.ends_with("(gate lost)"), "{why}");
+    assert!(matches!(judged((4, 5), nothing, off, Gates::default()), Some(Transition::Pause { .. })));
     let some_off = |host: &mut HostNow, is_new: bool, at: usize| host.connected = !(is_new && at < 2);
     let why = match judged((6, 5), nothing, some_off, Gates::default()) {
         Some(Transition::Pause { why }) => why,

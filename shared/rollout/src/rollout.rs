@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::judge::{Judgement, judge};
 use crate::{Gate, HostNow, Load, Plan, Soak, Wave, cohort};
 
+/// Hosts of each kind whose doings before a wave are kept.
+const BEFORE_KEPT: usize = 200;
 /// Steps that are kept.
 const STEPS_KEPT: usize = 100;
 
@@ -70,9 +72,9 @@ pub struct Rollout {
     pub released: usize,
     /// The hosts of waves that count them, by the number of the wave.
     pub counted: BTreeMap<usize, BTreeSet<AgentId>>,
-    /// What all hosts together offered and computed when the first wave was released; none where none was
-    /// there.
-    pub before: Option<Load>,
+    /// What some hosts of each wave, and some others, offered and computed when the wave was released: a
+    /// coordinator that starts anew has seen nothing.
+    pub before: BTreeMap<AgentId, Load>,
     /// How it stands.
     pub phase: Phase,
     /// The newest steps, oldest first.
@@ -211,7 +213,7 @@ impl Rollout {
             changes_hosts,
             released: 0,
             counted: BTreeMap::new(),
-            before: None,
+            before: BTreeMap::new(),
             phase,
             steps: Vec::new(),
         };
@@ -276,8 +278,10 @@ impl Rollout {
 
     /// The next wave that has hosts; the end, if there is none.
     fn next(&self, why: String, hosts: &[HostNow]) -> Transition {
-        let open = || hosts.iter().filter(|host| !self.is_released_to(&host.id, &host.groups));
-        let reached = hosts.len() - open().count();
+        // A host to which the version says nothing new is no trial of it.
+        let changed = || hosts.iter().filter(|host| host.changed);
+        let open = || changed().filter(|host| !self.is_released_to(&host.id, &host.groups));
+        let reached = changed().count() - open().count();
         for (at, wave) in self.plan.waves.iter().enumerate().skip(self.released) {
             let released = at + 1;
             if let Wave::Hosts(count) = wave {
@@ -339,11 +343,9 @@ impl Rollout {
                 if !counted.is_empty() {
                     after.counted.insert(released - 1, counted.clone());
                 }
-                if self.released == 0 {
-                    after.before = Load::mean(hosts.iter().filter_map(Load::seen));
-                }
                 after.released = *released;
                 after.phase = Phase::Watching;
+                after.note_before(hosts);
                 // Waves without a host of their own are not waited for.
                 let empty = match released - self.released {
                     0 | 1 => String::new(),
@@ -377,6 +379,17 @@ impl Rollout {
         };
         after.note(now, what);
         after
+    }
+
+    /// Keeps what hosts do that have the version before: of those that get the new one now, and of others.
+    fn note_before(&mut self, hosts: &[HostNow]) {
+        let has_old = |host: &&HostNow| host.changed && host.version != self.candidate;
+        let (now, later): (Vec<_>, Vec<_>) =
+            hosts.iter().filter(has_old).partition(|host| self.is_released_to(&host.id, &host.groups));
+        for kind in [now, later] {
+            let loads = kind.into_iter().filter_map(|host| Some((host.id.clone(), Load::seen(host)?)));
+            self.before.extend(loads.take(BEFORE_KEPT));
+        }
     }
 
     /// The wave that was released last, in words.

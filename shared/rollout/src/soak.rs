@@ -34,8 +34,8 @@ pub(crate) struct Track {
     pub(crate) name: String,
     /// It has the new version.
     pub(crate) is_new: bool,
-    /// How long the wave had been watched when it was seen first.
-    since: Duration,
+    /// How long it was there.
+    present: Duration,
     first: HostNow,
     newest: HostNow,
     samples: u32,
@@ -59,11 +59,11 @@ impl Sample {
 }
 
 impl Track {
-    fn begin(host: &HostNow, is_new: bool, since: Duration) -> Self {
+    fn begin(host: &HostNow, is_new: bool) -> Self {
         Self {
             name: host.name.clone(),
             is_new,
-            since,
+            present: Duration::ZERO,
             first: host.clone(),
             newest: host.clone(),
             samples: 0,
@@ -72,12 +72,13 @@ impl Track {
         }
     }
 
-    fn sample(&mut self, host: &HostNow) {
+    fn sample(&mut self, host: &HostNow, since: Duration) {
         if !host.connected {
             self.gone = self.gone.saturating_add(1);
             return;
         }
         self.gone = 0;
+        self.present += since;
         // The agent's store was made anew: its counts begin anew.
         if host.jobs_over < self.newest.jobs_over || host.cpu_wasted < self.newest.cpu_wasted {
             self.first = host.clone();
@@ -103,6 +104,11 @@ impl Track {
         let samples = f64::from(self.samples);
         (self.samples > 0)
             .then(|| Load { offered: self.sum.offered / samples, computing: self.sum.computing / samples })
+    }
+
+    /// What documents and the agent let it compute with now.
+    pub(crate) const fn offered_now(&self) -> f64 {
+        self.newest.offered
     }
 
     /// Whether half of the jobs that were over meanwhile had failed.
@@ -157,21 +163,25 @@ impl Soak {
     pub(crate) fn sample(&mut self, rollout: &Rollout, now: Instant, hosts: &[HostNow]) {
         let since = self.last.map_or(Duration::ZERO, |last| now - last);
         self.last = Some(now);
-        self.watched += since.clamp(Duration::ZERO, STEP_MAX);
+        let since = since.clamp(Duration::ZERO, STEP_MAX);
+        self.watched += since;
         let released: Vec<bool> =
             hosts.iter().map(|host| rollout.is_released_to(&host.id, &host.groups)).collect();
         let reached = released.iter().filter(|is_released| **is_released).count();
         let (new, old) = (Sample::of(reached), Sample::of(hosts.len() - reached));
         for (host, is_released) in hosts.iter().zip(released) {
+            if !host.changed {
+                continue;
+            }
             let is_new = is_released && host.version == rollout.candidate;
             let is_old = !is_released && host.version < rollout.candidate;
             // What somebody says that he has and was not given speaks for nothing.
             let counts = is_new && new.has(rollout, &host.id) || is_old && old.has(rollout, &host.id);
             match self.tracks.get_mut(&host.id) {
-                Some(track) if track.is_new == is_new => track.sample(host),
+                Some(track) if track.is_new == is_new => track.sample(host, since),
                 _ if host.connected && counts => {
-                    let mut track = Track::begin(host, is_new, self.watched);
-                    track.sample(host);
+                    let mut track = Track::begin(host, is_new);
+                    track.sample(host, Duration::ZERO);
                     self.tracks.insert(host.id.clone(), track);
                 }
                 // Off since before the wave: it is no proof of anything.
@@ -195,10 +205,9 @@ impl Soak {
         is_due
     }
 
-    /// Hosts with the new version that are there and were watched for half of the time.
+    /// Hosts with the new version that are there, and were for half of the time.
     pub(crate) fn voting(&self, soak: Duration) -> usize {
-        let votes =
-            |track: &&Track| track.is_new && track.is_there() && (self.watched - track.since) * 2 >= soak;
+        let votes = |track: &&Track| track.is_new && track.is_there() && track.present * 2 >= soak;
         self.tracks.values().filter(votes).count()
     }
 

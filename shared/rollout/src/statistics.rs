@@ -6,7 +6,9 @@
 //! for ties. Hosts are the samples, never their hours: hours of one host are not independent of each other.
 
 /// Hosts up to which ranks are dealt in all ways.
-const EXACT_MAX: usize = 40;
+const EXACT_MAX: usize = 100;
+/// Fewer new hosts than this are not judged by a curve.
+const FEW: usize = 20;
 
 /// How likely it is, if both kinds of hosts were alike, that at least so many of those that show something
 /// are among the new ones: `shown` of `of` new ones, and of old ones.
@@ -44,16 +46,39 @@ pub(crate) fn rank_sum(new: &[f64], old: &[f64]) -> f64 {
     if new.is_empty() || old.is_empty() {
         return 1.0;
     }
+    // Beside a few new hosts some dozens of old ones say as much as thousands, and are dealt exactly.
+    let some = every(old, EXACT_MAX.saturating_sub(new.len()));
+    let old = if new.len() < FEW { some.as_slice() } else { old };
     let mut amounts: Vec<(f64, bool)> =
         new.iter().map(|amount| (*amount, true)).chain(old.iter().map(|amount| (*amount, false))).collect();
     amounts.sort_by(|a, b| a.0.total_cmp(&b.0));
     let ranks = doubled_ranks(&amounts);
     let observed: usize =
         ranks.iter().zip(&amounts).filter(|(_, (_, is_new))| *is_new).map(|(rank, _)| rank).sum();
-    match amounts.len() <= EXACT_MAX {
-        true => dealt(&ranks, new.len(), observed),
-        false => normal(&ranks, new.len(), observed),
+    if amounts.len() <= EXACT_MAX {
+        return dealt(&ranks, new.len(), observed);
     }
+    // Where most amounts are the same, the curve says little: then it is about who has more.
+    let (commonest, times) = commonest(&amounts);
+    if times * 2 > amounts.len() {
+        let above = |amounts: &[f64]| amounts.iter().filter(|amount| **amount > commonest).count();
+        let p = fisher((above(new), new.len()), (above(old), old.len()));
+        return p.max(normal(&ranks, new.len(), observed));
+    }
+    normal(&ranks, new.len(), observed)
+}
+
+/// The amount that most have, and how many do.
+fn commonest(sorted: &[(f64, bool)]) -> (f64, usize) {
+    let groups = sorted.chunk_by(|a, b| a.0 == b.0);
+    let counted = groups.filter_map(|group| Some((group.first()?.0, group.len())));
+    counted.max_by_key(|(_, times)| *times).unwrap_or_default()
+}
+
+/// So many of these at most, at equal distances.
+fn every(amounts: &[f64], most: usize) -> Vec<f64> {
+    let step = amounts.len().div_ceil(most.max(1)).max(1);
+    amounts.iter().copied().step_by(step).collect()
 }
 
 /// Twice the rank of each, so that those of equal amounts, which share the middle one, are whole.
@@ -154,6 +179,22 @@ mod tests {
         more.push(16.5);
         let approximate = rank_sum(&new, &more);
         assert!((exact - approximate).abs() < 0.02, "{exact} {approximate}");
+    }
+
+    /// Most hosts waste nothing, and some do by chance.
+    #[test]
+    fn r6_5_one_host_of_hundreds_that_wastes_as_others_do_is_no_proof() {
+        let old = |some: usize| [vec![0.2; some], vec![0.0; 400 - some]].concat();
+        assert!(rank_sum(&[0.5], &vec![0.0; 40]) > 0.02);
+        assert!(rank_sum(&[0.5], &old(4)) > 0.005);
+        let mut five = vec![0.0; 5];
+        five[0] = 0.9;
+        assert!(rank_sum(&five, &old(4)) > 1e-3);
+        let thirty = [vec![0.9; 2], vec![0.0; 28]].concat();
+        assert!(rank_sum(&thirty, &old(8)) > 1e-3);
+        // But many are.
+        let thirty = [vec![0.9; 15], vec![0.0; 15]].concat();
+        assert!(rank_sum(&thirty, &old(8)) < 1e-6);
     }
 
     /// A test at a hundredth is wrong once in a hundred: no more often, where nothing is different.

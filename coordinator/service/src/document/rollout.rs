@@ -150,6 +150,10 @@ impl Making {
         let Some(newest) = release.newest.clone() else { return Ok(None) };
         let next = DocumentVersion(newest.audited.set.fleet.version.0 + 1);
         let after = from.after(transition, self.now, next, hosts);
+        // Of one that is over, what was made since would go with it.
+        if !from.is_open() && newest.audited.set.fleet.version != from.candidate {
+            return Ok(None);
+        }
         if let Transition::TakeBack { .. } = transition {
             let mut set = match &release.base {
                 Some(base) => base.audited.set.clone(),

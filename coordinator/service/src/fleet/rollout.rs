@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fallow_daemon::{clock, lock};
 use fallow_domain::agent_state::HostState;
 use fallow_domain::{Duration, Labels};
-use fallow_fleet::{DocumentSet, Effective, GroupName};
+use fallow_fleet::{Contents, DocumentSet, Effective, GroupName};
 use fallow_rollout::{HostNow, Phase, Rollout, Soak, Transition};
 use tokio::sync::watch;
 
@@ -22,16 +22,19 @@ const SELDOM: std::time::Duration = std::time::Duration::from_secs(15);
 
 impl Reach for Fleet {
     fn changed_hosts(&self, before: &DocumentSet, after: &DocumentSet) -> u64 {
-        self.preview(before, after).changed_hosts
+        let mut differs = Differs::between(before, after);
+        self.members().iter().filter(|agent| differs.for_labels(&agent.labels())).count() as u64
     }
 
     fn hosts_now(&self, rollout: &Rollout) -> Vec<HostNow> {
         let release = self.documents.release();
         let (newest, base) = (set_of(release.newest.as_deref()), set_of(release.base.as_deref()));
+        let mut differs = Differs::between(&base, &newest);
         let (mut newest, mut base) = (Allowed::by(&newest), Allowed::by(&base));
         let now = |agent: &Arc<Agent>| {
             let labels = agent.labels();
             let mut host = agent.now(rollout, &labels);
+            host.changed = differs.for_labels(&labels);
             let allowed = if host.version == rollout.candidate { &mut newest } else { &mut base };
             // Of few CPUs one is always used, however small the part that is said.
             host.offered = host.offered.min(1.0) * allowed.time(&labels);
@@ -46,6 +49,27 @@ impl Fleet {
     /// What all hosts are like now, for a rollout that is open.
     pub(crate) fn hosts_of(&self, rollout: &Rollout) -> Vec<HostNow> {
         if rollout.is_open() { self.hosts_now(rollout) } else { Vec::new() }
+    }
+}
+
+/// Whether two sets of documents say something else to a host: also where a project is, and with which
+/// account.
+struct Differs<'s> {
+    before: Contents<'s>,
+    after: Contents<'s>,
+}
+
+impl<'s> Differs<'s> {
+    fn between(before: &'s DocumentSet, after: &'s DocumentSet) -> Self {
+        Self { before: Contents::of(before), after: Contents::of(after) }
+    }
+
+    fn for_labels(&mut self, labels: &Labels) -> bool {
+        match (self.before.for_labels(labels), self.after.for_labels(labels)) {
+            (Ok(before), Ok(after)) => before != after,
+            // What cannot be compared is tried with care.
+            _ => true,
+        }
     }
 }
 

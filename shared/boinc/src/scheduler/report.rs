@@ -159,14 +159,18 @@ pub struct StderrOut {
 
 impl StderrOut {
     fn parse(raw: &[u8]) -> Self {
-        // What the client says stands before what the application wrote, which may look the same.
+        // What the application wrote may look like words of the client, which stand around it: the message
+        // behind it where an output could not be uploaded, else before.
         let before =
             |raw, tag: &str| find(raw, tag.as_bytes(), 0).map_or(raw, |at| raw.get(..at).unwrap_or(raw));
-        let by_client = before(raw, "<stderr_txt>");
-        let version = between(before(by_client, "<message>"), "core_client_version");
+        let head = before(raw, "<stderr_txt>");
+        let end = b"</stderr_txt>";
+        let tail = raw.windows(end.len()).rposition(|window| window == end);
+        let tail = tail.and_then(|at| raw.get(at..)).unwrap_or_default();
+        let version = between(before(head, "<message>"), "core_client_version");
         Self {
             client_version: version.and_then(|text| ClientVersion::parse(&text)),
-            message: between(by_client, "message"),
+            message: between(head, "message").or_else(|| between(tail, "message")),
             stderr_txt: between(raw, "stderr_txt").unwrap_or_default(),
         }
     }
@@ -280,6 +284,11 @@ mod tests {
         assert_eq!(read.stderr_txt, said);
         let raw = format!("<![CDATA[\n<message>\nwhy: {said}\n</message>\n<stderr_txt>\n</stderr_txt>\n]]>");
         assert_eq!(StderrOut::parse(raw.as_bytes()).client_version, None);
+        // As Debian's 7.20.5 has it.
+        let raw = format!(
+            "<![CDATA[\n<stderr_txt>\n{said}\n</stderr_txt>\n<message>\nupload failure\n</message>\n]]>"
+        );
+        assert_eq!(StderrOut::parse(raw.as_bytes()).message.as_deref(), Some("upload failure"));
     }
 
     #[test]
