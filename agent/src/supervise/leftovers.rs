@@ -30,7 +30,7 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
     let boot = fallow_daemon::proc::boot().unwrap_or_default();
     let leaders: Vec<Leader> = records
         .iter()
-        .filter_map(|(_, record)| record.as_ref()?.process.clone())
+        .filter_map(|(_, record)| record.as_ref().filter(|record| record.is_own(dir))?.process.clone())
         .filter(|leader| leader.boot == boot)
         .collect();
     // What a task had used is known as long as it lives; after that only its own word is left.
@@ -49,7 +49,8 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
             if let (Some(place), Some(record)) = (&place, &record) {
                 messages::take_left(dir, place, &record.url, &record.name);
             }
-            if let Some(key) = record.as_ref().and_then(|record| record.shm_key) {
+            let own = record.as_ref().filter(|record| record.is_own(dir));
+            if let Some(key) = own.and_then(|record| record.shm_key) {
                 // Nobody is left who could use it.
                 Segment::remove_left(key);
             }

@@ -1,6 +1,7 @@
 //! What the shell has to know of a task that an earlier life of the agent started: `slots/N.json`.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use fallow_client::TaskSetup;
@@ -30,6 +31,18 @@ pub(super) struct SlotRecord {
     pub(super) shm_key: Option<i32>,
     /// The task's first process, which is also its session; none before it was started.
     pub(super) process: Option<Leader>,
+    /// The agent's directory, as the system numbers it. In a copy of that directory it names another one,
+    /// whose processes are not the copy's to kill. None in records of earlier versions.
+    #[serde(default)]
+    pub(super) place: Option<Place>,
+}
+
+/// A directory as the system numbers it: its device and its inode.
+pub(super) type Place = (u64, u64);
+
+/// The place of an agent's directory; none where it cannot be looked at.
+pub(super) fn place_of(dir: &DataDir) -> Option<Place> {
+    dir.path().metadata().ok().map(|data| (data.dev(), data.ino()))
 }
 
 /// A task's first process.
@@ -80,6 +93,7 @@ impl SlotRecord {
             cpu_before: setup.init_data.wu_cpu_time,
             shm_key: None,
             process: None,
+            place: None,
         }
     }
 
@@ -91,7 +105,14 @@ impl SlotRecord {
                 dir.trash().take(squat)?;
             }
         }
-        write_atomically(&path, &serde_json::to_vec(self)?, 0o600)
+        let record = Self { place: place_of(dir), ..self.clone() };
+        write_atomically(&path, &serde_json::to_vec(&record)?, 0o600)
+    }
+
+    /// Whether it was written here, and not copied from another agent's directory: what it says of processes
+    /// and memory is this agent's then.
+    pub(super) fn is_own(&self, dir: &DataDir) -> bool {
+        self.place.is_none() || self.place == place_of(dir)
     }
 
     /// Reads it; none if there is none that makes sense.

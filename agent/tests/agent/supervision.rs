@@ -599,6 +599,21 @@ fn a_pipe_in_place_of_stderr_holds_nobody_up() {
 }
 
 #[test]
+fn r6_10_a_copy_of_the_directory_that_is_started_beside_the_agent_leaves_its_tasks_alone() {
+    let bench = Bench::new();
+    bench.supervisor.start_task(bench.script("sleep 1000"));
+    let pid = bench.started();
+    let copy = tempfile::tempdir().unwrap();
+    let copied = std::process::Command::new("cp").arg("-a").arg(bench.data.path()).arg(copy.path()).status();
+    assert!(copied.unwrap().success());
+    let copy = DataDir::at(&copy.path().join(bench.data.path().file_name().unwrap()));
+    assert_eq!(leftovers::take_over(&copy).len(), 1, "the copy has the slot");
+    assert!(is_alive(pid), "the task is the first one's");
+    assert_eq!(leftovers::take_over(&bench.data).len(), 1);
+    wait_for("the task's end after a start where it was begun", || (!is_alive(pid)).then_some(()));
+}
+
+#[test]
 fn suspending_and_resuming_every_second_loses_neither() {
     let bench = Bench::new();
     bench.stock(ENDLESS);

@@ -108,6 +108,23 @@ impl Follower {
     }
 }
 
+/// So many hosts, which all have the first version.
+async fn followers(
+    coordinator: &Coordinator,
+    operator: &mut Client,
+    count: usize,
+    takes: Takes,
+) -> Vec<Follower> {
+    let mut hosts = Vec::new();
+    for _ in 0..count {
+        hosts.push(Follower::enrol(coordinator.access(), operator, takes).await);
+    }
+    for host in &mut hosts {
+        host.has(1).await;
+    }
+    hosts
+}
+
 async fn plan(operator: &mut Client, waves: &str, approval_over: Option<u64>) {
     let plan =
         RolloutPlan { waves: waves.into(), soak_micros: 5_000_000, without_gates: Vec::new(), approval_over };
@@ -169,13 +186,7 @@ async fn r6_5_a_change_goes_out_in_waves_and_is_that_of_all_hosts_in_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     create(&mut operator).await;
-    let mut hosts = Vec::new();
-    for _ in 0..6 {
-        hosts.push(Follower::enrol(coordinator.access(), &mut operator, Takes::AsSaid).await);
-    }
-    for host in &mut hosts {
-        host.has(1).await;
-    }
+    let mut hosts = followers(&coordinator, &mut operator, 6, Takes::AsSaid).await;
     plan(&mut operator, "1,50%", None).await;
     assert_eq!(cpu_fraction(&mut operator, 0.75, false).await.unwrap(), (2, 1));
 
@@ -229,13 +240,7 @@ async fn r6_5_a_change_that_takes_the_cpus_away_reaches_one_host_and_is_taken_ba
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     create(&mut operator).await;
-    let mut hosts = Vec::new();
-    for _ in 0..6 {
-        hosts.push(Follower::enrol(coordinator.access(), &mut operator, Takes::AsSaid).await);
-    }
-    for host in &mut hosts {
-        host.has(1).await;
-    }
+    let mut hosts = followers(&coordinator, &mut operator, 6, Takes::AsSaid).await;
     plan(&mut operator, "1,50%", None).await;
     assert_eq!(cpu_fraction(&mut operator, 0.01, false).await.unwrap(), (2, 1));
     let rollout = until(&mut operator, RolloutPhase::TakenBack).await;
@@ -258,13 +263,7 @@ async fn r6_5_a_group_whose_projects_address_alone_changes_goes_out_to_its_hosts
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     create(&mut operator).await;
-    let mut hosts = Vec::new();
-    for _ in 0..5 {
-        hosts.push(Follower::enrol(coordinator.access(), &mut operator, Takes::Well).await);
-    }
-    for host in &mut hosts {
-        host.has(1).await;
-    }
+    let mut hosts = followers(&coordinator, &mut operator, 5, Takes::Well).await;
     for host in &hosts[..2] {
         let request =
             LabelHostRequest { host: host.identity.agent_id.clone(), changes: vec!["room=12".into()] };
@@ -320,13 +319,7 @@ async fn r6_5_a_version_that_hosts_refuse_goes_no_further() {
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     create(&mut operator).await;
-    let mut hosts = Vec::new();
-    for _ in 0..3 {
-        hosts.push(Follower::enrol(coordinator.access(), &mut operator, Takes::Not).await);
-    }
-    for host in &mut hosts {
-        host.has(1).await;
-    }
+    let _hosts = followers(&coordinator, &mut operator, 3, Takes::Not).await;
     plan(&mut operator, "1", None).await;
     cpu_fraction(&mut operator, 0.75, false).await.unwrap();
     let rollout = until(&mut operator, RolloutPhase::TakenBack).await;
@@ -364,13 +357,7 @@ async fn r6_5_a_rollout_goes_on_after_the_coordinator_was_stopped_and_nobody_has
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     create(&mut operator).await;
-    let mut hosts = Vec::new();
-    for _ in 0..3 {
-        hosts.push(Follower::enrol(coordinator.access(), &mut operator, Takes::Well).await);
-    }
-    for host in &mut hosts {
-        host.has(1).await;
-    }
+    let hosts = followers(&coordinator, &mut operator, 3, Takes::Well).await;
     plan(&mut operator, "1", None).await;
     cpu_fraction(&mut operator, 0.75, false).await.unwrap();
     let wait = async {

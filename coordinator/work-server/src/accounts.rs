@@ -237,21 +237,27 @@ impl Project {
         if self.account(&key)?.as_ref().is_some_and(is_done) {
             return Ok(key);
         }
-        let of_first = match self.agent_key(first, now) {
-            Ok(of_first) => self.account(&of_first)?.map(|account| account.id),
-            Err(ProjectError::AccountClosed { .. }) => {
-                match self.read().get("closed account", &self.keys.closed_agent(&first.0))? {
+        match self.agent_key(first, now) {
+            Ok(_) | Err(ProjectError::AccountClosed { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let (of_first, closed) =
+            (self.keys.account(self.key_of(first).reveal()), self.keys.closed_agent(&first.0));
+        // Found and kept in one step, for all copies alike: the first one may be taken out meanwhile. Durable
+        // before anybody hears of the key.
+        self.transact_durably(|txn| {
+            let number = match txn.get::<Account>("account", &of_first)? {
+                Some(account) => Some(account.id),
+                None => match txn.get("closed account", &closed)? {
                     Some(Closed::Number(number)) => Some(number),
                     Some(Closed::Unknown(_)) | None => None,
-                }
+                },
+            };
+            let voter = number.unwrap_or_else(|| voter_of_unknown(first));
+            match txn.get::<Account>("account", &place)? {
+                Some(account) => txn.put("account", place, &Account { voter, ..account }),
+                None => Ok(()),
             }
-            Err(error) => return Err(error),
-        };
-        let voter = of_first.unwrap_or_else(|| voter_of_unknown(first));
-        // Durable before anybody hears of the key.
-        self.transact_durably(|txn| match txn.get::<Account>("account", &place)? {
-            Some(account) => txn.put("account", place, &Account { voter, ..account }),
-            None => Ok(()),
         })?;
         Ok(key)
     }

@@ -240,6 +240,9 @@ pub(crate) struct Report {
     pub(crate) stderr: String,
 }
 
+/// A number that no account has.
+pub(crate) const NOBODY: u64 = u64::MAX;
+
 /// A host, and the account that it computes for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostAccount {

@@ -131,7 +131,8 @@ pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[HostNow]) -> Ju
 /// Hosts that refuse the version: one in twenty of those that it reached.
 fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
     let refuses = |host: &&HostNow| {
-        host.version != rollout.candidate
+        host.changed
+            && host.version != rollout.candidate
             && rollout.is_released_to(&host.id, &host.groups)
             && host.refused.as_ref().is_some_and(|(version, _)| *version == rollout.candidate)
     };
@@ -139,7 +140,8 @@ fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
     let first = refusing.next()?;
     let count = 1 + refusing.count();
     // Whoever answers first is not all.
-    let is_there = |host: &&HostNow| host.connected && rollout.is_released_to(&host.id, &host.groups);
+    let is_there =
+        |host: &&HostNow| host.changed && host.connected && rollout.is_released_to(&host.id, &host.groups);
     let reached = hosts.iter().filter(is_there).count().max(count);
     let why = first.refused.as_ref().map_or("", |(_, why)| why.as_str());
     (count * 20 >= reached)
@@ -164,10 +166,6 @@ fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
         found.push((Gate::Idle, format!("of their CPUs {}", computing.said("compute"))));
     }
     found
-}
-
-fn lost(soak: &Soak) -> Shown {
-    Shown::among(soak.tracks().map(|(_, track)| track), Track::is_lost)
 }
 
 fn there(soak: &Soak) -> impl Iterator<Item = &Track> {
@@ -289,6 +287,40 @@ fn statistics(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
     found
 }
 
+/// Hosts that are not there, of those that a wave has reached and of the others.
+struct Off {
+    new: (usize, usize),
+    old: (usize, usize),
+}
+
+impl Off {
+    fn of(rollout: &Rollout, hosts: &[HostNow]) -> Self {
+        let mut off = Self { new: (0, 0), old: (0, 0) };
+        for host in hosts.iter().filter(|host| host.changed) {
+            let is_new = rollout.is_released_to(&host.id, &host.groups);
+            let (count, all) = if is_new { &mut off.new } else { &mut off.old };
+            *all += 1;
+            *count += usize::from(!host.connected);
+        }
+        off
+    }
+
+    /// In the evening all of them go; and when all are reached, there is nobody to compare with.
+    fn is_more_of_new(&self) -> bool {
+        let part = |(count, all): (usize, usize)| count as f64 / all.max(1) as f64;
+        let (_, old_all) = self.old;
+        old_all > 0 && part(self.new) > part(self.old) + MISSING_USUAL
+    }
+
+    fn said(&self) -> String {
+        let ((new, new_all), (old, old_all)) = (self.new, self.old);
+        format!(
+            "{new} of {} that it has reached are off, {old} of the {old_all} others",
+            crate::hosts(new_all)
+        )
+    }
+}
+
 type Amount<'f> = &'f dyn Fn(&fallow_domain::AgentId, &Track) -> Option<f64>;
 
 /// What is to be said when the time is over.
@@ -296,7 +328,8 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
     let is_released = |host: &&HostNow| host.changed && rollout.is_released_to(&host.id, &host.groups);
     let released = || hosts.iter().filter(is_released);
     if released().next().is_none() {
-        return Judgement::Pass("none of its hosts is in the fleet any more".to_owned());
+        let why = "none of its hosts is in the fleet any more, or what changed concerns none of them by now";
+        return Judgement::Uncertain(why.to_owned());
     }
     let voting = soak.voting(rollout.plan.soak);
     let lacking = released().filter(|host| host.connected && host.version != rollout.candidate);
@@ -317,16 +350,10 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
             )),
         };
     }
-    let lost = lost(soak);
-    let (gone, all) = lost.new;
-    let ((old_gone, old_all), new_part) = (lost.old, gone as f64 / all.max(1) as f64);
-    // In the evening all of them go.
-    let usual = old_gone as f64 / old_all.max(1) as f64 + MISSING_USUAL;
-    if rollout.plan.gates.has(Gate::Lost) && new_part > usual {
-        return Judgement::Uncertain(format!(
-            "the link is lost of {}: they may just be switched off",
-            lost.said()
-        ));
+    // Also those of which nothing was heard since they got it.
+    let off = Off::of(rollout, hosts);
+    if rollout.plan.gates.has(Gate::Lost) && off.is_more_of_new() {
+        return Judgement::Uncertain(format!("{}: they may just be switched off", off.said()));
     }
     let old = there(soak).filter(|track| !track.is_new).count();
     let cut_off = cut_off(soak);

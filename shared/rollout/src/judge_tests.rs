@@ -15,6 +15,24 @@ fn judged(
     now: impl Fn(&mut HostNow, bool, usize),
     gates: Gates,
 ) -> Option<Transition> {
+    judged_from(1, counts, before, now, gates)
+}
+
+/// The same for what they do before they are seen with it.
+fn judged_from_the_first_look(
+    counts: (usize, usize),
+    now: impl Fn(&mut HostNow, bool, usize),
+) -> Option<Transition> {
+    judged_from(0, counts, nothing, now, Gates::default())
+}
+
+fn judged_from(
+    first_look: i32,
+    counts: (usize, usize),
+    before: impl Fn(&mut HostNow, bool, usize),
+    now: impl Fn(&mut HostNow, bool, usize),
+    gates: Gates,
+) -> Option<Transition> {
     let (new, old) = counts;
     let plan = Plan { gates, ..Plan::new("50%", Duration::from_mins(4)).unwrap() };
     let begun = ("anna".to_owned(), Instant::EPOCH);
@@ -50,7 +68,7 @@ fn judged(
     }
     // As it is seen first, and then as it goes on.
     for tick in 0..5_000 {
-        if tick == 1 {
+        if tick == first_look {
             for (at, host) in hosts.iter_mut().enumerate() {
                 now(host, kinds[at], at);
             }
@@ -258,4 +276,46 @@ fn r6_5_of_a_large_fleet_a_part_is_watched_one_by_one_and_the_first_wave_wholly(
     let (new, old): (Vec<_>, Vec<_>) = soak.tracks().partition(|(_, track)| track.is_new);
     assert_eq!(new.len(), 3);
     assert!((4_500..5_500).contains(&old.len()), "{}", old.len());
+}
+
+#[test]
+fn r6_5_hosts_that_die_before_they_tell_anything_are_missed() {
+    // One of ten comes as far as to say that it has the version; also after the coordinator starts anew.
+    let dies = |host: &mut HostNow, is_new: bool, at: usize| {
+        if is_new && at > 0 {
+            host.connected = false;
+            host.version = OLD;
+        }
+    };
+    let why = match judged_from_the_first_look((10, 30), dies) {
+        Some(Transition::Pause { why }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(why.contains("9 of 10 hosts that it has reached are off, 0 of the 30 others"), "{why}");
+}
+
+#[test]
+fn r6_5_a_refusal_of_a_host_that_the_version_does_not_change_is_nobodys_proof() {
+    let refuses = |host: &mut HostNow, is_new: bool, at: usize| {
+        if is_new && at == 0 {
+            host.changed = false;
+            host.version = OLD;
+            host.refused = Some((NEW, "I do not like it".to_owned()));
+        }
+    };
+    let passed = judged((4, 8), nothing, refuses, Gates::default());
+    assert!(
+        !matches!(passed, Some(Transition::TakeBack { .. } | Transition::Pause { .. }) | None),
+        "{passed:?}"
+    );
+}
+
+#[test]
+fn r6_5_a_wave_that_has_no_host_any_more_is_for_somebody_to_look_at() {
+    let relabelled = |host: &mut HostNow, is_new: bool, _: usize| host.changed = !is_new;
+    let why = match judged((1, 5), nothing, relabelled, Gates::default()) {
+        Some(Transition::Pause { why }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(why.contains("none of its hosts"), "{why}");
 }

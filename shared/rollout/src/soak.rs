@@ -1,6 +1,6 @@
 //! The time in which a wave is watched, and what is seen of each host in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{AgentId, Duration, Instant, MasterUrl};
 
@@ -11,9 +11,6 @@ use crate::{Calls, HostNow, Load, Rollout, cohort};
 pub(crate) const LOOKS: u32 = 4;
 /// A look at hosts stands for so much time at most: what lies before it was not seen, or the clock was set.
 const STEP_MAX: Duration = Duration::from_secs(60);
-/// Looks after which a host whose link does not come back is lost: an agent that starts anew, or whose
-/// network stutters, is back by then.
-const GONE: u32 = 3;
 /// Hosts of each kind that are watched one by one: more would show nothing that these do not.
 const SAMPLE: usize = 5_000;
 
@@ -40,7 +37,7 @@ pub(crate) struct Track {
     newest: HostNow,
     samples: u32,
     sum: Load,
-    gone: u32,
+    is_there: bool,
 }
 
 /// The hosts of a kind that are watched one by one: all of them, or so many of a large fleet, drawn anew for
@@ -68,16 +65,15 @@ impl Track {
             newest: host.clone(),
             samples: 0,
             sum: Load::default(),
-            gone: 0,
+            is_there: true,
         }
     }
 
     fn sample(&mut self, host: &HostNow, since: Duration) {
+        self.is_there = host.connected;
         if !host.connected {
-            self.gone = self.gone.saturating_add(1);
             return;
         }
-        self.gone = 0;
         self.present += since;
         // The agent's store was made anew: its counts begin anew.
         if host.jobs_over < self.newest.jobs_over || host.cpu_wasted < self.newest.cpu_wasted {
@@ -91,12 +87,8 @@ impl Track {
         }
     }
 
-    pub(crate) const fn is_lost(&self) -> bool {
-        self.gone >= GONE
-    }
-
     pub(crate) const fn is_there(&self) -> bool {
-        self.gone == 0
+        self.is_there
     }
 
     /// What it offered and computed on average; none if it never could, as its owner had suspended it.
@@ -165,6 +157,9 @@ impl Soak {
         self.last = Some(now);
         let since = since.clamp(Duration::ZERO, STEP_MAX);
         self.watched += since;
+        // Who left the fleet speaks for nothing.
+        let members: BTreeSet<&AgentId> = hosts.iter().map(|host| &host.id).collect();
+        self.tracks.retain(|id, _| members.contains(id));
         let released: Vec<bool> =
             hosts.iter().map(|host| rollout.is_released_to(&host.id, &host.groups)).collect();
         let reached = released.iter().filter(|is_released| **is_released).count();

@@ -295,7 +295,7 @@ fn to_text(rollout: &Rollout) -> String {
         "Rollout {number} of version {version}, after {base_version}, begun by {begun_by} at {}",
         seconds(*begun_at_micros)
     );
-    text += &format!("\n{}\n", screen::wrapped(stands, screen::width()));
+    text += &format!("\n{}\n", screen::wrapped(&printable::line(stands, usize::MAX), screen::width()));
     if is_open(rollout) {
         text += &format!("{}\n", counts_text(rollout));
     }
@@ -303,7 +303,8 @@ fn to_text(rollout: &Rollout) -> String {
         text += &(step_text(step.at_micros, &step.what) + "\n");
     }
     for refusing in &rollout.refusing {
-        text += &format!("  {} refuses it: {}\n", refusing.name, refusing.reason);
+        let line = format!("{} refuses it: {}", refusing.name, refusing.reason);
+        text += &format!("  {}\n", printable::line(&line, usize::MAX));
     }
     printable::lines(&text, usize::MAX)
 }

@@ -38,7 +38,7 @@ impl Release {
         let Some((rollout, base)) = self.open() else { return self.newest.as_ref() };
         // One that has it keeps it, also if its labels have it in another wave now.
         let groups = || if rollout.groups.is_empty() { Vec::new() } else { rollout.groups_of(&labels()) };
-        let is_released = has >= rollout.candidate || rollout.is_released_to(host, &groups());
+        let is_released = has == rollout.candidate || rollout.is_released_to(host, &groups());
         if is_released { self.newest.as_ref() } else { Some(base) }
     }
 

@@ -37,8 +37,8 @@ impl Reach for Fleet {
             host.changed = differs.for_labels(&labels);
             let allowed = if host.version == rollout.candidate { &mut newest } else { &mut base };
             // Of few CPUs one is always used, however small the part that is said.
-            host.offered = host.offered.min(1.0) * allowed.time(&labels);
-            host.offered = host.offered.min(allowed.part(&labels));
+            let [time, part] = allowed.to(&labels);
+            host.offered = (host.offered * time).min(part);
             host
         };
         self.members().iter().map(now).collect()
@@ -85,23 +85,13 @@ impl<'s> Allowed<'s> {
     }
 
     /// The part of the time, and the part of the CPUs over all of the time.
-    fn of(&mut self, labels: &Labels) -> [f64; 2] {
+    fn to(&mut self, labels: &Labels) -> [f64; 2] {
         let groups: Vec<_> = self.set.groups.of(labels).into_iter().map(|(name, _)| name).collect();
         *self.known.entry(groups).or_insert_with(|| {
             let said = Effective::of(self.set, labels).preferences();
             let time = if said.suspended { 0.0 } else { said.cpu_time_fraction.get() };
             [time, time * said.cpu_fraction.get()]
         })
-    }
-
-    fn time(&mut self, labels: &Labels) -> f64 {
-        let [time, _] = self.of(labels);
-        time
-    }
-
-    fn part(&mut self, labels: &Labels) -> f64 {
-        let [_, part] = self.of(labels);
-        part
     }
 }
 

@@ -41,8 +41,8 @@ impl Seat {
 
     /// Somebody wants the link. `silent` is the number of a holder who was asked and did not answer.
     pub(super) fn claim(&mut self, process: &Process, silent: Option<u64>) -> Claim {
-        let is_told_apart = |holder: &&Process| !holder.boot.is_empty() && !process.boot.is_empty();
-        let other = self.holder.as_ref().filter(is_told_apart).filter(|holder| holder.boot != process.boot);
+        let can_be_asked = |holder: &&Process| !holder.boot.is_empty();
+        let other = self.holder.as_ref().filter(can_be_asked).filter(|holder| holder.boot != process.boot);
         match other {
             Some(other) if silent != Some(self.number) => Claim::Held(self.number, other.clone()),
             _ => {
@@ -109,11 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn an_older_agent_that_cannot_be_asked_is_taken_over_from_and_takes_over() {
+    fn r6_10_an_older_agent_that_cannot_be_asked_is_taken_over_from_and_takes_over_from_nobody_who_answers() {
         let mut seat = Seat::default();
-        for (time, boot) in ["", "a", "", "b"].into_iter().enumerate() {
+        for (time, boot) in ["", "", "a"].into_iter().enumerate() {
             assert_eq!(seat.claim(&process(boot), None), Claim::Taken(time as u64 + 1));
         }
+        assert_eq!(seat.claim(&process(""), None), Claim::Held(3, process("a")));
+        assert_eq!(seat.claim(&process(""), Some(3)), Claim::Taken(4));
     }
 
     #[test]

@@ -74,6 +74,23 @@ fn r6_10_whoever_copies_his_machine_is_one_opinion_also_after_the_first_one_was_
 }
 
 #[test]
+fn r6_10_a_copied_machine_and_the_first_one_end_no_jobs_of_each_other() {
+    let (fixture, info) = with_workunits(2, 1);
+    let agent = |id: &str| AgentId(id.into());
+    let first = fixture.server.agent_key("p", &agent("first")).unwrap();
+    let copy = fixture.server.copy_key("p", &agent("copy"), &agent("first")).unwrap();
+    let mut first = Client::with_key(&info, "first", first);
+    let mut copy = Client::with_key(&info, "copy", copy);
+    let jobs = [first.fetch(1.0).results, copy.fetch(1.0).results];
+    assert_eq!(jobs.each_ref().map(Vec::len), [1, 1], "{jobs:?}");
+    std::mem::swap(&mut first.held, &mut copy.held);
+    for client in [&mut first, &mut copy] {
+        client.complete_all("spoilt");
+    }
+    assert_eq!(validated(&fixture), 0);
+}
+
+#[test]
 fn r6_10_hosts_of_one_account_outside_the_fleet_are_one_opinion_and_two_accounts_are_two() {
     let (fixture, info) = with_workunits(1, 2);
     fixture.set("p", "account-creation", "true");
