@@ -1,6 +1,7 @@
 //! `fallow` as a process, for tests.
 #![allow(dead_code, unreachable_pub, reason = "each test has a part of it")]
 
+use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -33,10 +34,11 @@ impl Running {
         Self::of(command, dir)
     }
 
-    /// The coordinator in DIR/coordinator that this command runs.
+    /// The coordinator in DIR/coordinator that this command runs. It logs to DIR/log.
     pub fn of(mut command: Command, dir: &Path) -> Self {
         let coordinator = dir.join("coordinator");
-        let child = command.stderr(Stdio::null()).spawn().unwrap();
+        let log = File::options().append(true).create(true).open(dir.join("log")).unwrap();
+        let child = command.stderr(log).spawn().unwrap();
         let running = Self(child);
         wait_for("the coordinator's start", || {
             DaemonFile::read(&coordinator).ok().filter(|file| file.process.pid == running.0.id())
