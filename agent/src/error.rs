@@ -121,7 +121,9 @@ impl AgentError {
             )
             | Self::Records { .. }
             | Self::Damaged { .. } => ExitCode::BadStore,
-            Self::Store(StoreError::Io { .. }) | Self::System { .. } => ExitCode::Internal,
+            Self::Store(StoreError::Io { .. } | StoreError::NotCopied { .. }) | Self::System { .. } => {
+                ExitCode::Internal
+            }
             Self::BadInput { .. } | Self::Store(StoreError::OtherKind { .. }) => ExitCode::BadInput,
             Self::Unreachable { .. } => ExitCode::Unreachable,
             Self::Refused { .. } => ExitCode::Refused,

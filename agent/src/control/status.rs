@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use comfy_table::{Table, presets};
 use fallow_client::{Client, Phase};
-use fallow_domain::{Duration, Instant, ResourceType, printable};
+use fallow_domain::{DocumentVersion, Duration, Instant, ResourceType, printable};
 use serde::{Deserialize, Serialize};
 
 use super::notices::newest;
@@ -69,9 +69,9 @@ pub struct HostStatus {
     #[serde(default)]
     pub owner_excluded_devices: Vec<String>,
     /// Version of the document that is followed, 0 for none.
-    pub document_version: u64,
+    pub document_version: DocumentVersion,
     /// The newest document that was refused since, and why.
-    pub document_refused: Option<(u64, String)>,
+    pub document_refused: Option<(DocumentVersion, String)>,
     /// Projects of the document that the owner detached.
     #[serde(default)]
     pub declined: Vec<String>,
@@ -207,8 +207,8 @@ impl HostStatus {
             suspended_by: view.suspended_by.map(|who| who.to_string()),
             excluded_devices: view.excluded_devices.iter().map(ToString::to_string).collect(),
             owner_excluded_devices: view.owner.excluded_devices.iter().map(ToString::to_string).collect(),
-            document_version: view.document_version.0,
-            document_refused: view.document_refused.map(|(version, why)| (version.0, why)),
+            document_version: view.document_version,
+            document_refused: view.document_refused,
             declined: view.declined.iter().map(ToString::to_string).collect(),
             cpu_time: view.cpu_time.as_secs_f64(),
             scheduler_rpcs: view.scheduler_rpcs,

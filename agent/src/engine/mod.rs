@@ -225,7 +225,7 @@ impl Engine {
                 self.turn(Event::ContactRequested { url, by: RequestedBy::Fleet }, None).await
             }
             Arrived::Document { version, outcome, traceparent } => {
-                let span = tracing::info_span!("apply fleet document", version);
+                let span = tracing::info_span!("apply fleet document", %version);
                 fallow_telemetry::propagation::set_parent(&span, &traceparent);
                 // Empty where nothing is traced: urgent all the same.
                 let trace = fallow_telemetry::propagation::traceparent_of(&span).unwrap_or_default();

@@ -9,7 +9,7 @@ use fallow_boinc::scheduler::ClientVersion;
 use fallow_client::{Benchmarks, Client, ClientConfig, Event, FileKey, Startup};
 use fallow_daemon::clock;
 use fallow_daemon::file_lock::FileLock;
-use fallow_domain::{Bytes, HostFacts, HostSpeed};
+use fallow_domain::{Bytes, DocumentVersion, HostFacts, HostSpeed};
 use fallow_policy::composition::Composition;
 use fallow_tls::{AccessString, Address};
 use tokio::signal::unix::{SignalKind, signal};
@@ -268,8 +268,8 @@ fn require_identity(
     identity: Option<&Identity>,
     client: &Client,
 ) -> Result<(), AgentError> {
-    let document = client.host_view().document_version.0;
-    if identity.is_some() || settings.enrolment.token.is_some() || document == 0 {
+    let document = client.host_view().document_version;
+    if identity.is_some() || settings.enrolment.token.is_some() || document == DocumentVersion::default() {
         return Ok(());
     }
     Err(AgentError::damaged(format!(

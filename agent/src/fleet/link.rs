@@ -8,7 +8,7 @@ use std::time::Duration;
 use fallow_client::Entity;
 use fallow_daemon::{causes, clock, lock};
 use fallow_domain::agent_state::EntryKey;
-use fallow_domain::{MasterUrl, printable};
+use fallow_domain::{DocumentVersion, MasterUrl, printable};
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::fleet::v1::{
@@ -419,7 +419,7 @@ impl<E: Engine> Session<E> {
                 return true;
             }
             Some(from_coordinator::Body::Document(document)) => {
-                let version = document.version;
+                let version = DocumentVersion(document.version);
                 // The coordinator is told of it, and takes no longer texts.
                 let outcome = document::from_wire(document)
                     .map_err(|bad| printable::line(&bad.to_string(), limits::TEXT_BYTES));

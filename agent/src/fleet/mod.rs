@@ -16,7 +16,7 @@ pub mod separation;
 
 use fallow_client::Entity;
 use fallow_domain::agent_state::{Entry, EntryKey};
-use fallow_domain::{FleetDocument, MasterUrl};
+use fallow_domain::{DocumentVersion, FleetDocument, MasterUrl};
 use fallow_tls::Fingerprint;
 use tokio::sync::oneshot;
 
@@ -46,7 +46,7 @@ pub enum Arrived {
     /// A document, or why it cannot be read; with the trace context of the change that it carries.
     Document {
         /// The document's version, as far as known.
-        version: u64,
+        version: DocumentVersion,
         /// The document itself.
         outcome: Result<FleetDocument, String>,
         /// W3C trace context, possibly empty.

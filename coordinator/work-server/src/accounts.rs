@@ -412,6 +412,10 @@ mod tests {
             self.1.fetch_add(1, Ordering::SeqCst);
             self.0.apply_durable(batch)
         }
+        fn copy(&self, take: &mut fallow_store::TakeCopied<'_>) -> Result<(), StoreError> {
+            self.0.copy(take)
+        }
+
         fn flush(&self) -> Result<(), StoreError> {
             self.1.fetch_add(1, Ordering::SeqCst);
             self.0.flush()

@@ -10,7 +10,8 @@ use fallow_boinc::runtime::finish::{Finish, TemporaryExit};
 use fallow_boinc::runtime::message::AppStatus;
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{
-    AccountKey, Bytes, Device, Duration, FleetDocument, HostFacts, JobId, MasterUrl, ProjectId, Share, SlotId,
+    AccountKey, Bytes, Device, DocumentVersion, Duration, FleetDocument, HostFacts, JobId, MasterUrl,
+    ProjectId, Share, SlotId,
 };
 
 pub use fallow_policy::rpc_timing::RequestedBy;
@@ -55,7 +56,7 @@ pub enum Event {
     /// A document came that could not even be read; `version` as far as known.
     DocumentUnreadable {
         /// The version it claims.
-        version: u64,
+        version: DocumentVersion,
         /// What is wrong with it.
         reason: String,
     },

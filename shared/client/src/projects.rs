@@ -253,10 +253,10 @@ impl Client {
             self.state.host.document.as_ref().map_or(DocumentVersion(0), |document| document.version);
         if version < current {
             return self
-                .refuse_document(version.0, format!("older than version {current}, which is followed"));
+                .refuse_document(version, format!("older than version {current}, which this host follows"));
         }
         if let Err(invalid) = document.check() {
-            return self.refuse_document(version.0, invalid.to_string());
+            return self.refuse_document(version, invalid.to_string());
         }
         if self.state.host.document.as_ref() == Some(&document) {
             return self.touch(Entity::Host);
@@ -309,13 +309,13 @@ impl Client {
         }
     }
 
-    pub(crate) fn refuse_document(&mut self, version: u64, reason: String) {
+    pub(crate) fn refuse_document(&mut self, version: DocumentVersion, reason: String) {
         self.notice(
             NoticeLevel::Warn,
             None,
             format!("version {version} of the coordinator's document is refused: {reason}"),
         );
-        self.edit_meta(|meta| meta.document_refused = Some((DocumentVersion(version), reason)));
+        self.edit_meta(|meta| meta.document_refused = Some((version, reason)));
         // Whoever offered it is answered, also for the second time.
         self.touch(Entity::Host);
     }

@@ -7,14 +7,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AccountKey, Invalid, MasterUrl, Preferences, Share};
 
-/// The version of a fleet document. Rises with every change; 0 means that no document was ever accepted.
+/// The version of a fleet document: a term and a number in it. Rises with every change; 0 means that no
+/// document was ever accepted.
+///
+/// Terms order what one coordinator made before and after it was put back to an earlier state (R6.5): there
+/// the numbers begin again, and agents follow older ones of them already. A new term begins then, and each
+/// of its versions is newer than all of the terms before. The first term is 0.
+///
+/// The value is the term's 23 bits above the number's 40: it orders as versions do, is what versions were
+/// before there were terms, and is exact where numbers have 53 bits, up to term 8,191.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DocumentVersion(pub u64);
 
+/// Bits of a version that are its number.
+const NUMBER_BITS: u32 = 40;
+
+impl DocumentVersion {
+    /// The last term that there can be.
+    pub const TERM_MAX: u64 = (1 << (63 - NUMBER_BITS)) - 1;
+
+    /// The first version of a term. One beyond the last term is taken for the last.
+    #[must_use]
+    pub const fn first_of(term: u64) -> Self {
+        let term = if term > Self::TERM_MAX { Self::TERM_MAX } else { term };
+        Self((term << NUMBER_BITS) + 1)
+    }
+
+    /// How often the coordinator was put back to an earlier state before.
+    #[must_use]
+    pub const fn term(self) -> u64 {
+        self.0 >> NUMBER_BITS
+    }
+
+    /// Its number within the term.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0 & ((1 << NUMBER_BITS) - 1)
+    }
+
+    /// The next one of its term.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+/// `7` for the seventh of the first term, `2.7` for that of term 2.
 impl fmt::Display for DocumentVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match self.term() {
+            0 => self.0.fmt(f),
+            term => f.pad(&format!("{term}.{}", self.number())),
+        }
     }
 }
 
@@ -59,5 +104,20 @@ impl FleetDocument {
             Some(twice) => Err(Invalid::new("project", &twice.url, "each project once in a document")),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_5_versions_of_a_later_term_are_newer_and_say_so() {
+        let (old, new) = (DocumentVersion(7), DocumentVersion::first_of(2));
+        assert!(old < new && new < new.next() && old.next() == DocumentVersion(8));
+        assert_eq!((old.to_string(), new.next().to_string()), ("7".to_owned(), "2.2".to_owned()));
+        assert_eq!((new.term(), new.number(), old.term(), old.number()), (2, 1, 0, 7));
+        assert_eq!(DocumentVersion::first_of(u64::MAX).term(), DocumentVersion::TERM_MAX);
+        assert_eq!(format!("{old:>5}|{new:>5}"), "    7|  2.1");
     }
 }

@@ -86,6 +86,14 @@ pub enum StoreError {
         #[source]
         source: io::Error,
     },
+    /// It changed too much, or a write failed, while it was copied.
+    #[error("the store in {dir} was not copied: {why}; try again when less is written to it")]
+    NotCopied {
+        /// The store's directory.
+        dir: PathBuf,
+        /// What was in the way.
+        why: &'static str,
+    },
     /// Any other failure of the system.
     #[error("the store in {dir} failed to {action}")]
     Io {

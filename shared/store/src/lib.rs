@@ -22,12 +22,15 @@
 
 mod batch;
 mod commit_record;
+mod copying;
 mod error;
 mod format;
 mod kind;
 mod quiet;
 mod range;
 mod sled_store;
+
+use std::ops::ControlFlow;
 
 pub use batch::{Batch, BatchResult, Precondition};
 pub use error::StoreError;
@@ -38,6 +41,12 @@ pub use sled_store::{SPARE, SledStore};
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// A key and its value in a copy; none where it is gone.
+pub type Copied = (Vec<u8>, Option<Vec<u8>>);
+
+/// What takes the parts of a copy, as long as it goes on.
+pub type TakeCopied<'a> = dyn FnMut(Vec<Copied>) -> ControlFlow<()> + 'a;
 
 /// Ordered keys and values, changed in atomic batches (R6.9).
 ///
@@ -67,6 +76,15 @@ pub trait Store: Send + Sync {
 
     /// Puts everything applied so far on the medium (see [`Store::apply_durable`]).
     fn flush(&self) -> Result<(), StoreError>;
+
+    /// Gives all entries as they are at one instant between the call and its return, while others write. They
+    /// come in parts; what comes again replaces what came before, and a key without a value is gone. `take`
+    /// may break off.
+    ///
+    /// # Errors
+    /// Those of [`Store::scan`]; [`StoreError::NotCopied`] when more changes meanwhile than is held in memory
+    /// (256 MiB), or a write fails.
+    fn copy(&self, take: &mut TakeCopied<'_>) -> Result<(), StoreError>;
 
     /// All entries whose key begins with `prefix`, in key order. For keyspaces whose size the caller bounds.
     fn scan_prefix(&self, prefix: &[u8]) -> Result<Vec<Entry>, StoreError> {

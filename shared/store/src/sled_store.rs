@@ -24,9 +24,11 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use fallow_daemon::file_lock::{DYING, FileLock, GOING, LockError, wait_until_free};
 
 use crate::commit_record::CommitRecord;
+use crate::copying::Copies;
 use crate::quiet::catching;
 use crate::{
-    Batch, BatchResult, Entry, Format, KeyRange, Kind, Precondition, Store, StoreError, no_migration,
+    Batch, BatchResult, Entry, Format, KeyRange, Kind, Precondition, Store, StoreError, TakeCopied,
+    no_migration,
 };
 
 /// Layout of the directory: which engine, and how keys are mapped to its keys.
@@ -38,6 +40,8 @@ const DATA: u8 = b'd';
 const ENGINE: &str = "sled";
 /// Pages the engine may keep in memory, bytes: an agent's whole state is a few mebibytes.
 const CACHE: u64 = 32 << 20;
+/// Entries that are read at once for a copy.
+const COPIED: usize = 500;
 /// Space that must be free beyond a batch, bytes: four of the engine's segments, which it writes whole.
 pub const SPARE: u64 = 4 * (512 << 10);
 
@@ -46,6 +50,7 @@ pub const SPARE: u64 = 4 * (512 << 10);
 pub struct SledStore {
     dir: PathBuf,
     state: RwLock<State>,
+    copies: Copies,
     // Last, so that it is released after the engine is closed.
     _lock: FileLock,
 }
@@ -115,7 +120,7 @@ impl SledStore {
             kind.write(&dir)?;
         }
         let state = RwLock::new(State::Open(Box::new(opened)));
-        Ok(Self { dir, state, _lock: lock })
+        Ok(Self { dir, state, copies: Copies::default(), _lock: lock })
     }
 
     /// The directory.
@@ -151,12 +156,18 @@ impl SledStore {
         let State::Open(opened) = &mut *guard else { return Err(self.closed()) };
         let result = catching(|| opened.apply(&self.dir, batch, is_durable));
         match result {
-            Ok(Ok(outcome)) => Ok(outcome),
+            Ok(Ok(outcome)) => {
+                if outcome.is_applied() {
+                    self.copies.applied(batch);
+                }
+                Ok(outcome)
+            }
             Ok(Err(Failure::Refused(error))) => Err(error),
             Ok(Err(Failure::Unfinished(error))) => {
                 // The engine takes no more writes after a failed one, and what it holds in memory may not be
                 // what is on disk: read it anew.
                 close(std::mem::replace(&mut *guard, State::Closed));
+                self.copies.failed();
                 Err(error)
             }
             Err(panic) => Err(self.break_down(&mut guard, panic)),
@@ -213,6 +224,34 @@ impl Store for SledStore {
     fn flush(&self) -> Result<(), StoreError> {
         // An empty batch writes nothing, and being durable makes all before it so.
         self.write(&Batch::new(), true).map(|_| ())
+    }
+
+    fn copy(&self, take: &mut TakeCopied<'_>) -> Result<(), StoreError> {
+        let noted = self.copies.begin();
+        let mut range = KeyRange::all();
+        loop {
+            let page = self.scan(&range, COPIED)?;
+            let Some((last, _)) = page.last() else { break };
+            range = range.after(last);
+            if take(page.into_iter().map(|(key, value)| (key, Some(value))).collect()).is_break() {
+                return Ok(());
+            }
+        }
+        let noted = {
+            // Nobody is in the middle of a write.
+            let _none = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *noted.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        if let Some(why) = noted.spoilt {
+            return Err(StoreError::NotCopied { dir: self.dir.clone(), why });
+        }
+        let mut changes = noted.changes.into_iter();
+        loop {
+            let part: Vec<_> = changes.by_ref().take(COPIED).collect();
+            if part.is_empty() || take(part).is_break() {
+                return Ok(());
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fallow_domain::ExitCode;
+use fallow_domain::{DocumentVersion, ExitCode};
 use fallow_proto::operator::v1::{ChangeGroupsReply, ChangedValue, Finding};
 use serde_json::{Value, json};
 
@@ -70,7 +70,9 @@ fn to_text(reply: &ChangeGroupsReply, is_tried: bool, names: Option<&BTreeMap<St
     said.push(format!("{} of {} get other values", reply.changed_hosts, table::counted(reply.hosts, "host")));
     said.push(match is_tried {
         true => "nothing was changed".to_owned(),
-        false => format!("document version {} ({})", reply.document_version, short(&reply.hash)),
+        false => {
+            format!("document version {} ({})", DocumentVersion(reply.document_version), short(&reply.hash))
+        }
     });
     text + &printable::line(&said.join("; "), usize::MAX) + "\n"
 }

@@ -1,6 +1,7 @@
 //! `fallow documents`.
 
 use clap::Args;
+use fallow_domain::DocumentVersion;
 use fallow_proto::operator::v1::{DocumentInfo, ListDocumentsRequest};
 use serde_json::{Value, json};
 
@@ -54,7 +55,7 @@ fn row(document: &DocumentInfo) -> Vec<String> {
     // Seconds do.
     let made = made.split_once('.').map_or(made.clone(), |(seconds, _)| format!("{seconds}Z"));
     let hash = changes::short(hash).to_owned();
-    vec![version.to_string(), hash, made, made_by.clone(), change.clone(), message.clone()]
+    vec![DocumentVersion(*version).to_string(), hash, made, made_by.clone(), change.clone(), message.clone()]
 }
 
 fn to_json(document: &DocumentInfo) -> Value {

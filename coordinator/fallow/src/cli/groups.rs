@@ -1,6 +1,7 @@
 //! `fallow groups`.
 
 use clap::{Args, Subcommand};
+use fallow_domain::DocumentVersion;
 use fallow_proto::operator::v1::{ChangeGroupsRequest, Group, ListGroupsRequest, SaidValue};
 use serde_json::{Value, json};
 
@@ -91,7 +92,7 @@ async fn list(show: Show) -> Result<(), Failure> {
     let columns =
         [Text("group"), Number("precedence"), Number("hosts"), Text("selector"), Text("what is different")];
     let table = table::render(&columns, reply.groups.iter().map(row).collect());
-    print(&format!("{table}document version {}\n", reply.document_version))
+    print(&format!("{table}document version {}\n", DocumentVersion(reply.document_version)))
 }
 
 fn row(group: &Group) -> Vec<String> {

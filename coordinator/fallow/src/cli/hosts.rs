@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use fallow_daemon::clock;
 use fallow_domain::agent_state::SuspendedBy;
-use fallow_domain::{LabelName, Metric, RPCS_PER_JOB};
+use fallow_domain::{DocumentVersion, LabelName, Metric, RPCS_PER_JOB};
 use fallow_proto::fleet::host::suspended_by;
 use fallow_proto::fleet::v1::{HostState, Metrics};
 use fallow_proto::operator::v1::{Host, ListHostsRequest};
@@ -114,6 +114,7 @@ pub(super) fn follows(host: &Host, newest: u64) -> String {
     // A coordinator that knows no rollouts does not say which.
     let wanted = if host.wanted_version == 0 { newest } else { host.wanted_version };
     let version = host.state.as_ref().map_or(0, |state| state.document_version);
+    let (version, wanted) = (DocumentVersion(version), DocumentVersion(wanted));
     format!("{version}/{wanted}{}", if host.has_old_content { " (old labels)" } else { "" })
 }
 
@@ -158,7 +159,7 @@ fn said(state: &HostState) -> String {
     match (state.document_refusal.as_str(), suspender(state)) {
         ("", "") => String::new(),
         ("", by) => format!("suspended by {by}"),
-        (why, _) => format!("refused document {}: {why}", state.document_refused_version),
+        (why, _) => format!("refused document {}: {why}", DocumentVersion(state.document_refused_version)),
     }
 }
 

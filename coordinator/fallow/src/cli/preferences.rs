@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
-use fallow_domain::{Bytes, Device, Duration, ExitCode, Fraction, Invalid, Preferences};
+use fallow_domain::{Bytes, Device, DocumentVersion, Duration, ExitCode, Fraction, Invalid, Preferences};
 use fallow_proto::fleet::preferences::{from_wire, to_wire};
 use fallow_proto::operator::v1::{GetDocumentRequest, SetPreferencesRequest};
 use serde_json::json;
@@ -219,7 +219,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let rows = rows(&preferences).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     let table = table::render(&[Text("preference"), Text("value")], rows);
-    print(&format!("{table}document version {}\n", document.version))
+    print(&format!("{table}document version {}\n", DocumentVersion(document.version)))
 }
 
 /// The keys of the preferences that differ.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use fallow_domain::{Duration as Span, ExitCode};
+use fallow_domain::{DocumentVersion, Duration as Span, ExitCode};
 use fallow_proto::operator::v1::{
     ListRolloutsReply, ListRolloutsRequest, OrderRolloutRequest, Rollout, RolloutOrder, RolloutPhase,
     RolloutPlan, SetRolloutPlanRequest,
@@ -186,7 +186,7 @@ async fn show_list(list: List) -> Result<(), Failure> {
     let row = |rollout: &Rollout| {
         vec![
             rollout.number.to_string(),
-            rollout.version.to_string(),
+            DocumentVersion(rollout.version).to_string(),
             seconds(rollout.begun_at_micros),
             rollout.begun_by.clone(),
             phase(rollout).replace('_', " "),
@@ -292,7 +292,9 @@ fn step_text(at_micros: i64, what: &str) -> String {
 fn to_text(rollout: &Rollout) -> String {
     let Rollout { number, version, base_version, begun_by, begun_at_micros, stands, .. } = rollout;
     let mut text = format!(
-        "Rollout {number} of version {version}, after {base_version}, begun by {begun_by} at {}",
+        "Rollout {number} of version {}, after {}, begun by {begun_by} at {}",
+        DocumentVersion(*version),
+        DocumentVersion(*base_version),
         seconds(*begun_at_micros)
     );
     text += &format!("\n{}\n", screen::wrapped(&printable::line(stands, usize::MAX), screen::width()));

@@ -1,7 +1,7 @@
 //! `fallow shares`.
 
 use clap::{Args, Subcommand};
-use fallow_domain::Share;
+use fallow_domain::{DocumentVersion, Share};
 use fallow_proto::fleet::v1::Document;
 use fallow_proto::operator::v1::{DocumentReply, GetDocumentRequest, SetSharesRequest, ShareOfProject};
 use serde_json::json;
@@ -130,7 +130,7 @@ fn to_table(document: &Document) -> String {
     };
     let rows = document.projects.iter().map(row).collect();
     let columns = [Text("project"), Number("share"), Number("of all shares")];
-    format!("{}document version {}\n", table::render(&columns, rows), document.version)
+    format!("{}document version {}\n", table::render(&columns, rows), DocumentVersion(document.version))
 }
 
 fn to_json(document: &Document) -> serde_json::Value {

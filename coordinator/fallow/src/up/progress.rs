@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
+use fallow_domain::DocumentVersion;
 use fallow_proto::operator::v1::ProjectSummary;
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -241,7 +242,7 @@ fn draw(all: &MultiProgress, bars: &mut Vec<ProgressBar>, snapshot: &FleetSnapsh
                 _ => format!("{running} tasks run"),
             },
         ];
-        parts.push(format!("document {}", snapshot.document_version));
+        parts.push(format!("document {}", DocumentVersion(snapshot.document_version)));
         parts.extend(left.map(eta::about));
         last.set_message(format!("{}  ({:#})", parts.join(", "), HumanDuration(last.elapsed())));
     }

@@ -271,6 +271,6 @@ fn of_store(error: &StoreError) -> ExitCode {
             ExitCode::BadStore
         }
         StoreError::OtherKind { .. } => ExitCode::BadInput,
-        StoreError::Io { .. } => ExitCode::Internal,
+        StoreError::Io { .. } | StoreError::NotCopied { .. } => ExitCode::Internal,
     }
 }

@@ -237,7 +237,7 @@ impl Coordinator {
             fleet = %coordinator.fleet_url(),
             projects = %coordinator.http_url(),
             agents = coordinator.fleet.enrolled(),
-            document = coordinator.documents.document().version.0,
+            document = %coordinator.documents.document().version,
             "coordinator runs"
         );
         Ok(coordinator)

@@ -45,7 +45,7 @@ impl Making {
         if set == before && release.open().is_none() {
             return Ok((before, set));
         }
-        set.fleet.version = DocumentVersion(newest.fleet.version.0 + 1);
+        set.fleet.version = newest.fleet.version.next();
         let made = self.made(set, change)?;
         let rollout = match release.open() {
             Some((rollout, _)) => Some(self.superseded(rollout, made.set.fleet.version)),
@@ -139,7 +139,7 @@ impl Making {
                     (Some(rollout), false) => format!(", by rollout {}", rollout.number),
                     (None, false) => String::new(),
                 };
-                (Action::DocumentChanged, format!("version {}: {}{how}", version.0, audited.change))
+                (Action::DocumentChanged, format!("version {version}: {}{how}", audited.change))
             }
         };
         let record = author.record(action, &object);
@@ -149,7 +149,7 @@ impl Making {
             let what = "a new version of the document";
             return Err(Invalid::new(what, version, "a version that is not there yet").into());
         }
-        tracing::info!(version = version.0, by = audited.made_by, change = audited.change, "document made");
+        tracing::info!(%version, by = audited.made_by, change = audited.change, "document made");
         let newest = Some(Arc::new(Published { audited, traceparent: author.traceparent }));
         let rollout = rollout.map(Arc::new).or_else(|| release.rollout.clone());
         let is_open = rollout.as_ref().is_some_and(|rollout| rollout.is_open());

@@ -132,9 +132,12 @@ impl Documents {
     /// What the store says.
     pub fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
         let published = |audited| Arc::new(Published { audited, traceparent: String::new() });
-        let newest = newest(&*store, PREFIX)?.map(|(key, value)| version::read(&key, &value)).transpose()?;
-        let rollout: Option<Rollout> =
-            self::newest(&*store, ROLLOUTS)?.map(|(key, value)| ROLLOUT.read(&key, &value)).transpose()?;
+        let newest = newest(&*store, PREFIX, &KeyRange::prefix(PREFIX))?
+            .map(|(key, value)| version::read(&key, &value))
+            .transpose()?;
+        let rollout: Option<Rollout> = self::newest(&*store, ROLLOUTS, &KeyRange::prefix(ROLLOUTS))?
+            .map(|(key, value)| ROLLOUT.read(&key, &value))
+            .transpose()?;
         let base = match rollout.as_ref().filter(|rollout| rollout.is_open()) {
             Some(rollout) => Some(published(read_version(&*store, rollout.base)?)),
             None => None,
@@ -187,18 +190,35 @@ impl Documents {
     /// # Errors
     /// What the store says.
     pub fn history(&self, limit: usize) -> Result<Vec<Head>, StoreError> {
-        let newest = self.document().version.0;
-        let before = newest.saturating_sub(limit as u64);
-        let mut range = KeyRange::prefix(PREFIX).after(&key(DocumentVersion(before)));
+        let mut found = Vec::new();
+        let mut newest = self.document().version;
+        // Term by term: where one begins, the numbers before are far behind.
+        loop {
+            let before = DocumentVersion(newest.0.saturating_sub((limit - found.len()) as u64));
+            let first = DocumentVersion::first_of(newest.term());
+            let mut heads = self.heads(before.max(DocumentVersion(first.0 - 1)), newest)?;
+            heads.append(&mut found);
+            found = heads;
+            let earlier = KeyRange::between(PREFIX, key(first));
+            match (found.len() < limit).then(|| self::newest(&*self.store, PREFIX, &earlier)).transpose()? {
+                Some(Some((key, _))) => newest = DocumentVersion(number(PREFIX, &key)?),
+                _ => return Ok(found),
+            }
+        }
+    }
+
+    /// The versions after one, up to another of its term.
+    fn heads(&self, before: DocumentVersion, last: DocumentVersion) -> Result<Vec<Head>, StoreError> {
+        let mut range = KeyRange::between(key(before.next()), key(last.next()));
         let mut heads = Vec::new();
         loop {
-            let page = self.store.scan(&range, PAGE.min(limit - heads.len()))?;
+            let page = self.store.scan(&range, PAGE)?;
             for (key, value) in &page {
                 heads.push(version::read_head(key, value)?);
             }
             match page.last() {
-                Some((last, _)) if heads.len() < limit => range = range.after(last),
-                _ => return Ok(heads),
+                Some((last, _)) => range = range.after(last),
+                None => return Ok(heads),
             }
         }
     }
@@ -297,7 +317,7 @@ impl Documents {
         let author = Author { emergency: true, ..author };
         let (change, keys) = (change.to_owned(), keys.to_vec());
         self.change_fleet(author, now, move |document| {
-            document.version = DocumentVersion(document.version.0 + 1);
+            document.version = document.version.next();
             for project in &mut document.projects {
                 if let Some((_, key)) = keys.iter().find(|(url, _)| *url == project.url) {
                     project.account_key = key.clone();
@@ -389,9 +409,8 @@ fn key(version: DocumentVersion) -> Vec<u8> {
 
 /// The newest of what is stored under numbers. There may be many, and each may be large: they are not gone
 /// through, but it is asked whether there is one so far behind another, in steps that double, then halve.
-fn newest(store: &dyn Store, prefix: &[u8]) -> Result<Option<Entry>, StoreError> {
-    let all = KeyRange::prefix(prefix);
-    let Some(mut newest) = store.scan(&all, 1)?.pop() else { return Ok(None) };
+fn newest(store: &dyn Store, prefix: &[u8], all: &KeyRange) -> Result<Option<Entry>, StoreError> {
+    let Some(mut newest) = store.scan(all, 1)?.pop() else { return Ok(None) };
     let (mut step, mut doubling) = (1_u64, true);
     while step > 0 {
         let (key, _) = &newest;

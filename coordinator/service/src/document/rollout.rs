@@ -148,7 +148,7 @@ impl Making {
             return Ok(None);
         }
         let Some(newest) = release.newest.clone() else { return Ok(None) };
-        let next = DocumentVersion(newest.audited.set.fleet.version.0 + 1);
+        let next = newest.audited.set.fleet.version.next();
         let after = from.after(transition, self.now, next, hosts);
         // Of one that is over, what was made since would go with it.
         if !from.is_open() && newest.audited.set.fleet.version != from.candidate {

@@ -148,6 +148,10 @@ impl Store for Watched {
     fn apply_durable(&self, batch: Batch) -> Result<BatchResult, StoreError> {
         self.store.apply_durable(batch)
     }
+    fn copy(&self, take: &mut fallow_store::TakeCopied<'_>) -> Result<(), StoreError> {
+        self.store.copy(take)
+    }
+
     fn flush(&self) -> Result<(), StoreError> {
         self.store.flush()
     }

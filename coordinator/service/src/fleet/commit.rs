@@ -128,6 +128,10 @@ mod tests {
         fn apply_durable(&self, batch: Batch) -> Result<BatchResult, StoreError> {
             self.apply(batch)
         }
+        fn copy(&self, _: &mut fallow_store::TakeCopied<'_>) -> Result<(), StoreError> {
+            Ok(())
+        }
+
         fn flush(&self) -> Result<(), StoreError> {
             Ok(())
         }

@@ -378,7 +378,7 @@ impl<'a> Connection<'a> {
                 self.is_withheld = false;
                 if was_withheld {
                     tracing::info!(
-                        version = document.version.0,
+                        version = %document.version,
                         "the agent has its accounts now and gets its document"
                     );
                 }
@@ -401,7 +401,7 @@ impl<'a> Connection<'a> {
                 if !was_withheld && let Some(times) = WITHHELD.allow() {
                     tracing::warn!(
                         agent = self.agent.id.0,
-                        version = newest.audited.set.fleet.version.0,
+                        version = %newest.audited.set.fleet.version,
                         error = why,
                         times,
                         "an agent's account cannot be made: the agent is not sent the document until it can; it is \

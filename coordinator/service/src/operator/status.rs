@@ -18,6 +18,7 @@ pub(super) fn of_store(error: &StoreError) -> Status {
     tracing::error!(error = text, "the store failed");
     match error {
         StoreError::Full { .. } => Status::resource_exhausted(text),
+        StoreError::NotCopied { .. } => Status::unavailable(text),
         StoreError::Corrupted { .. } | StoreError::BadValue { .. } | StoreError::NewerFormat { .. } => {
             Status::data_loss(text)
         }

@@ -101,7 +101,10 @@ fn make(world: &mut World, versions: &mut u64, what: Move) {
         }
         Move::BadDocument => {
             let version = *versions + 1;
-            world.event(Event::DocumentUnreadable { version, reason: "nonsense".to_owned() });
+            world.event(Event::DocumentUnreadable {
+                version: fallow_domain::DocumentVersion(version),
+                reason: "nonsense".to_owned(),
+            });
         }
         Move::Attach(first) => world.event(attach(name(first))),
         Move::Detach(first) => world.event(Event::Detach { url: url(name(first)) }),
