@@ -9,9 +9,9 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use fallow_domain::ExitCode;
 
 use crate::cli::{
-    Failure, UNPRINTABLE, Unacceptable, apply, audit, block_on, coordinator, create, documents, evaluate,
-    groups, hosts, jobs, manual, operators, preferences, projects, results, rollout, shares, simulate,
-    submit, tokens, warn,
+    Failure, UNPRINTABLE, Unacceptable, apply, audit, backup, block_on, coordinator, create, documents,
+    evaluate, groups, hosts, jobs, manual, operators, preferences, projects, results, rollout, shares,
+    simulate, submit, tokens, warn,
 };
 use crate::up;
 
@@ -84,6 +84,10 @@ enum Command {
     Rollout(rollout::Arguments),
     /// Lists who did what, and who was refused; checks that the log is as it was written.
     Audit(audit::Arguments),
+    /// Writes the coordinator's whole state into a file, while it works.
+    Backup(backup::Backup),
+    /// Puts a backup of a coordinator back in its place; begins a new term of the documents.
+    Restore(backup::Restore),
     /// Makes enrolment tokens.
     #[command(subcommand, after_help = tokens::EXAMPLE)]
     Tokens(tokens::Command),
@@ -175,6 +179,8 @@ fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         Command::Documents(arguments) => block_on(documents::run(arguments))?.map(done),
         Command::Rollout(arguments) => block_on(rollout::run(arguments))?.map(done),
         Command::Audit(arguments) => block_on(audit::run(arguments))?.map(done),
+        Command::Backup(arguments) => block_on(backup::backup(arguments))?.map(done),
+        Command::Restore(arguments) => block_on(backup::restore(arguments))?.map(done),
         Command::Tokens(command) => block_on(tokens::run(command))?.map(done),
         Command::Operators(command) => block_on(operators::run(command))?.map(done),
         Command::Project(command) => block_on(create::project(command))?.map(done),

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod audit;
+pub mod backup;
 pub mod daemon;
 pub mod document;
 pub mod fleet;

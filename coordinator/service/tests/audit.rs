@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fallow_coordinator::audit::refusals::AN_HOUR;
 use fallow_coordinator::audit::{Chain, wire as told};
+use fallow_coordinator::backup::Source;
 use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_coordinator::operator::OperatorService;
 use fallow_coordinator::roles::Caller;
@@ -169,14 +170,19 @@ async fn r6_10_what_an_operator_changes_is_recorded_also_if_he_goes_away_meanwhi
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     create(&mut operator, "primes").await;
+    let source = Source {
+        dir: dir.path().to_path_buf(),
+        store: Arc::new(SledStore::open(dir.path().join("unused")).unwrap()),
+        projects: coordinator.projects().clone(),
+        authority: coordinator.access().authority.to_string(),
+    };
     let service = OperatorService::new(
-        Arc::new(SledStore::open(dir.path().join("unused")).unwrap()),
         coordinator.fleet().clone(),
         coordinator.documents().clone(),
-        coordinator.projects().clone(),
         coordinator.operators().clone(),
         coordinator.access().clone(),
-        watch::Sender::new(false),
+        (watch::Sender::new(false), Arc::default()),
+        source,
     );
     let setting = Setting { key: "poll".into(), value: "90s".into() };
     let request = SetProjectRequest { name: "primes".into(), settings: vec![setting] };

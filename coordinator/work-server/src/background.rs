@@ -6,7 +6,7 @@
 //! the directory (`orphans`).
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration as StdDuration;
 
@@ -93,18 +93,20 @@ pub(crate) fn run(shared: &Shared) -> Result<(), ProjectError> {
     let mut failure = Ok(());
     for project in shared.all() {
         // One project's bad file does not hold up the others.
-        if let Err(problem) = run_project(&project, shared.now()) {
+        if let Err(problem) = run_project(&project, &shared.held, shared.now()) {
             failure = Err(problem);
         }
     }
     failure
 }
 
-fn run_project(project: &Project, now: Instant) -> Result<(), ProjectError> {
+fn run_project(project: &Project, held: &RwLock<()>, now: Instant) -> Result<(), ProjectError> {
     loop {
-        let done = project.transition(now)? + project.validate(now)? + project.delete_files(now)?;
-        if done == 0 {
-            return project.remove_orphans(now).map(drop);
+        // What somebody copies at this moment is removed later.
+        let free = held.try_write().ok();
+        let deleted = if free.is_some() { project.delete_files(now)? } else { 0 };
+        if deleted + project.transition(now)? + project.validate(now)? == 0 {
+            return if free.is_some() { project.remove_orphans(now).map(drop) } else { Ok(()) };
         }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     projects: RwLock<BTreeMap<String, Arc<Project>>>,
     /// Held while a project is made: two calls with one name must not both make it.
     creating: Mutex<()>,
+    /// Read by who needs all files to stay, written by who removes some.
+    pub(crate) held: RwLock<()>,
     pub(crate) wakeup: Wakeup,
 }
 
@@ -97,6 +99,7 @@ impl ProjectServer {
             clock,
             projects: RwLock::new(projects),
             creating: Mutex::new(()),
+            held: RwLock::new(()),
             wakeup: Wakeup::default(),
         });
         let thread = background::spawn(shared.clone())?;
@@ -320,6 +323,12 @@ impl ProjectServer {
     /// A failure of the store or of a file.
     pub fn run_background_work(&self) -> Result<(), ProjectError> {
         background::run(&self.shared)
+    }
+
+    /// No file that a record speaks of is removed as long as this is held. Blocks until a removal that is
+    /// going on is over.
+    pub fn hold_files(&self) -> impl Drop + '_ {
+        self.shared.held.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -45,6 +45,9 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 /// A key and its value in a copy; none where it is gone.
 pub type Copied = (Vec<u8>, Option<Vec<u8>>);
 
+/// Entries that are read at once where all are gone through.
+const PAGE: usize = 500;
+
 /// What takes the parts of a copy, as long as it goes on.
 pub type TakeCopied<'a> = dyn FnMut(Vec<Copied>) -> ControlFlow<()> + 'a;
 
@@ -85,6 +88,25 @@ pub trait Store: Send + Sync {
     /// Those of [`Store::scan`]; [`StoreError::NotCopied`] when more changes meanwhile than is held in memory
     /// (256 MiB), or a write fails.
     fn copy(&self, take: &mut TakeCopied<'_>) -> Result<(), StoreError>;
+
+    /// Gives each entry of `range` in key order, a few hundred at a time: what is written meanwhile may come
+    /// or not.
+    ///
+    /// # Errors
+    /// Those of [`Store::scan`], and what `each` says: it ends then.
+    fn for_each(
+        &self,
+        range: &KeyRange,
+        each: &mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut range = range.clone();
+        loop {
+            let page = self.scan(&range, PAGE)?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            range = range.after(last);
+            page.into_iter().try_for_each(|(key, value)| each(key, value))?;
+        }
+    }
 
     /// All entries whose key begins with `prefix`, in key order. For keyspaces whose size the caller bounds.
     fn scan_prefix(&self, prefix: &[u8]) -> Result<Vec<Entry>, StoreError> {

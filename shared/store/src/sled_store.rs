@@ -27,7 +27,7 @@ use crate::commit_record::CommitRecord;
 use crate::copying::Copies;
 use crate::quiet::catching;
 use crate::{
-    Batch, BatchResult, Entry, Format, KeyRange, Kind, Precondition, Store, StoreError, TakeCopied,
+    Batch, BatchResult, Entry, Format, KeyRange, Kind, PAGE, Precondition, Store, StoreError, TakeCopied,
     no_migration,
 };
 
@@ -40,8 +40,6 @@ const DATA: u8 = b'd';
 const ENGINE: &str = "sled";
 /// Pages the engine may keep in memory, bytes: an agent's whole state is a few mebibytes.
 const CACHE: u64 = 32 << 20;
-/// Entries that are read at once for a copy.
-const COPIED: usize = 500;
 /// Space that must be free beyond a batch, bytes: four of the engine's segments, which it writes whole.
 pub const SPARE: u64 = 4 * (512 << 10);
 
@@ -230,7 +228,7 @@ impl Store for SledStore {
         let noted = self.copies.begin();
         let mut range = KeyRange::all();
         loop {
-            let page = self.scan(&range, COPIED)?;
+            let page = self.scan(&range, PAGE)?;
             let Some((last, _)) = page.last() else { break };
             range = range.after(last);
             if take(page.into_iter().map(|(key, value)| (key, Some(value))).collect()).is_break() {
@@ -247,7 +245,7 @@ impl Store for SledStore {
         }
         let mut changes = noted.changes.into_iter();
         loop {
-            let part: Vec<_> = changes.by_ref().take(COPIED).collect();
+            let part: Vec<_> = changes.by_ref().take(PAGE).collect();
             if part.is_empty() || take(part).is_break() {
                 return Ok(());
             }

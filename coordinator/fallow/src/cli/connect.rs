@@ -286,7 +286,7 @@ async fn connect_within(access: &AccessString, longest: Duration) -> Result<Clie
 }
 
 /// For the audit record.
-fn author() -> String {
+pub(super) fn author() -> String {
     let user =
         std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "operator".to_owned());
     let host = rustix::system::uname();

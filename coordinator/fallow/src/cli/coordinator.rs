@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -128,10 +129,35 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
     let served = runtime.block_on(serve(options));
     runtime.shutdown_timeout(Duration::from_secs(1));
     telemetry.shutdown();
-    served
+    match served? {
+        Next::End => Ok(()),
+        Next::Anew => Err(begin_anew()),
+    }
 }
 
-async fn serve(options: Options) -> Result<(), Failure> {
+/// What follows when a coordinator has ended.
+enum Next {
+    End,
+    /// It begins again, with what was put into its directory.
+    Anew,
+}
+
+/// This process begins again, by the same command line. Nothing of its life so far is left in it. Returns
+/// only if that fails.
+fn begin_anew() -> Failure {
+    let mut arguments = std::env::args_os();
+    let mut command = std::process::Command::new("/proc/self/exe");
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    let error = command.args(arguments).exec();
+    Failure::internal(
+        "the coordinator has a backup to begin with, and cannot start itself anew: start it",
+        error,
+    )
+}
+
+async fn serve(options: Options) -> Result<Next, Failure> {
     let listen =
         |kind| signal(kind).map_err(|error| Failure::internal("signals cannot be listened to", error));
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
@@ -147,9 +173,11 @@ async fn serve(options: Options) -> Result<(), Failure> {
             Ok(())
         }
     };
+    let next = if coordinator.restarts() { Next::Anew } else { Next::End };
     let stopped = coordinator.stop().await;
     // Without its directory it cannot end cleanly: that it is gone is what there is to say.
-    Ok(asked.and(stopped)?)
+    asked.and(stopped)?;
+    Ok(next)
 }
 
 #[cfg(test)]

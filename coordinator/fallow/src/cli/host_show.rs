@@ -56,7 +56,7 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
         ("link", if host.connected { "up" } else { "down" }.to_owned()),
         ("seen", table::ago(host.last_seen_micros, clock::now())),
         ("document", hosts::follows(&host, reply.document_version)),
-        ("state", hosts::state_of(&host)),
+        ("state", hosts::state_of(&host, reply.document_version)),
         ("copied", host.copy_note.clone()),
         ("groups", reply.groups.join(", ")),
     ];

@@ -120,7 +120,7 @@ pub(super) fn follows(host: &Host, newest: u64) -> String {
 
 fn row(host: &Host, newest: u64) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
-    let said = state_of(host);
+    let said = state_of(host, newest);
     vec![
         if state.name.is_empty() { state.hostname.clone() } else { state.name },
         host.agent_id.clone(),
@@ -138,12 +138,12 @@ fn row(host: &Host, newest: u64) -> Vec<String> {
 }
 
 /// How a host stands, where that is worth a word.
-pub(super) fn state_of(host: &Host) -> String {
+pub(super) fn state_of(host: &Host, newest: u64) -> String {
     match (host.revoked_at_micros != 0, host.revoked_reason.as_str()) {
         (true, "") => "revoked".to_owned(),
         (true, why) => format!("revoked: {why}"),
         (false, _) => {
-            let said = said(&host.state.clone().unwrap_or_default());
+            let said = said(&host.state.clone().unwrap_or_default(), newest);
             [copy_of(host), said].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
         }
     }
@@ -155,7 +155,14 @@ fn copy_of(host: &Host) -> String {
 }
 
 /// What keeps a host from doing what it is asked for, in words.
-fn said(state: &HostState) -> String {
+fn said(state: &HostState, newest: u64) -> String {
+    let follows = DocumentVersion(state.document_version);
+    if follows > DocumentVersion(newest) {
+        return format!(
+            "follows version {follows}, which this coordinator does not have: if it was put back to an earlier \
+             state, `fallow restore` begins a new term"
+        );
+    }
     match (state.document_refusal.as_str(), suspender(state)) {
         ("", "") => String::new(),
         ("", by) => format!("suspended by {by}"),
@@ -284,12 +291,22 @@ mod tests {
     #[test]
     fn r6_10_a_host_that_was_a_copy_says_of_which_one() {
         let mut host = Host { copy_of: "01J".into(), copy_note: "from there".into(), ..Host::default() };
-        assert_eq!(state_of(&host), "copy of 01J");
+        assert_eq!(state_of(&host, 0), "copy of 01J");
         host.state = Some(HostState { suspended_by: "owner".into(), ..HostState::default() });
-        assert_eq!(state_of(&host), "copy of 01J; suspended by owner");
+        assert_eq!(state_of(&host, 0), "copy of 01J; suspended by owner");
         let json = host_json(&host);
         assert_eq!((&json["copy_of"], &json["copy_note"]), (&"01J".into(), &"from there".into()));
-        assert_eq!(state_of(&Host::default()), "");
+        assert_eq!(state_of(&Host::default(), 0), "");
+    }
+
+    #[test]
+    fn r6_5_a_host_that_follows_a_version_which_the_coordinator_does_not_have_says_so() {
+        let version = DocumentVersion::first_of(2).0;
+        let state = HostState { document_version: version, ..HostState::default() };
+        let host = Host { state: Some(state), ..Host::default() };
+        assert_eq!(state_of(&host, version), "");
+        let said = state_of(&host, 7);
+        assert!(said.starts_with("follows version 2.1, which") && said.contains("fallow restore"), "{said}");
     }
 
     #[test]

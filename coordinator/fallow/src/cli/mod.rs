@@ -4,6 +4,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod audit;
+pub(crate) mod backup;
 mod batch;
 mod bounded;
 mod changes;

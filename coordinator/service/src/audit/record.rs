@@ -105,6 +105,12 @@ actions! {
     AppVersionAdded = "app version added",
     /// Work was submitted: all of it, or a piece.
     Submitted = "submitted",
+    /// A backup was made.
+    BackedUp = "backed up",
+    /// A backup took the coordinator's place.
+    Restored = "restored",
+    /// A new term of the documents began.
+    TermBegun = "term begun",
     /// The coordinator was stopped.
     Shutdown = "shutdown",
     /// Somebody called as an operator without the right token, or with one that was revoked or has expired.

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fallow_daemon::{clock, file};
-use fallow_store::{Batch, Format, Store, no_migration};
+use fallow_store::{Batch, Format, Store, StoreError, no_migration};
 use fallow_tls::{Address, Authority, CoordinatorCertificate};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -37,8 +37,7 @@ const BEGIN_CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 /// # Errors
 /// [`StartError`] for files that are missing, damaged, or of another authority than the store names.
 pub(super) fn open_or_create(dir: &Path, store: &dyn Store) -> Result<Authority, StartError> {
-    let stored = store.get(STORED)?;
-    let stored: Option<String> = stored.map(|value| FORMAT.read(STORED, &value)).transpose()?;
+    let stored = stored(store)?;
     let authority = read(dir, stored.is_none())?;
     let fingerprint = authority.fingerprint().to_string();
     match stored {
@@ -52,6 +51,17 @@ pub(super) fn open_or_create(dir: &Path, store: &dyn Store) -> Result<Authority,
             Ok(authority)
         }
     }
+}
+
+/// The fingerprint of the authority that a coordinator's store names; none in a new one.
+pub(super) fn stored(store: &dyn Store) -> Result<Option<String>, StoreError> {
+    store.get(STORED)?.map(|value| FORMAT.read(STORED, &value)).transpose()
+}
+
+/// The fingerprint of the authority whose files are in a coordinator's directory; none where there are none,
+/// or they are damaged.
+pub(super) fn fingerprint(dir: &Path) -> Option<String> {
+    read(dir, false).ok().map(|authority| authority.fingerprint().to_string())
 }
 
 fn read(dir: &Path, may_create: bool) -> Result<Authority, StartError> {

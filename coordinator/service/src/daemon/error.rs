@@ -8,6 +8,7 @@ use fallow_store::StoreError;
 use fallow_tls::TlsError;
 use fallow_work_server::ProjectError;
 
+use crate::backup::BackupError;
 use crate::document::DocumentError;
 use crate::fleet::FleetError;
 use crate::operator::TokenError;
@@ -196,6 +197,9 @@ pub enum StartError {
     /// No certificate can be made.
     #[error("no certificate can be made for the coordinator's ports")]
     Tls(#[source] TlsError),
+    /// A backup that waits to take this coordinator's place.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// The operator's token.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -253,6 +257,7 @@ impl StartError {
             Self::Project(ProjectError::Key { .. } | ProjectError::UnknownPolicy { .. }) => {
                 ExitCode::BadStore
             }
+            Self::Backup(error) => error.exit_code(),
             Self::Project(_)
             | Self::Document(_)
             | Self::Token(_)

@@ -23,9 +23,11 @@ mod private;
 mod projects_url;
 mod serve;
 
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fallow_daemon::clock;
 use fallow_domain::Duration;
@@ -35,6 +37,7 @@ use fallow_work_server::ProjectServer;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::backup::{self, Restored, Settled, Source};
 use crate::document::Documents;
 use crate::fleet::{Fleet, Issuer, LinkSettings};
 use crate::operator::TokenFile;
@@ -114,6 +117,7 @@ pub struct Coordinator {
     projects: ProjectServer,
     operators: Arc<Operators>,
     stop: watch::Sender<bool>,
+    restarts: Arc<AtomicBool>,
     connection_limits: descriptors::ConnectionLimits,
     descriptors: port::Descriptors,
     servers: JoinSet<()>,
@@ -134,6 +138,7 @@ impl Coordinator {
                 require_own(&dir)?;
                 private::make(&dir)?;
                 private::require_owner(&dir)?;
+                settle(&dir)?;
                 require_store(&dir)?;
                 private::close_store(&dir)?;
                 let store: Arc<dyn Store> =
@@ -208,6 +213,7 @@ impl Coordinator {
             projects,
             operators,
             stop,
+            restarts: Arc::default(),
             connection_limits: descriptors::connection_limits(),
             descriptors: port::Descriptors::default(),
             servers: JoinSet::new(),
@@ -285,6 +291,22 @@ impl Coordinator {
         &self.projects
     }
 
+    /// What backups are made of.
+    fn source(&self) -> Source {
+        Source {
+            dir: self.dir.clone(),
+            store: self.store.clone(),
+            projects: self.projects.clone(),
+            authority: self.access.authority.to_string(),
+        }
+    }
+
+    /// Whether it was asked to begin anew once it has ended: with the backup that waits in its directory.
+    #[must_use]
+    pub fn restarts(&self) -> bool {
+        self.restarts.load(Ordering::Relaxed)
+    }
+
     /// Returns when an operator asks for the end, or a server ends by itself.
     ///
     /// # Errors
@@ -331,6 +353,34 @@ impl Coordinator {
         tracing::info!("coordinator stopped");
         Ok(())
     }
+}
+
+/// Unpacks a backup into a coordinator's directory, which is made if there is none. It waits there to take
+/// the coordinator's place ([`settle`]). Blocks. `by` and `message` are for the audit log.
+///
+/// # Errors
+/// [`StartError`]; nothing waits then.
+pub fn unpack(from: impl Read, dir: &Path, by: &str, message: &str) -> Result<Restored, StartError> {
+    require_own(dir)?;
+    private::make(dir)?;
+    let own = authority::fingerprint(dir);
+    Ok(backup::unpack(from, dir, own.as_deref(), (by, message), clock::now())?)
+}
+
+/// Puts the backup in place that waits in a coordinator's directory, if one does. No coordinator may be at
+/// work there; one that starts there does this itself. Blocks.
+///
+/// # Errors
+/// [`StartError`]. It can be tried again.
+pub fn settle(dir: &Path) -> Result<Option<Settled>, StartError> {
+    let settled = backup::settle(dir, clock::now(), authority::stored)?;
+    if let Some(Settled { lost: Some(why), .. }) = &settled {
+        tracing::warn!(
+            why,
+            "what became of hosts, tokens and operators since the backup is not known any more: who was taken out of the fleet since              then has to be taken out again"
+        );
+    }
+    Ok(settled)
 }
 
 /// The name of the coordinator in `dir` for telemetry, made at first start.

@@ -26,13 +26,12 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     let fleet = FleetServer::new(FleetService::new(coordinator.fleet.clone()))
         .max_decoding_message_size(MESSAGE_BYTES);
     let operator = OperatorService::new(
-        coordinator.store.clone(),
         coordinator.fleet.clone(),
         coordinator.documents.clone(),
-        coordinator.projects.clone(),
         coordinator.operators.clone(),
         coordinator.access.clone(),
-        coordinator.stop.clone(),
+        (coordinator.stop.clone(), coordinator.restarts.clone()),
+        coordinator.source(),
     );
     let operator = OperatorServer::new(operator).max_decoding_message_size(OPERATOR_BYTES);
     let (operators, audit) = (coordinator.operators.clone(), coordinator.fleet.audit().clone());

@@ -45,7 +45,7 @@ impl Making {
         if set == before && release.open().is_none() {
             return Ok((before, set));
         }
-        set.fleet.version = newest.fleet.version.next();
+        set.fleet.version = set.fleet.version.max(newest.fleet.version.next());
         let made = self.made(set, change)?;
         let rollout = match release.open() {
             Some((rollout, _)) => Some(self.superseded(rollout, made.set.fleet.version)),

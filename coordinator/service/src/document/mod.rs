@@ -12,6 +12,7 @@
 mod making;
 mod release;
 mod rollout;
+mod term;
 mod version;
 
 use std::collections::BTreeSet;

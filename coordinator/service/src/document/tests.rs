@@ -216,6 +216,34 @@ fn r6_5_a_document_stored_before_there_were_groups_is_a_set_without_any() {
 }
 
 #[tokio::test]
+async fn r6_5_versions_of_a_new_term_follow_all_others_and_are_listed_behind_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let documents = Arc::new(Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap());
+    let begin = async |term| {
+        let begun = documents.clone().begin_term(Author::default(), Instant::EPOCH, term, "again".into());
+        begun.await.unwrap()
+    };
+    assert_eq!(begin(1).await, None, "there is nothing to begin with");
+    documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+    for share in 1..=3 {
+        let _ = shares(&documents, &[("a", f64::from(share) * 10.0)]).await.unwrap();
+    }
+    assert_eq!(begin(1).await.unwrap().to_string(), "1.1");
+    let _ = shares(&documents, &[("a", 50.0)]).await.unwrap();
+    assert_eq!(begin(4).await.unwrap().to_string(), "4.1");
+    let _ = shares(&documents, &[("a", 60.0)]).await.unwrap();
+    let documents = Documents::open(documents.store.clone()).unwrap();
+    assert_eq!(documents.document().version.to_string(), "4.2");
+    let said = |limit| {
+        let heads = documents.history(limit).unwrap();
+        heads.iter().map(|head| head.version.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(said(100), "1 2 3 4 1.1 1.2 4.1 4.2");
+    assert_eq!((said(1), said(2), said(3)), ("4.2".into(), "4.1 4.2".into(), "1.2 4.1 4.2".into()));
+    assert_eq!((said(5), said(8)), ("4 1.1 1.2 4.1 4.2".into(), said(100)));
+}
+
+#[tokio::test]
 async fn shares_that_mean_nothing_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();

@@ -260,6 +260,7 @@ impl<'a> Connection<'a> {
             waiting_since: None,
         };
         let has = DocumentVersion(hello.document_version);
+        fleet.look_for_newer(agent, has);
         let follows = Some((has, hello.document_content));
         let (epoch, received) = (hello.epoch, held);
         Self {

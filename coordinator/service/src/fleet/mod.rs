@@ -23,6 +23,7 @@ pub mod labels;
 pub mod limits;
 mod link;
 mod membership;
+mod newer;
 pub mod preview;
 mod returns;
 pub(crate) mod rollout;
@@ -58,6 +59,7 @@ pub use enrol::Issuer;
 pub use host::Host;
 pub use membership::{MembershipError, Revoked};
 pub use service::FleetService;
+pub(crate) use stored::followed;
 
 /// How the link behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

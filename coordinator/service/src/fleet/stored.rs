@@ -4,10 +4,13 @@
 //! Version 1 was an entry as it had come over the link, in protobuf. Such a one is read like one that comes;
 //! it is stored anew when the agent next says something of it.
 
+use fallow_domain::DocumentVersion;
 use fallow_domain::agent_state::Entry;
 use fallow_proto::fleet::{entry, v1 as wire};
-use fallow_store::{Format, StoreError};
+use fallow_store::{Format, KeyRange, Store, StoreError};
 use prost::Message as _;
+
+use super::keys;
 
 const ENTRY: Format = Format { name: "entry of an agent", version: 2, migrate };
 
@@ -17,6 +20,23 @@ pub(super) fn write(key: &[u8], entry: &Entry) -> Result<Vec<u8>, StoreError> {
 
 pub(super) fn read(key: &[u8], stored: &[u8]) -> Result<Entry, StoreError> {
     ENTRY.read(key, stored)
+}
+
+/// The version of the documents that each host follows, as it said last.
+///
+/// # Errors
+/// What the store says.
+pub(crate) fn followed(store: &dyn Store) -> Result<Vec<DocumentVersion>, StoreError> {
+    let mut versions = Vec::new();
+    store.for_each(&KeyRange::prefix(keys::ENTRIES), &mut |key, value| {
+        if let Some((_, "host")) = keys::split(keys::ENTRIES, &key)
+            && let Entry::Host(host) = read(&key, &value)?
+        {
+            versions.push(host.document_version);
+        }
+        Ok(())
+    })?;
+    Ok(versions)
 }
 
 fn migrate(found: u16, bytes: &[u8]) -> Result<Vec<u8>, String> {

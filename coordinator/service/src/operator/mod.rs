@@ -6,6 +6,7 @@
 
 mod audit;
 mod auth;
+mod backups;
 mod call;
 mod convert;
 mod groups;

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fallow_domain::{Duration, Labels};
 use fallow_fleet::{Contents, LabelEdit, Selector};
@@ -20,8 +21,9 @@ use super::call::{
     author_of, caller_of, code_name, document_for, full_name, is_own_failure, project_for, span_of,
 };
 use super::projects::page_size;
-use super::{audit, convert, groups, incoming, operators, rollouts, status, unblocked};
+use super::{audit, backups, convert, groups, incoming, operators, rollouts, status, unblocked};
 use crate::audit::{Action, AuditLog, Record};
+use crate::backup::{self, Source};
 use crate::document::{Author, Documents};
 use crate::fleet::token::{self, TokenTerms};
 use crate::fleet::{Fleet, Revoked};
@@ -39,6 +41,8 @@ pub struct OperatorService {
     operators: Arc<Operators>,
     access: AccessString,
     stop: watch::Sender<bool>,
+    restarts: Arc<AtomicBool>,
+    source: Source,
     calls: Histogram<f64>,
 }
 
@@ -46,20 +50,20 @@ type Reply<T> = Result<Response<T>, Status>;
 
 impl OperatorService {
     /// For a server that is reached by `access`. `stop` becomes true when an operator shuts the coordinator
-    /// down.
+    /// down, and `restarts` before that, if it is to begin anew. Backups are made of `source`.
     #[must_use]
     pub fn new(
-        store: Arc<dyn Store>,
         fleet: Arc<Fleet>,
         documents: Arc<Documents>,
-        projects: ProjectServer,
         operators: Arc<Operators>,
         access: AccessString,
-        stop: watch::Sender<bool>,
+        (stop, restarts): (watch::Sender<bool>, Arc<AtomicBool>),
+        source: Source,
     ) -> Self {
         // `fallow.rpcs` counts scheduler RPCs.
         let calls = names::CALL_DURATION.seconds_histogram(&fallow_telemetry::meter("fallow_coordinator"));
-        Self { store, fleet, documents, projects, operators, access, stop, calls }
+        let (store, projects) = (source.store.clone(), source.projects.clone());
+        Self { store, fleet, documents, projects, operators, access, stop, restarts, source, calls }
     }
 
     /// Runs a call in a span of its own, in the caller's trace, and counts it.
@@ -632,6 +636,45 @@ impl Service for OperatorService {
             Ok(wire::ShutdownReply {})
         };
         self.call("Shutdown", span, work).await
+    }
+
+    type BackupStream = backups::Parts;
+
+    async fn backup(&self, request: Request<wire::BackupRequest>) -> Reply<Self::BackupStream> {
+        let span = span_of(&request, "Backup");
+        let author = author_of(&request, &span);
+        let author = Author { message: request.into_inner().message, ..author };
+        let parts = backups::begin(self.source.clone(), author, self.audit().clone());
+        self.call("Backup", span, async { Ok(parts) }).await
+    }
+
+    async fn restore(&self, request: Request<wire::RestoreRequest>) -> Reply<wire::RestoreReply> {
+        let span = span_of(&request, "Restore");
+        let (dir, stop) = (self.source.dir.clone(), self.stop.clone());
+        let restarts = self.restarts.clone();
+        let restore = move || match backup::pending(&dir) {
+            Ok(Some(_)) => {
+                tracing::info!("the coordinator begins anew, with a backup");
+                restarts.store(true, Ordering::Relaxed);
+                stop.send_replace(true);
+                Ok(wire::RestoreReply {})
+            }
+            Ok(None) => {
+                let text = "no backup is unpacked in this coordinator's directory: `fallow restore FILE` does that, too";
+                Err(Status::failed_precondition(text))
+            }
+            Err(error) => Err(backups::of_backup(&error)),
+        };
+        self.call("Restore", span, async { unblocked(restore).await? }).await
+    }
+
+    async fn begin_term(&self, request: Request<wire::BeginTermRequest>) -> Reply<wire::BeginTermReply> {
+        let span = span_of(&request, "BeginTerm");
+        let author = author_of(&request, &span);
+        let author = Author { message: request.into_inner().message, ..author };
+        let asked = author.record(Action::TermBegun, "the documents");
+        let work = backups::begin_term(self.documents.clone(), self.fleet.clone(), author);
+        self.call("BeginTerm", span, self.or_refused(asked, work)).await
     }
 
     async fn create_operator(

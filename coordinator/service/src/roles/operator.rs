@@ -87,14 +87,26 @@ pub struct Operator {
     pub revoked_at: Option<Instant>,
 }
 
+fn needed_and_whom_to_ask(roles: &[Role]) -> String {
+    match roles {
+        [] => "the coordinator's own token: it is in operator.token in the coordinator's directory, for the user whom the \
+               coordinator runs as; run this there, as that user"
+            .to_owned(),
+        roles => format!(
+            "the role {}: ask an administrator of this coordinator, who can do it, or give you that role (`fallow operators \
+             create`)",
+            in_words(roles)
+        ),
+    }
+}
+
 /// Why an operator may not do something. The text is for him, and for the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// His role does not have the right.
     #[error(
-        "{name} has the role {role}, and {method} needs the role {}: ask an administrator of this coordinator, who \
-         can do it, or give you that role (`fallow operators create`)",
-        in_words(.needs)
+        "{name} has the role {role}, and {method} needs {}",
+        needed_and_whom_to_ask(.needs)
     )]
     Role {
         /// Who.
@@ -293,6 +305,8 @@ mod tests {
         {
             assert!(said.contains(part), "{said}");
         }
+        let said = operator(Role::Administrator).may_call("Backup", Instant::EPOCH).unwrap_err().to_string();
+        assert!(said.contains("Backup needs the coordinator's own token"), "{said}");
         let caller = Caller::Named(Arc::new(operator(Role::Submitter)));
         let said = caller.may_use("other").unwrap_err().to_string();
         for part in ["submitter for sieve", "\"other\" is not among them", "ask an administrator"] {

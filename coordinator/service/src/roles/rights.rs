@@ -7,6 +7,7 @@
 //! | [`Right::Submit`]: work and versions of applications | no | to his projects | yes | yes |
 //! | [`Right::Operate`]: shares, preferences, labels, groups, projects, enrolment tokens | no | no | yes | yes |
 //! | [`Right::Administer`]: operators, the audit log, taking hosts out, the end of the coordinator | no | no | no | yes |
+//! | [`Right::Own`]: backups | no | no | no | no |
 //! | account keys of projects ([`Role::sees_account_keys`]) | no | no | no | yes |
 //!
 //! Why it is so:
@@ -16,6 +17,8 @@
 //! - What an operator does can be undone: a share is set back, a host that joined is taken out.
 //! - What only an administrator may do cannot be undone (a host that is taken out has to enrol anew), decides
 //!   who may do what, or tells of people: the audit log says who worked when and from which address.
+//! - A backup holds the keys by which the coordinator is known, and one that is put back can undo what any
+//!   administrator did: both are for who can read the coordinator's directory anyway, with its own token.
 //! - With an account key anybody is that account, for as long as the project lives, and no end can be put to
 //!   it as to a token: who needs one asks an administrator.
 //!
@@ -89,8 +92,10 @@ pub enum Right {
     Submit,
     /// To change what can be changed back.
     Operate,
-    /// Everything else.
+    /// Everything else that an operator may do.
     Administer,
+    /// What only who has the coordinator's own token may do.
+    Own,
 }
 
 impl Right {
@@ -104,6 +109,7 @@ impl Right {
             Self::Submit => &[Submitter, Operator, Administrator],
             Self::Operate => &[Operator, Administrator],
             Self::Administer => &[Administrator],
+            Self::Own => &[],
         }
     }
 }
@@ -138,6 +144,9 @@ pub const METHODS: &[(&str, Right)] = &[
     ("SetRolloutPlan", Right::Administer),
     ("ListAudit", Right::Administer),
     ("Shutdown", Right::Administer),
+    ("BeginTerm", Right::Administer),
+    ("Backup", Right::Own),
+    ("Restore", Right::Own),
     ("CreateOperator", Right::Administer),
     ("ListOperators", Right::Administer),
     ("RevokeOperator", Right::Administer),
@@ -201,7 +210,9 @@ mod tests {
         let submitter: BTreeSet<_> = may(Role::Submitter).collect();
         let his = ["AddAppVersion", "GetJob", "ListJobs", "ListProjects", "ListResults", "Submit"];
         assert_eq!(submitter, BTreeSet::from(his));
-        assert_eq!(may(Role::Administrator).count(), methods().len());
+        let beyond = methods().into_iter().filter(|method| needed(method) == Some(Right::Own));
+        assert_eq!(may(Role::Administrator).count() + 2, methods().len());
+        assert_eq!(beyond.collect::<Vec<_>>(), ["Backup", "Restore"]);
     }
 
     #[test]

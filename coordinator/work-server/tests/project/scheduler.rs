@@ -574,6 +574,23 @@ fn r6_8_one_workunit_whose_files_cannot_be_deleted_holds_up_no_other() {
 }
 
 #[test]
+fn r6_9_files_that_are_held_are_removed_when_they_are_not_any_more() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut client = Client::new(&fixture, &info, "a");
+    assert_eq!(client.fetch(1e6).results.len(), 1);
+    assert_eq!(client.upload("app_00000001_0", b"x").status.code(), 0);
+    client.report("app_00000001_0", ResultState::Uploaded, 0);
+    let is_there = || fixture.dir.path().join("projects/p/download/app_00000001_in0").exists();
+    let held = fixture.server.hold_files();
+    client.rpc();
+    fixture.server.run_background_work().unwrap();
+    assert_eq!((fixture.server.counts("p").unwrap().workunits_validated, is_there()), (1, true));
+    drop(held);
+    fixture.server.run_background_work().unwrap();
+    assert!(!is_there());
+}
+
+#[test]
 fn of_very_many_reports_in_one_request_the_rest_is_left_for_the_next() {
     let (fixture, info) = with_workunits(1, 1);
     let mut client = Client::new(&fixture, &info, "a");

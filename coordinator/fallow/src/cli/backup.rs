@@ -1,0 +1,359 @@
+//! `fallow backup` and `fallow restore`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, IsTerminal as _, Read, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use fallow_coordinator::backup::{self, Settled};
+use fallow_coordinator::daemon::{self, DaemonFile};
+use fallow_daemon::file;
+use fallow_domain::{Bytes, DocumentVersion, ExitCode};
+use fallow_proto::operator::v1::{BackupRequest, BeginTermRequest, RestoreRequest};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+
+use super::connect::{Target, author, root};
+use super::{Failure, print, print_json, table};
+
+/// How long a coordinator may take to begin anew.
+const RESTART: Duration = Duration::from_secs(120);
+/// How long a backup may take: it may be of many gigabytes.
+const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+/// Between two lines where there is no terminal.
+const LINES: Duration = Duration::from_secs(5);
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Example:
+  fallow backup /var/backups/fallow.tar
+  fallow backup fallow.tar --force --message 'before the upgrade'
+
+The coordinator goes on working; the backup is of one instant. It holds all that
+the coordinator's directory does, the fleet's keys too: keep it as safe as that.
+Only who can read that directory can make one.")]
+pub(crate) struct Backup {
+    /// Where to write it: a tar file, for your user only.
+    file: PathBuf,
+    /// Replace a file that is there.
+    #[arg(long)]
+    force: bool,
+    /// Why, for the audit log.
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    message: String,
+    #[command(flatten)]
+    target: Target,
+    /// One JSON object instead of a sentence.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fallow restore /var/backups/fallow.tar --dir /var/lib/fallow/coordinator
+  fallow restore --dir /var/lib/fallow/coordinator
+
+The coordinator's directory becomes what the backup holds; what was there is
+moved to replaced-... beside it. Whoever was taken out of the fleet since, and
+tokens that were spent, stay so if the old directory can be read, and the audit
+log goes on. If the coordinator runs, it restarts by itself. To put a backup on
+another machine, give it an empty directory, and say where hosts reach it
+with `fallow coordinator run --listen ... --advertise ...`.
+
+Documents begin a new term: hosts take them, also if they follow newer versions
+than the backup has. Without FILE only that is done: for a coordinator whose
+directory was put back by other means, such as a snapshot of its disk.")]
+pub(crate) struct Restore {
+    /// The backup; - for standard input.
+    file: Option<PathBuf>,
+    /// Why, for the audit log.
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    message: String,
+    #[command(flatten)]
+    target: Target,
+    /// One JSON object instead of sentences.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn backup(arguments: Backup) -> Result<(), Failure> {
+    let Backup { file, force, message, target, json } = arguments;
+    if !force && file.symlink_metadata().is_ok() {
+        return Err(Failure::bad_input(format!(
+            "{} is there already: nothing was written; choose another name, or say --force",
+            file.display()
+        )));
+    }
+    let unwritable =
+        |error: &io::Error| Failure::unwritable(&format!("cannot write {}", file.display()), error);
+    let part = beside(&file);
+    file::remove_if_there(&part).map_err(|error| unwritable(&error))?;
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
+    let mut out = made.map_err(|error| unwritable(&error))?;
+    let taken = take(&target, message, &mut out, &unwritable).await;
+    let done = taken.and_then(|bytes| {
+        let whole = out.sync_all().and_then(|()| std::fs::rename(&part, &file));
+        whole.and_then(|()| file::sync_directory_of(&file)).map_err(|error| unwritable(&error))?;
+        Ok(bytes)
+    });
+    let bytes = done.inspect_err(|_| {
+        // A full disk gets its room back. The first failure is the one to tell.
+        let _ = file::remove_if_there(&part);
+    })?;
+    if json {
+        return print_json(&json!({ "file": file, "bytes": bytes }));
+    }
+    print(&format!(
+        "{}: a backup of {}. It holds the fleet's keys: keep it where nobody else can read it.\n",
+        file.display(),
+        Bytes(bytes)
+    ))
+}
+
+/// Where a backup is while it is not whole.
+fn beside(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".part");
+    name.into()
+}
+
+/// Writes what comes. Gives how much that was.
+async fn take(
+    target: &Target,
+    message: String,
+    out: &mut File,
+    unwritable: &impl Fn(&io::Error) -> Failure,
+) -> Result<u64, Failure> {
+    let mut client = target.connect_for(LONGEST).await?;
+    let mut parts = client.backup(BackupRequest { message }).await?.into_inner();
+    let progress = Progress::new(None, "backed up");
+    let mut bytes = 0;
+    while let Some(part) = parts.message().await? {
+        out.write_all(&part.bytes).map_err(|error| unwritable(&error))?;
+        bytes += part.bytes.len() as u64;
+        progress.tell(bytes);
+    }
+    Ok(bytes)
+}
+
+pub(crate) async fn restore(arguments: Restore) -> Result<(), Failure> {
+    let Restore { file, message, target, json } = arguments;
+    match file {
+        Some(file) => put_back(&file, message, &target, json).await,
+        None => {
+            let mut client = target.connect().await?;
+            let begun = client.begin_term(BeginTermRequest { message }).await?.into_inner();
+            let version = DocumentVersion(begun.document_version);
+            if json {
+                return print_json(&json!({ "document_version": version.0, "term": version.term() }));
+            }
+            print(&match version.0 {
+                0 => "There are no documents yet: nothing had to be done.\n".to_owned(),
+                _ => format!("Term {} of the documents begins, with version {version}.\n", version.term()),
+            })
+        }
+    }
+}
+
+async fn put_back(file: &Path, message: String, target: &Target, json: bool) -> Result<(), Failure> {
+    if target.coordinator.is_some() {
+        return Err(Failure::bad_input(
+            "a backup is put back on the coordinator's own machine: name its directory with --dir, not its address",
+        ));
+    }
+    let dir = place(&target.dir);
+    let dir = std::path::absolute(&dir).map_err(|error| Failure::file("find", &dir, error))?;
+    let (opened, size) = open(file)?;
+    if let Some(owner) = other_owner(&dir)? {
+        return Err(go_on_as(owner, opened, &dir, &message, json));
+    }
+    let unpacked = {
+        let dir = dir.clone();
+        tokio::task::spawn_blocking(move || {
+            let progress = Progress::new(size, "read");
+            let from = Told { inner: BufReader::new(opened), bytes: 0, progress };
+            daemon::unpack(from, &dir, &author(), &message)
+        })
+    };
+    let unpacked = unpacked.await.map_err(|died| Failure::internal("the backup is not read", died))??;
+    let settled = match DaemonFile::read(&dir) {
+        Ok(daemon) if daemon.is_alive() => {
+            restart(&dir, target).await?;
+            None
+        }
+        _ => {
+            let dir = dir.clone();
+            let settled = tokio::task::spawn_blocking(move || daemon::settle(&dir)).await;
+            settled.map_err(|died| Failure::internal("the backup is not put back", died))??
+        }
+    };
+    let made_at = table::instant(unpacked.made_at.as_micros());
+    if json {
+        return print_json(&json!({
+            "dir": dir,
+            "made_at": made_at,
+            "replaced": Some(backup::replaced(&dir, &unpacked.id)).filter(|path| path.exists()),
+            "records": unpacked.records,
+            "files": unpacked.files,
+            "restarted": settled.is_none(),
+        }));
+    }
+    let mut text = format!("The coordinator in {} is as it was at {made_at}.\n", dir.display());
+    text += "Of its documents a new term begins: hosts take what it says from now on.\n";
+    match &settled {
+        None => text += "It has begun anew, and runs.\n",
+        Some(Settled { lost: Some(why), .. }) => {
+            text += &format!(
+                "What was there could not be read ({why}): whoever was taken out of the fleet since the backup \
+                 has to be taken out again (`fallow hosts revoke`), and tokens that were ended have to be ended \
+                 again.\n"
+            );
+        }
+        Some(_) => text += &format!("Start it: fallow coordinator run --dir {}\n", dir.display()),
+    }
+    let replaced = backup::replaced(&dir, &unpacked.id);
+    if replaced.exists() {
+        text += &format!("What was there is in {}: delete that when all is well.\n", replaced.display());
+    }
+    print(&text)
+}
+
+/// The coordinator's own directory, by what people name: it, or that of `fallow up`.
+fn place(dir: &Path) -> PathBuf {
+    let within = dir.join("coordinator");
+    let is_own = dir.join("operator.token").exists() || dir.join("store").exists();
+    if within.exists() || (!is_own && *dir == root()) { within } else { dir.to_path_buf() }
+}
+
+/// The backup, and its size where that is known: a file, or `-` for standard input.
+fn open(file: &Path) -> Result<(File, Option<u64>), Failure> {
+    let fail = |error| Failure::file("read", file, error);
+    if file == Path::new("-") {
+        let input = io::stdin().as_fd().try_clone_to_owned().map_err(fail)?;
+        return Ok((input.into(), None));
+    }
+    let opened = File::open(file).map_err(fail)?;
+    let metadata = opened.metadata().map_err(fail)?;
+    Ok((opened, metadata.is_file().then_some(metadata.len())))
+}
+
+/// The user and group whose a coordinator's directory is, if that is not the one who runs this, but could be:
+/// files of another user would keep the coordinator from starting.
+fn other_owner(dir: &Path) -> Result<Option<(u32, u32)>, Failure> {
+    let own = rustix::process::geteuid();
+    match dir.metadata() {
+        Ok(metadata) if metadata.uid() == own.as_raw() => Ok(None),
+        Ok(metadata) if own.is_root() => Ok(Some((metadata.uid(), metadata.gid()))),
+        Ok(_) => Err(Failure::new(
+            ExitCode::Refused,
+            format!(
+                "{} is another user's: run this as the user whom its coordinator runs as, or as root",
+                dir.display()
+            ),
+        )),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Root goes on as the owner of the directory, with no more rights than he has: what he may have put there
+/// leads nowhere else. Returns only if that fails.
+fn go_on_as((user, group): (u32, u32), backup: File, dir: &Path, message: &str, json: bool) -> Failure {
+    let mut command = std::process::Command::new("/proc/self/exe");
+    command.args(["restore", "-", "--message", message, "--dir"]).arg(dir);
+    if json {
+        command.arg("--json");
+    }
+    let error = command.stdin(backup).uid(user).gid(group).current_dir("/").exec();
+    Failure::internal("the backup cannot be put back as the owner of the coordinator's directory", error)
+}
+
+/// Has a running coordinator begin anew, and waits until it has.
+async fn restart(dir: &Path, target: &Target) -> Result<(), Failure> {
+    let mut client = target.connect().await?;
+    let _ = client.restore(RestoreRequest {}).await?;
+    let end = Instant::now() + RESTART;
+    loop {
+        let is_over = backup::pending(dir).is_ok_and(|waiting| waiting.is_none());
+        if is_over && DaemonFile::read(dir).is_ok_and(|daemon| daemon.is_alive()) {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            return Err(Failure::new(
+                ExitCode::Unreachable,
+                format!(
+                    "the coordinator in {} has not begun anew within {}: its log says why; `fallow coordinator run` tries it again",
+                    dir.display(),
+                    humantime::format_duration(RESTART)
+                ),
+            ));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A reader that tells how far it is.
+struct Told<R> {
+    inner: R,
+    bytes: u64,
+    progress: Progress,
+}
+
+impl<R: Read> Read for Told<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.bytes += count as u64;
+        self.progress.tell(self.bytes);
+        Ok(count)
+    }
+}
+
+/// A bar on a terminal, a plain line now and then elsewhere; both on standard error.
+struct Progress {
+    bar: Option<ProgressBar>,
+    what: &'static str,
+    last: std::cell::Cell<Instant>,
+}
+
+impl Progress {
+    fn new(total: Option<u64>, what: &'static str) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(10));
+            let template = match total {
+                Some(_) => "{prefix} {bar:30} {bytes} of {total_bytes}, {eta} left",
+                None => "{spinner} {prefix} {bytes}, {bytes_per_sec}",
+            };
+            // No colours: NO_COLOR has nothing to take away.
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style);
+            }
+            bar.set_prefix(what);
+            bar
+        });
+        Self { bar, what, last: std::cell::Cell::new(Instant::now()) }
+    }
+
+    fn tell(&self, bytes: u64) {
+        match &self.bar {
+            Some(bar) => bar.set_position(bytes),
+            None if self.last.get().elapsed() >= LINES => {
+                self.last.set(Instant::now());
+                // Nobody is told when nobody reads it.
+                let _ = writeln!(io::stderr(), "fallow: {} {}", Bytes(bytes), self.what);
+            }
+            None => {}
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Backups of a coordinator, and how one is put back in its place (R6.5, R6.9).
+//!
+//! A backup is one file: a tar archive of all records and of the files that they speak of ([`archive`]). It
+//! is made while the coordinator works, and is of one instant ([`make`]): records are copied while others
+//! write (`fallow_store`'s copy), and no file of a project is removed until its own are in.
+//!
+//! A backup is put back in two steps, so that a crash at any time leaves the old state or the new one:
+//!
+//! 1. It is unpacked into `restored/` in the coordinator's directory, and is complete when the file
+//!    `complete.json` is there ([`unpack`]). Nothing else is touched; a coordinator may be at work.
+//! 2. Before the coordinator starts the next time, what is there gives way to it ([`settle`]): it is moved
+//!    to `replaced-` and the time, and nothing is deleted. What has happened to the fleet's identities since
+//!    the backup holds on (hosts, tokens, operators, the audit log), as far as the old records can be read:
+//!    who was taken out of the fleet does not come back. Documents begin a new term: agents that follow a
+//!    newer version than the backup's take what this coordinator says from then on.
+//!
+//! Omitted: a backup has no passphrase. It holds the fleet's keys, as the directory does; its file is for its
+//! owner only.
+
+mod archive;
+mod error;
+mod make;
+mod settle;
+mod unpack;
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use fallow_domain::Instant;
+
+pub use error::BackupError;
+pub use make::{Source, make};
+pub(crate) use settle::next_term;
+pub use settle::{Settled, replaced, settle};
+pub use unpack::{Pending, Restored, pending, unpack};
+
+/// A time as people read it, in UTC.
+pub(crate) fn said(at: Instant) -> String {
+    let since = Duration::from_secs(u64::try_from(at.as_micros() / 1_000_000).unwrap_or_default());
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string()
+}
+
+/// Where a backup lies that is to take the coordinator's place.
+const RESTORED: &str = "restored";
+/// In there: it is whole.
+const COMPLETE: &str = "complete.json";
+/// What a backup has of a coordinator's directory, besides its store. `daemon.json` is of a process.
+const FILES: &[&str] = &["authority.key", "authority.pem", "operator.token", "instance"];
+/// The projects' directories.
+const PROJECTS: &str = "projects";
+/// The store.
+const STORE: &str = "store";

@@ -1,0 +1,222 @@
+//! Puts an unpacked backup in the place of what a coordinator's directory holds.
+//!
+//! Each step can be done again, so that this goes on wherever it was killed: what is carried over is written
+//! in one batch, and each directory is moved out of the way before the new one is moved in.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fallow_daemon::file;
+use fallow_daemon::file_lock::{FileLock, LockError};
+use fallow_domain::{DocumentVersion, Instant};
+use fallow_store::{Batch, Format, KeyRange, Kind, SledStore, Store, StoreError, no_migration};
+
+use super::unpack::remove;
+use super::{BackupError, FILES, PROJECTS, Pending, RESTORED, STORE, pending, said};
+use crate::audit::{self, Action, Actor};
+use crate::document::{Author, Documents};
+use crate::fleet;
+
+/// In the store: which backup was put back last.
+const DONE: &[u8] = b"daemon/restored";
+const DONE_FORMAT: Format = Format { name: "restored backup", version: 1, migrate: no_migration };
+/// Held by who puts a backup back.
+const LOCK: &str = "lock";
+/// Whose identities hold on, and what became of them: hosts, tokens, operators, and the audit log.
+const CARRIED: &[&[u8]] = &[b"fleet/", b"audit/"];
+/// But labels: they are as the backup has them, for the hosts that it knows.
+const LABELS: &[u8] = b"fleet/labels/";
+/// Changes that are written at once.
+const WRITTEN: usize = 500;
+/// Terms that hosts may claim to know beyond the coordinator's: one that claims more is in error, or lies so
+/// that no term is left.
+const CLAIMED: u64 = 1_000;
+
+/// What was put back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// When the backup was made.
+    pub made_at: Instant,
+    /// Where the coordinator's earlier state is now; none where there was none.
+    pub replaced: Option<PathBuf>,
+    /// The version of the documents that begins the new term; none where there are no documents.
+    pub version: Option<DocumentVersion>,
+    /// Why identities since the backup could not be carried over; none where they were, or there were none.
+    pub lost: Option<String>,
+}
+
+/// Puts the backup in place that waits in a coordinator's directory, if one does. Nobody may be at work
+/// there. Blocks. `authority_of` gives the fingerprint of the authority that a store names.
+///
+/// # Errors
+/// [`BackupError`]. It can be tried again; until then no coordinator starts there.
+pub fn settle(
+    dir: &Path,
+    now: Instant,
+    authority_of: impl Fn(&dyn Store) -> Result<Option<String>, StoreError>,
+) -> Result<Option<Settled>, BackupError> {
+    let Some(waiting) = pending(dir)? else { return Ok(None) };
+    let root = dir.join(RESTORED);
+    let _alone = FileLock::take(&root.join(LOCK)).map_err(|refused| match refused {
+        LockError::InUse(_) => BackupError::UnderWay { dir: dir.to_path_buf() },
+        LockError::Io(error) => BackupError::file(root.join(LOCK), "locked")(error),
+    })?;
+    let replaced = self::replaced(dir, &waiting.id);
+    let mut lost = None;
+    let mut version = None;
+    // Once its store is in place, all that is left is to move the rest.
+    if root.join(STORE).exists() {
+        let store: Arc<dyn Store> = Arc::new(SledStore::open_as(root.join(STORE), Kind::Coordinator)?);
+        lost = carry_over(dir, &waiting, &store, authority_of)?;
+        version = begin_term(&waiting, &store, now)?;
+        store.flush()?;
+    }
+    for name in [&[PROJECTS], FILES, &[STORE]].concat() {
+        exchange(dir, &root, &replaced, name)?;
+    }
+    file::sync_directory_of(&root).map_err(BackupError::file(dir, "written"))?;
+    remove(&root)?;
+    let replaced = Some(replaced).filter(|path| path.exists());
+    tracing::info!(
+        made_at = said(waiting.made_at),
+        replaced = replaced.as_ref().map(|path| path.display().to_string()),
+        "a backup was put back"
+    );
+    Ok(Some(Settled { made_at: waiting.made_at, replaced, version, lost }))
+}
+
+/// Where what a backup takes the place of is moved.
+#[must_use]
+pub fn replaced(dir: &Path, id: &str) -> PathBuf {
+    dir.join(format!("replaced-{id}"))
+}
+
+/// Takes from the present store what has happened to identities since the backup. Gives why not, where the
+/// store cannot be read.
+fn carry_over(
+    dir: &Path,
+    waiting: &Pending,
+    to: &Arc<dyn Store>,
+    authority_of: impl Fn(&dyn Store) -> Result<Option<String>, StoreError>,
+) -> Result<Option<String>, BackupError> {
+    let done = to.get(DONE)?;
+    let done: Option<String> = done.map(|value| DONE_FORMAT.read(DONE, &value)).transpose()?;
+    let place = dir.join(STORE);
+    if done.as_ref() == Some(&waiting.id) || !place.join("sled").exists() {
+        return Ok(None);
+    }
+    let from = match SledStore::open_as(&place, Kind::Coordinator) {
+        Ok(from) => from,
+        Err(error @ (StoreError::Corrupted { .. } | StoreError::NewerFormat { .. })) => {
+            return Ok(Some(error.to_string()));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if authority_of(&from)?.is_some_and(|authority| authority != waiting.authority) {
+        // It would be in every start's way.
+        remove(&dir.join(RESTORED))?;
+        return Err(BackupError::OtherFleet { dir: dir.to_path_buf() });
+    }
+    // Nobody else reads there before all of it is written: it goes on wherever it is broken off.
+    let mut changes = Changes { to: &**to, batch: Batch::new(), count: 0 };
+    for prefix in CARRIED {
+        from.for_each(&KeyRange::prefix(prefix), &mut |key, value| match key.starts_with(LABELS)
+            && to.get(&key)?.is_some()
+        {
+            true => Ok(()),
+            false => changes.add(|batch| batch.put(key, value)),
+        })?;
+        to.for_each(&KeyRange::prefix(prefix), &mut |key, _| match key.starts_with(LABELS)
+            || from.get(&key)?.is_some()
+        {
+            true => Ok(()),
+            false => changes.add(|batch| batch.delete(key)),
+        })?;
+    }
+    changes.write()?;
+    let _ = to.apply_durable(Batch::new().put(DONE, DONE_FORMAT.write(DONE, &waiting.id)?))?;
+    Ok(None)
+}
+
+/// Changes, written a few hundred at a time.
+struct Changes<'a> {
+    to: &'a dyn Store,
+    batch: Batch,
+    count: usize,
+}
+
+impl Changes<'_> {
+    fn add(&mut self, one: impl FnOnce(Batch) -> Batch) -> Result<(), StoreError> {
+        self.batch = one(std::mem::take(&mut self.batch));
+        self.count += 1;
+        if self.count.is_multiple_of(WRITTEN) { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        self.to.apply(std::mem::take(&mut self.batch)).map(drop)
+    }
+}
+
+/// The documents as the backup has them become the first version of a new term.
+fn begin_term(
+    waiting: &Pending,
+    store: &Arc<dyn Store>,
+    now: Instant,
+) -> Result<Option<DocumentVersion>, BackupError> {
+    let author = Author {
+        actor: Actor::Operator(waiting.by.clone()),
+        message: waiting.message.clone(),
+        ..Author::default()
+    };
+    let record = author.record(Action::Restored, &format!("the backup of {}", said(waiting.made_at)));
+    let _ = audit::apply(&**store, &Batch::new(), &record)?;
+    let documents = Documents::open(store.clone())?;
+    let newest = documents.document().version;
+    let term = next_term(newest, fleet::followed(&**store)?);
+    let why = format!("version {newest} again, from the backup of {}", said(waiting.made_at));
+    Ok(documents.begin_term_now(author, now, term, &why)?)
+}
+
+/// A term after that of the newest version of a coordinator, and after those that its hosts follow, as far
+/// as these can be true.
+pub(crate) fn next_term(newest: DocumentVersion, followed: impl IntoIterator<Item = DocumentVersion>) -> u64 {
+    let own = newest.term();
+    let known = followed.into_iter().map(DocumentVersion::term).filter(|term| *term <= own + CLAIMED);
+    known.fold(own, u64::max) + 1
+}
+
+/// Moves one thing out of the way and the new one in. Where there is no new one, it is in place already, or
+/// the backup has none.
+fn exchange(dir: &Path, root: &Path, replaced: &Path, name: &str) -> Result<(), BackupError> {
+    let (new, place) = (root.join(name), dir.join(name));
+    let there = |path: &Path| path.symlink_metadata().is_ok();
+    if !there(&new) {
+        return Ok(());
+    }
+    if there(&place) {
+        match fs::create_dir(replaced) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(BackupError::file(replaced, "made")(error));
+            }
+            _ => {}
+        }
+        fs::rename(&place, replaced.join(name)).map_err(BackupError::file(&place, "moved"))?;
+    }
+    fs::rename(&new, &place).map_err(BackupError::file(&place, "written"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_5_a_new_term_follows_those_that_hosts_know_and_no_host_can_use_terms_up() {
+        let version = DocumentVersion::first_of;
+        assert_eq!(next_term(DocumentVersion(7), []), 1);
+        assert_eq!(next_term(version(2), [DocumentVersion(9), version(5), version(3)]), 6);
+        assert_eq!(next_term(version(2), [version(1_002), version(1_003), DocumentVersion(u64::MAX)]), 1_003);
+        assert!(version(next_term(version(5), [version(5).next()])) > version(5).next());
+    }
+}

@@ -1,0 +1,47 @@
+//! Terms: versions that are newer than all before, also than those that this coordinator does not know any
+//! more (R6.5).
+
+use fallow_domain::{DocumentVersion, Instant};
+
+use super::{Author, DocumentError, Documents, blocking};
+
+impl Documents {
+    /// The documents as they are become the first version of a term, for all hosts at once; a change that is
+    /// going out in waves is taken back. Gives the version; none where there are no documents yet. Blocks.
+    ///
+    /// # Errors
+    /// [`DocumentError`]; nothing is changed then.
+    pub fn begin_term_now(
+        &self,
+        author: Author,
+        now: Instant,
+        term: u64,
+        change: &str,
+    ) -> Result<Option<DocumentVersion>, DocumentError> {
+        if self.current().is_none() {
+            return Ok(None);
+        }
+        let alone = self.changing.clone().blocking_lock_owned();
+        // Hosts that it would not reach at once follow versions that nobody knows here.
+        let making = self.making(Author { emergency: true, ..author }, now);
+        let (_, set) = making.make(alone, |set| {
+            set.fleet.version = DocumentVersion::first_of(term);
+            Ok(change.to_owned())
+        })?;
+        Ok(Some(set.fleet.version))
+    }
+
+    /// The same, where blocking is not fine.
+    ///
+    /// # Errors
+    /// [`DocumentError`]; nothing is changed then.
+    pub async fn begin_term(
+        self: std::sync::Arc<Self>,
+        author: Author,
+        now: Instant,
+        term: u64,
+        change: String,
+    ) -> Result<Option<DocumentVersion>, DocumentError> {
+        blocking(move || self.begin_term_now(author, now, term, &change)).await
+    }
+}

@@ -1,0 +1,97 @@
+//! Backups over the API, and new terms of the documents.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use fallow_daemon::{causes, clock};
+use fallow_proto::operator::v1 as wire;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::{status, unblocked};
+use crate::audit::{Action, AuditLog};
+use crate::backup::{self, BackupError, Source};
+use crate::document::{Author, Documents};
+use crate::fleet::Fleet;
+
+/// Bytes of a part.
+const PART: usize = 256 << 10;
+/// Parts that wait for a slow reader.
+const WAITING: usize = 4;
+
+pub(super) type Parts = ReceiverStream<Result<wire::BackupPart, Status>>;
+
+/// Begins to make a backup. It is on record when it is whole.
+pub(super) fn begin(source: Source, author: Author, audit: Arc<AuditLog>) -> Parts {
+    let (parts, receiver) = mpsc::channel(WAITING);
+    let _detached = tokio::task::spawn_blocking(move || {
+        let now = clock::now();
+        let mut out = PartWriter { parts: parts.clone(), waiting: Vec::with_capacity(PART) };
+        let made = backup::make(&source, now, &mut out).and_then(|()| {
+            let record = author.record(Action::BackedUp, &format!("as of {}", backup::said(now)));
+            Ok(audit.done(&record)?)
+        });
+        match made {
+            Ok(()) => tracing::info!(by = author.actor.name(), "a backup was made"),
+            Err(error) => {
+                let text = causes::line(&error);
+                tracing::warn!(error = text, "no backup was made");
+                // Nobody may listen any more.
+                let _ = parts.blocking_send(Err(of_backup(&error)));
+            }
+        }
+    });
+    ReceiverStream::new(receiver)
+}
+
+/// Hands on what is written, in parts.
+struct PartWriter {
+    parts: mpsc::Sender<Result<wire::BackupPart, Status>>,
+    waiting: Vec<u8>,
+}
+
+impl Write for PartWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = bytes.len().min(PART - self.waiting.len());
+        self.waiting.extend_from_slice(bytes.get(..room).unwrap_or_default());
+        if self.waiting.len() == PART {
+            self.flush()?;
+        }
+        Ok(room)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let bytes = std::mem::replace(&mut self.waiting, Vec::with_capacity(PART));
+        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "nobody takes it any more");
+        self.parts.blocking_send(Ok(wire::BackupPart { bytes })).map_err(gone)
+    }
+}
+
+/// Why there is no backup, or none is put back.
+pub(super) fn of_backup(error: &BackupError) -> Status {
+    match error {
+        BackupError::Store(error) => status::of_store(error),
+        BackupError::Document(error) => status::of_document(error),
+        BackupError::BrokenOff(_) => Status::cancelled(causes::line(error)),
+        _ => Status::internal(causes::line(error)),
+    }
+}
+
+/// Begins a new term of the documents.
+pub(super) async fn begin_term(
+    documents: Arc<Documents>,
+    fleet: Arc<Fleet>,
+    author: Author,
+) -> Result<wire::BeginTermReply, Status> {
+    let newest = documents.document().version;
+    let term =
+        unblocked(move || backup::next_term(newest, fleet.hosts().map(|host| host.state.document_version)));
+    let why = format!("version {newest} again, as the first of a new term");
+    let begun = documents.begin_term(author, clock::now(), term.await?, why).await;
+    let version = begun.map_err(|error| status::of_document(&error))?;
+    Ok(wire::BeginTermReply { document_version: version.unwrap_or_default().0 })
+}
