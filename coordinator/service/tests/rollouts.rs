@@ -171,7 +171,17 @@ async fn until(operator: &mut Client, phase: RolloutPhase) -> Rollout {
 }
 
 async fn order(operator: &mut Client, order: RolloutOrder) -> Result<Rollout, tonic::Status> {
-    let request = OrderRolloutRequest { order: order.into(), message: "because".into() };
+    meant(operator, order, 0, 0).await
+}
+
+/// The same for a rollout and a next wave as they were seen.
+async fn meant(
+    operator: &mut Client,
+    order: RolloutOrder,
+    rollout: u64,
+    wave: u32,
+) -> Result<Rollout, tonic::Status> {
+    let request = OrderRolloutRequest { order: order.into(), message: "because".into(), rollout, wave };
     operator.order_rollout(request).await.map(tonic::Response::into_inner)
 }
 
@@ -312,6 +322,52 @@ async fn r6_5_a_plan_that_means_nothing_is_not_kept() {
     }
     let kept = operator.list_rollouts(ListRolloutsRequest { limit: 1 }).await.unwrap().into_inner();
     assert_eq!(kept.plan.unwrap(), RolloutPlan::default());
+}
+
+#[tokio::test]
+async fn r6_5_an_order_for_another_rollout_or_another_wave_than_somebody_saw_does_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator).await;
+    let _hosts = followers(&coordinator, &mut operator, 4, Takes::Well).await;
+    let waves = RolloutPlan { waves: "1,2,3".into(), soak_micros: 3_600_000_000, ..RolloutPlan::default() };
+    let request = SetRolloutPlanRequest { plan: Some(waves), message: String::new() };
+    operator.set_rollout_plan(request).await.unwrap();
+    cpu_fraction(&mut operator, 0.75, false).await.unwrap();
+    while newest(&mut operator).await.released_waves == 0 {
+        tokio::task::yield_now().await;
+    }
+    for (rollout, wave, why) in [(2, 0, "rollout 1 is the newest"), (1, 1, "wave 1"), (0, 3, "wave 3")] {
+        let refused = meant(&mut operator, RolloutOrder::Promote, rollout, wave).await.unwrap_err();
+        assert!(
+            refused.message().contains(why) && refused.message().contains("nothing was done"),
+            "{refused}"
+        );
+    }
+    assert_eq!(newest(&mut operator).await.released_waves, 1);
+    // Two who promote what both saw release one wave.
+    assert_eq!(meant(&mut operator, RolloutOrder::Promote, 1, 2).await.unwrap().released_waves, 2);
+    assert!(meant(&mut operator, RolloutOrder::Promote, 1, 2).await.is_err());
+    assert!(meant(&mut operator, RolloutOrder::TakeBack, 7, 0).await.is_err());
+    assert_eq!(newest(&mut operator).await.released_waves, 2);
+}
+
+#[tokio::test]
+async fn r6_5_a_group_that_the_plan_names_is_not_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator).await;
+    let text =
+        "name = \"room\"\nprecedence = 1\nselector = \"room=12\"\n[preferences]\ncpu_fraction = \"50%\"\n";
+    let text = text.to_owned();
+    let files = vec![GroupFile { name: "room.toml".into(), text }];
+    operator.change_groups(ChangeGroupsRequest { files, ..Default::default() }).await.unwrap();
+    plan(&mut operator, "room", None).await;
+    let remove = || ChangeGroupsRequest { remove: vec!["room".into()], ..Default::default() };
+    let refused = operator.change_groups(remove()).await.unwrap_err();
+    assert!(refused.message().contains("the plan for rollouts names group room"), "{refused}");
+    plan(&mut operator, "1", None).await;
+    operator.change_groups(remove()).await.unwrap();
 }
 
 #[tokio::test]

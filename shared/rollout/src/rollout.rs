@@ -171,6 +171,28 @@ pub enum OrderError {
         /// What was wanted.
         order: &'static str,
     },
+    /// Another rollout is the newest.
+    #[error(
+        "rollout {newest} is the newest now, and not {wanted}: nothing was done; look at it (`fallow rollout`)"
+    )]
+    Other {
+        /// The one that is meant.
+        wanted: u64,
+        /// The newest.
+        newest: u64,
+    },
+    /// Another wave is the next.
+    #[error(
+        "the next wave of rollout {number} is not wave {wanted}: it {stands}; nothing was done; look at it (`fallow rollout`)"
+    )]
+    Wave {
+        /// The rollout.
+        number: u64,
+        /// The wave that is meant, counted from 1.
+        wanted: usize,
+        /// How it stands, in words.
+        stands: String,
+    },
     /// Who began it cannot approve it.
     #[error("{by} began rollout {number}: somebody else has to approve it")]
     SamePerson {
@@ -295,6 +317,21 @@ impl Rollout {
             }
         }
         Transition::Complete { why }
+    }
+
+    /// Sees to it that this rollout is as somebody saw it who gives an order: it may have gone on since. None
+    /// for what he did not say.
+    ///
+    /// # Errors
+    /// [`OrderError::Other`] and [`OrderError::Wave`].
+    pub fn require_seen(&self, rollout: Option<u64>, next_wave: Option<usize>) -> Result<(), OrderError> {
+        if let Some(wanted) = rollout.filter(|wanted| *wanted != self.number) {
+            return Err(OrderError::Other { wanted, newest: self.number });
+        }
+        match next_wave.filter(|wanted| *wanted != self.released + 1) {
+            Some(wanted) => Err(OrderError::Wave { number: self.number, wanted, stands: self.stands() }),
+            None => Ok(()),
+        }
     }
 
     /// What follows from an order.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Text};
-use super::{Failure, hosts, print, print_json};
+use super::{Failure, drift, hosts, print, print_json};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -60,6 +60,9 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
         ("copied", host.copy_note.clone()),
         ("groups", reply.groups.join(", ")),
     ];
+    if let Some(why) = drift::cause(&host, clock::now()) {
+        rows.insert(6, ("why not", why));
+    }
     rows.retain(|(what, value)| *what != "copied" || !value.is_empty());
     let label = |label: &Label| {
         let by = match label.source() {

@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, fitted, host_label, host_removal, host_show, print, print_json};
+use super::{Failure, drift, fitted, host_label, host_removal, host_show, print, print_json};
 
 const EXAMPLE: &str = "\
 Examples:
   fallow hosts
   fallow hosts --selector 'room=12, !gpu'
+  fallow hosts --drift
   fallow hosts --json | jq '.hosts[] | select(.connected | not)'
   fallow hosts show lab-pc-7 --why
   fallow hosts label lab-pc-7 room=12
@@ -55,6 +56,9 @@ struct List {
     /// Only hosts with such labels, such as 'room=12, !gpu'.
     #[arg(long, default_value = "", hide_default_value = true)]
     selector: String,
+    /// Only hosts that do not follow the documents that they are to follow, and why.
+    #[arg(long)]
+    drift: bool,
     /// All columns, however narrow the terminal is.
     #[arg(long)]
     wide: bool,
@@ -75,10 +79,22 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
 
 async fn list(arguments: List) -> Result<(), Failure> {
     let mut client = arguments.target.connect().await?;
-    let reply = client.list_hosts(ListHostsRequest { selector: arguments.selector }).await?.into_inner();
+    let request = ListHostsRequest { selector: arguments.selector };
+    let mut reply = client.list_hosts(request).await?.into_inner();
+    let now = clock::now();
+    if arguments.drift {
+        reply.hosts.retain(|host| drift::cause(host, now).is_some());
+    }
     if arguments.json {
         let hosts: Vec<_> = reply.hosts.iter().map(host_json).collect();
         return print_json(&json!({ "document_version": reply.document_version, "hosts": hosts }));
+    }
+    if arguments.drift {
+        if reply.hosts.is_empty() {
+            return print("All hosts follow what they are to follow.\n");
+        }
+        let rows = reply.hosts.iter().filter_map(|host| drift::row(host, name(host), now)).collect();
+        return print(&fitted::render(drift::columns(), rows, arguments.wide));
     }
     let columns = vec![
         (Text("name"), 0),
@@ -118,11 +134,17 @@ pub(super) fn follows(host: &Host, newest: u64) -> String {
     format!("{version}/{wanted}{}", if host.has_old_content { " (old labels)" } else { "" })
 }
 
+/// What a host is called.
+fn name(host: &Host) -> String {
+    let state = host.state.clone().unwrap_or_default();
+    if state.name.is_empty() { state.hostname } else { state.name }
+}
+
 fn row(host: &Host, newest: u64) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
     let said = state_of(host, newest);
     vec![
-        if state.name.is_empty() { state.hostname.clone() } else { state.name },
+        name(host),
         host.agent_id.clone(),
         state.hostname,
         if host.connected { "up" } else { "down" }.to_owned(),
@@ -268,6 +290,7 @@ pub(crate) fn host_json(host: &Host) -> Value {
         "document_content": state.document_content,
         "document_wanted": host.wanted_version,
         "has_old_content": host.has_old_content,
+        "drift": drift::cause(host, clock::now()),
         "document_applied_at": table::instant(state.document_applied_at_micros),
         "document_refused_version": state.document_refused_version,
         "document_refusal": state.document_refusal,

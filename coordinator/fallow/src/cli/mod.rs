@@ -12,6 +12,7 @@ mod connect;
 pub(crate) mod coordinator;
 pub(crate) mod create;
 pub(crate) mod documents;
+mod drift;
 pub(crate) mod evaluate;
 mod failure;
 mod fitted;

@@ -6,11 +6,11 @@ use clap::{Args, Subcommand};
 use fallow_domain::{DocumentVersion, Duration as Span, ExitCode};
 use fallow_proto::operator::v1::{
     ListRolloutsReply, ListRolloutsRequest, OrderRolloutRequest, Rollout, RolloutOrder, RolloutPhase,
-    RolloutPlan, SetRolloutPlanRequest,
+    RolloutPlan, RolloutStep, SetRolloutPlanRequest,
 };
 use serde_json::{Value, json};
 
-use super::connect::{Client, Target};
+use super::connect::Target;
 use super::table::{self, Column::Number, Column::Text};
 use super::{Failure, print, print_json, screen, units};
 use crate::printable;
@@ -80,7 +80,7 @@ enum Command {
     Resume(Order),
     /// Releases the next wave now.
     #[command(after_help = EXAMPLE)]
-    Promote(Order),
+    Promote(Promote),
     /// Gives all hosts back what they had; also after the end, if nothing newer was made.
     #[command(after_help = EXAMPLE, visible_alias = "rollback")]
     Abort(Order),
@@ -106,11 +106,23 @@ struct List {
 
 #[derive(Args, Debug)]
 struct Order {
+    /// The rollout that is meant: if a newer one has begun meanwhile, nothing is done.
+    #[arg(long, value_name = "NUMBER")]
+    rollout: Option<u64>,
     /// Why, for the audit log.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     message: String,
     #[command(flatten)]
     show: Show,
+}
+
+#[derive(Args, Debug)]
+struct Promote {
+    /// The wave that is meant, counted from 1: if it was released meanwhile, nothing is done.
+    #[arg(long, value_name = "WAVE", value_parser = units::count(1, 1_000))]
+    wave: Option<u32>,
+    #[command(flatten)]
+    order: Order,
 }
 
 #[derive(Args, Debug)]
@@ -130,10 +142,15 @@ struct Plan {
     /// Changes go to all hosts at once.
     #[arg(long)]
     at_once: bool,
+    /// Why, for the audit log.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    message: String,
     #[command(flatten)]
-    order: Order,
+    show: Show,
 }
 
+/// Rollouts among which the one that is watched is looked for.
+const KEPT: u32 = 10;
 /// Between two looks.
 const OFTEN: Duration = Duration::from_millis(500);
 /// A wave is watched so long, if nothing is said.
@@ -145,22 +162,18 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         Some(Command::List(list)) => return show_list(list).await,
         Some(Command::Plan(plan)) => return self::plan(*plan).await,
         Some(Command::Watch(show)) => return watch(show).await,
-        Some(Command::Approve(order)) => (RolloutOrder::Approve, order),
-        Some(Command::Pause(order)) => (RolloutOrder::Pause, order),
-        Some(Command::Resume(order)) => (RolloutOrder::Resume, order),
-        Some(Command::Promote(order)) => (RolloutOrder::Promote, order),
-        Some(Command::Abort(order)) => (RolloutOrder::TakeBack, order),
+        Some(Command::Approve(order)) => (RolloutOrder::Approve, Promote { wave: None, order }),
+        Some(Command::Pause(order)) => (RolloutOrder::Pause, Promote { wave: None, order }),
+        Some(Command::Resume(order)) => (RolloutOrder::Resume, Promote { wave: None, order }),
+        Some(Command::Promote(promote)) => (RolloutOrder::Promote, promote),
+        Some(Command::Abort(order)) => (RolloutOrder::TakeBack, Promote { wave: None, order }),
     };
-    let Order { message, show } = given;
+    let Promote { wave, order: Order { rollout, message, show } } = given;
     let mut client = show.target.connect().await?;
-    let request = OrderRolloutRequest { order: order.into(), message };
+    let (rollout, wave) = (rollout.unwrap_or_default(), wave.unwrap_or_default());
+    let request = OrderRolloutRequest { order: order.into(), message, rollout, wave };
     let rollout = client.order_rollout(request).await?.into_inner();
     if show.json { print_json(&to_json(&rollout)) } else { print(&to_text(&rollout)) }
-}
-
-async fn newest(client: &mut Client) -> Result<Option<Rollout>, Failure> {
-    let reply = client.list_rollouts(ListRolloutsRequest { limit: 1 }).await?.into_inner();
-    Ok(reply.rollouts.into_iter().next_back())
 }
 
 async fn show_newest(show: Show) -> Result<(), Failure> {
@@ -196,7 +209,7 @@ async fn show_list(list: List) -> Result<(), Failure> {
 }
 
 async fn plan(plan: Plan) -> Result<(), Failure> {
-    let Plan { waves, soak, without, approval_over, at_once, order: Order { message, show } } = plan;
+    let Plan { waves, soak, without, approval_over, at_once, message, show } = plan;
     if waves.as_ref().is_some_and(|waves| waves.trim().is_empty()) {
         let text = "no waves are named: expected such as 1,10%,100%; --at-once is for changes without waves";
         return Err(Failure::bad_input(text));
@@ -219,17 +232,22 @@ async fn plan(plan: Plan) -> Result<(), Failure> {
 /// Follows the newest rollout: each step once, and a line whenever other numbers of hosts have it.
 async fn watch(show: Show) -> Result<(), Failure> {
     let mut client = show.target.connect().await?;
-    let mut told = 0;
+    let mut told: Option<RolloutStep> = None;
     let mut counts = String::new();
     let mut number = None;
     loop {
-        let Some(rollout) = newest(&mut client).await? else {
+        let request = ListRolloutsRequest { limit: if number.is_some() { KEPT } else { 1 } };
+        let mut rollouts = client.list_rollouts(request).await?.into_inner().rollouts;
+        let Some(last) = rollouts.last() else {
             return print("Nothing was rolled out yet: `fallow rollout plan` says how changes go out.\n");
         };
-        // Another one that begins meanwhile is not what was asked for.
-        if *number.get_or_insert(rollout.number) != rollout.number {
-            return print(&format!("Rollout {} has begun: watch it anew.\n", rollout.number));
-        }
+        // Another one may begin meanwhile: how the one ends that was asked for is said all the same.
+        let number = *number.get_or_insert(last.number);
+        let Some(at) = rollouts.iter().position(|rollout| rollout.number == number) else {
+            let text = format!("rollout {number} is over for so long that it is not listed any more");
+            return Err(Failure::bad_input(text));
+        };
+        let rollout = rollouts.swap_remove(at);
         if show.json {
             let line = to_json(&rollout).to_string();
             if line != counts {
@@ -237,10 +255,12 @@ async fn watch(show: Show) -> Result<(), Failure> {
                 counts = line;
             }
         } else {
-            for step in rollout.steps.iter().skip(told) {
+            // The oldest of very many are not kept.
+            let after = rollout.steps.iter().rposition(|step| Some(step) == told.as_ref());
+            for step in rollout.steps.iter().skip(after.map_or(0, |after| after + 1)) {
                 print(&(step_text(step.at_micros, &step.what) + "\n"))?;
             }
-            told = rollout.steps.len();
+            told = rollout.steps.last().cloned();
             let now = counts_text(&rollout);
             if is_open(&rollout) && now != counts {
                 print(&format!("{:20}  {now}\n", ""))?;

@@ -23,7 +23,7 @@ use fallow_domain::{
     Share, printable,
 };
 use fallow_fleet::{Change, ChangeError, DocumentSet, GroupName, Groups, GroupsChanged};
-use fallow_rollout::{OrderError, Rollout};
+use fallow_rollout::{OrderError, Plan, Rollout, Wave};
 use fallow_store::{Entry, KeyRange, Store, StoreError};
 use tokio::sync::{Mutex, watch};
 
@@ -341,12 +341,14 @@ impl Documents {
         change: Change,
     ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
         let (making, changing) = (self.making(author, now), self.changing.clone());
+        let store = self.store.clone();
         blocking(move || {
             // Reading the files takes longest: others who change documents do not wait for it.
             let read = change.read();
             let alone = changing.blocking_lock_owned();
             making.make(alone, |set| {
                 let groups = read.groups(set)?;
+                require_planned(release::plan(&*store)?.as_ref(), &groups)?;
                 let said = what_changed(&set.groups, &groups);
                 set.groups = groups;
                 Ok(said)
@@ -379,9 +381,21 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     done.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
 }
 
+/// Sees to it that the groups are there that the plan for rollouts names: without one no change could be made.
+fn require_planned(plan: Option<&Plan>, groups: &Groups) -> Result<(), DocumentError> {
+    for wave in plan.iter().flat_map(|plan| &plan.waves) {
+        if let Wave::Group(name) = wave
+            && !groups.0.contains_key(name)
+        {
+            return Err(no_group(name));
+        }
+    }
+    Ok(())
+}
+
 fn no_group(name: &GroupName) -> DocumentError {
     DocumentError::Conflict(format!(
-        "the plan for rollouts names group {name}, which is not there: `fallow groups` lists them, \
+        "the plan for rollouts names group {name}, which has to be there: `fallow groups` lists them, \
          `fallow rollout plan` changes the plan"
     ))
 }

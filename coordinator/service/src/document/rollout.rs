@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use fallow_domain::{DocumentVersion, Instant};
-use fallow_rollout::{HostNow, Order, Phase, Plan, Rollout, Transition, Wave};
+use fallow_rollout::{HostNow, Order, Phase, Plan, Rollout, Transition};
 use fallow_store::{Batch, StoreError};
 
 use super::release::{self, ROLLOUT, newest_step, said};
-use super::{Author, DocumentError, Documents, Making, Release, blocking, no_group, read_version, under_way};
+use super::{Author, DocumentError, Documents, Making, Release, blocking, read_version, under_way};
 use crate::audit::{self, Action};
 
 impl Documents {
@@ -26,13 +26,7 @@ impl Documents {
     pub async fn set_plan(&self, author: Author, plan: Option<Plan>) -> Result<(), DocumentError> {
         let (store, alone) = (self.store.clone(), self.changing.clone().lock_owned().await);
         let groups = self.set().groups;
-        for wave in plan.iter().flat_map(|plan| &plan.waves) {
-            if let Wave::Group(name) = wave
-                && !groups.0.contains_key(name)
-            {
-                return Err(no_group(name));
-            }
-        }
+        super::require_planned(plan.as_ref(), &groups)?;
         blocking(move || {
             let _alone = alone;
             let words = |plan: Option<&Plan>| match plan {
@@ -76,7 +70,8 @@ impl Documents {
         release::rollouts(&*self.store, newest, limit)
     }
 
-    /// Does what an operator wants of the newest rollout, and gives it as it is then.
+    /// Does what an operator wants of the newest rollout, and gives it as it is then. He may say which rollout
+    /// and which next wave he means, as he saw it.
     ///
     /// # Errors
     /// [`DocumentError`]; nothing is changed then.
@@ -85,12 +80,14 @@ impl Documents {
         author: Author,
         now: Instant,
         order: Order,
+        seen: (Option<u64>, Option<usize>),
     ) -> Result<Arc<Rollout>, DocumentError> {
         let release = self.release();
         let none = || {
             DocumentError::NoRollout("nothing was rolled out so far: there is nothing to be told".to_owned())
         };
         let rollout = release.rollout.clone().ok_or_else(none)?;
+        rollout.require_seen(seen.0, seen.1)?;
         let newest = release.newest.as_ref().map(|newest| newest.audited.set.fleet.version);
         if rollout.phase == Phase::Completed && newest != Some(rollout.candidate) {
             let text = format!(

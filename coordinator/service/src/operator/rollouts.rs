@@ -31,6 +31,12 @@ pub(super) fn order(order: wire::RolloutOrder) -> Result<Order, Invalid> {
     }
 }
 
+/// Which rollout and which next wave an order is for, as far as it says so.
+pub(super) fn seen(order: &wire::OrderRolloutRequest) -> (Option<u64>, Option<usize>) {
+    let rollout = Some(order.rollout).filter(|number| *number != 0);
+    (rollout, Some(order.wave as usize).filter(|wave| *wave != 0))
+}
+
 /// How changes go out; none: to all hosts at once.
 pub(super) fn plan(plan: wire::RolloutPlan) -> Result<Option<Plan>, Invalid> {
     let wire::RolloutPlan { waves, soak_micros, without_gates, approval_over } = plan;

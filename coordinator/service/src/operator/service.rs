@@ -440,7 +440,7 @@ impl Service for OperatorService {
         let said = order.as_ref().map_or("an unknown order", |order| order.as_str());
         let asked = author.record(Action::RolloutStepped, said);
         let work = async {
-            let told = self.documents.order(author, clock::now(), order?).await;
+            let told = self.documents.order(author, clock::now(), order?, rollouts::seen(&wire)).await;
             let told = told.map_err(|error| status::of_document(&error))?;
             let fleet = self.fleet.clone();
             unblocked(move || rollouts::to_wire(&told, &fleet.hosts_of(&told))).await
