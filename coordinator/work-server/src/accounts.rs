@@ -108,7 +108,7 @@ pub(crate) fn brought_up(
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Closed {
-    /// Its number.
+    /// What it counted as: its number, or that of the one that it was a copy of.
     Number(u64),
     /// It was never made, or closed before its number was kept.
     Unknown(bool),
@@ -158,7 +158,7 @@ impl Project {
                 self.lose_all(txn, account.host, now)?;
             }
             txn.delete(self.keys.account(key.reveal()));
-            let closed = account.map_or(Closed::Unknown(true), |account| Closed::Number(account.id));
+            let closed = account.map_or(Closed::Unknown(true), |account| Closed::Number(account.counts_as()));
             txn.put("closed account", self.keys.closed_agent(&agent.0), &closed)
         })
     }
@@ -247,7 +247,8 @@ impl Project {
         // before anybody hears of the key.
         self.transact_durably(|txn| {
             let number = match txn.get::<Account>("account", &of_first)? {
-                Some(account) => Some(account.id),
+                // The first one may be a copy itself.
+                Some(account) => Some(account.counts_as()),
                 None => match txn.get("closed account", &closed)? {
                     Some(Closed::Number(number)) => Some(number),
                     Some(Closed::Unknown(_)) | None => None,

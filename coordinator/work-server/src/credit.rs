@@ -6,10 +6,14 @@
 //!
 //! **Granted** when a job is found valid, to all valid jobs of a workunit the same, as BOINC's validators did
 //! it: the lowest claim of one or two; of more, the mean without the lowest and the highest. A valid job that
-//! comes later gets what the others got.
+//! comes later gets what the others got. Claims of whoever counts as one towards a quorum are one claim, the
+//! lowest: nobody raises what is granted with copies of his machine. It is granted to the host and the
+//! account that computed.
 //!
 //! **Totals** are kept for accounts and for hosts, each with an average per day that fades by half in a week
 //! (BOINC: `expavg_credit`).
+
+use std::collections::BTreeMap;
 
 use fallow_domain::{Duration, Flops, Instant};
 use serde::{Deserialize, Serialize};
@@ -17,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::error::ProjectError;
 use super::store_keys::Keys;
 use super::txn::Txn;
-use super::workunit::{Validation, Workunit, WorkunitState};
+use super::workunit::{HostAccount, Validation, Workunit, WorkunitState};
 
 /// For a day of 10^9 floating-point operations per second.
 const PER_GFLOPS_DAY: f64 = 200.0;
@@ -62,6 +66,21 @@ pub(crate) fn claim(cpu_time: Duration, fpops: f64, bound: Flops) -> f64 {
     flops / (1e9 * DAY_SECS) * PER_GFLOPS_DAY
 }
 
+/// The claims of a workunit's valid jobs, of each voter the lowest. Of jobs that name no account nobody knows
+/// whose they are: each host is one of its own.
+fn claims(workunit: &Workunit) -> Vec<f64> {
+    let mut lowest = BTreeMap::<(u64, u64), f64>::new();
+    for job in workunit.jobs.iter().filter(|job| job.validation == Some(Validation::Valid)) {
+        let voter = match job.host_account() {
+            HostAccount { voter: 0, host, .. } => (0, host),
+            HostAccount { voter, .. } => (voter, 0),
+        };
+        let claim = lowest.entry(voter).or_insert(job.claimed);
+        *claim = claim.min(job.claimed);
+    }
+    lowest.into_values().collect()
+}
+
 /// What is granted for claims.
 fn grant(mut claims: Vec<f64>) -> f64 {
     claims.sort_by(f64::total_cmp);
@@ -82,8 +101,7 @@ pub(crate) fn settle(
     let WorkunitState::Validated { canonical } = workunit.state else { return Ok(()) };
     let is_valid = |validation| validation == Some(Validation::Valid);
     let before = workunit.jobs.get(canonical as usize).and_then(|job| job.granted);
-    let claims = workunit.jobs.iter().filter(|job| is_valid(job.validation)).map(|job| job.claimed);
-    let granted = before.unwrap_or_else(|| grant(claims.collect()));
+    let granted = before.unwrap_or_else(|| grant(claims(workunit)));
     for job in workunit.jobs.iter_mut().filter(|job| is_valid(job.validation) && job.granted.is_none()) {
         job.granted = Some(granted);
         let begun = job.sent_at.unwrap_or(now);
@@ -109,6 +127,8 @@ pub(crate) fn of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workunit::tests::workunit;
+    use crate::workunit::{Job, Rules};
 
     #[test]
     fn a_day_of_a_gflops_is_200_and_no_claim_exceeds_the_workunits_bound() {
@@ -126,6 +146,23 @@ mod tests {
         assert_eq!(grant(vec![7.0]), 7.0);
         assert_eq!(grant(vec![9.0, 7.0]), 7.0);
         assert_eq!(grant(vec![1_000_000.0, 7.0, 9.0, 0.0]), 8.0);
+    }
+
+    #[test]
+    fn r6_10_what_is_granted_is_raised_by_no_claims_of_copies_of_a_machine() {
+        let rules = Rules { quorum: 2, initial_jobs: 4, max_error_jobs: 3, max_total_jobs: 9 };
+        let mut workunit = workunit(rules);
+        // A host and two copies of it against an honest one: host, account, voter, claim.
+        let jobs = [(1, 1, 0, 90.0), (2, 2, 1, 95.0), (3, 3, 1, 80.0), (4, 4, 0, 7.0)];
+        for (job, (host, account, voter, claimed)) in workunit.jobs.iter_mut().zip(jobs) {
+            let validation = Some(Validation::Valid);
+            *job = Job { host, account, voter, claimed, validation, ..Job::unsent(job.index) };
+        }
+        assert_eq!(claims(&workunit), [80.0, 7.0]);
+        assert_eq!(grant(claims(&workunit)), 7.0);
+        // Of accounts that nobody knows each host is one.
+        workunit.jobs.iter_mut().for_each(|job| (job.account, job.voter) = (0, 0));
+        assert_eq!(claims(&workunit), [90.0, 95.0, 80.0, 7.0]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::host_limits::{HostLimits, SIZES};
 const LOOKED_AT: usize = 64;
 
 /// Accounts that ask for the same types and whose hosts are of one class.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct HostClassMembers {
     /// Each with when it last could have taken more and got nothing: those that never did come first.
     members: BTreeSet<(Option<Instant>, u64)>,

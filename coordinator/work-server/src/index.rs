@@ -121,9 +121,13 @@ fn entries(keys: &Keys, workunit: &Workunit) -> Result<BTreeMap<Vec<u8>, Vec<u8>
     if workunit.jobs.iter().any(|job| job.state == ServerState::Unsent) {
         let has_one =
             |job: &&Job| job.state == ServerState::InProgress || job.outcome == Some(Outcome::Success);
-        let accounts = workunit.jobs.iter().filter(has_one).map(|job| job.account).collect();
-        let entry =
-            UnsentEntry { workunit: name.clone(), application: workunit.application.clone(), accounts };
+        let accounts = workunit.jobs.iter().filter(has_one);
+        let entry = UnsentEntry {
+            workunit: name.clone(),
+            application: workunit.application.clone(),
+            accounts: accounts.map(|job| workunit.counts_as(job.host_account())).collect(),
+            counts_voters: workunit.counts_voters(),
+        };
         let key = keys.unsent(workunit.sequence);
         let value = encode("queue entry", &key, &entry)?;
         out.insert(key, value);
@@ -280,8 +284,8 @@ mod tests {
                 };
                 let now = Instant::EPOCH + Duration::from_secs(host as i64);
                 let index = after.jobs.iter().find(|job| job.host == host).map(|job| job.index);
-                let host_account = HostAccount { host: host + 1, account: host + 1 };
-                let had = HostAccount { host, account: host };
+                let host_account = HostAccount { host: host + 1, account: host + 1, voter: host + 1 };
+                let had = HostAccount { host, account: host, voter: host };
                 match (what, index, after.unsent()) {
                     (0, _, Some(index)) => drop(after.send(index, host_account, now, 100, "p")),
                     (1, Some(index), _) => drop(after.report(index, had, report(Outcome::Success), now)),

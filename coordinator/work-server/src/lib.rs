@@ -12,7 +12,7 @@
 //! - `project`: one project. `index`, `txn`, `store_keys`, `records`: how it is stored.
 //! - `scheduler`: the scheduler RPC. `web`: everything else over HTTP.
 //! - `accounts`: the agents' keys. `signing_keys`: those of applications and uploads. `requesters`,
-//!   `host_class`: who asked for work lately. `host_limits`: what hosts can take.
+//!   `counted_requesters`, `host_class`: who asked for work lately. `host_limits`: what hosts can take.
 //! - `sticky_inputs`: inputs that hosts keep. `host_files`: which host has which. `app_files`: whether files
 //!   of applications are still what was signed.
 //! - `credit`: what work is worth.
@@ -23,7 +23,8 @@
 //!
 //! **Who counts as one.** Each agent of the fleet has an account of its own in each project, and one host
 //! (`accounts`, `scheduler::host`). Other clients attach with accounts that people make, if the operator lets
-//! them. An account gets a second job of a workunit only if its first one failed or was lost.
+//! them. An account gets a second job of a workunit only if its first one failed or was lost. A copied
+//! machine and the first one count as one account where several must agree (`workunit`).
 //!
 //! **Omitted**: teams, forums, preferences edited on the project's pages, plan classes beside those of
 //! coprocessors, homogeneous redundancy, locality scheduling, trickles (acknowledged, not kept), weak account
@@ -38,6 +39,7 @@ mod background;
 mod catalog;
 mod comparator;
 pub mod connections;
+mod counted_requesters;
 mod credit;
 mod error;
 mod host_class;

@@ -147,7 +147,7 @@ impl Project {
         let for_all = workunit.retry_at(CopyHistory::None, now);
         for_all.or_else(|| {
             let for_some = workunit.retry_at(CopyHistory::Failed, now)?;
-            let others = lock(&self.requesters).has_others(&workunit.accounts(), now);
+            let others = lock(&self.requesters).counted(workunit).has_others(&workunit.accounts(), now);
             (!others).then_some(for_some)
         })
     }
@@ -158,11 +158,19 @@ impl Project {
         if had.is_empty() || quorum < 2 || workunit.unsent().is_none() {
             return String::new();
         }
-        match lock(&self.requesters).count(&had, now) {
-            there if there >= quorum => String::new(),
-            1 => format!(": {quorum} needed, 1 asks for work"),
-            there => format!(": {quorum} needed, {there} ask for work"),
-        }
+        let mut requesters = lock(&self.requesters);
+        let asking = match requesters.counted(workunit).count(&had, now) {
+            there if there >= quorum => return String::new(),
+            1 => "1 asks for work".to_owned(),
+            there => format!("{there} ask for work"),
+        };
+        let copies = match requesters.uncounted(workunit, now) {
+            0 => return format!(": {quorum} needed, {asking}"),
+            1 => "1 more is a copy of a host and counts as one with it, until it is".to_owned(),
+            more => format!("{more} more are copies of hosts and count as one with those, until they are"),
+        };
+        let anew = "enrolled anew in an empty directory with a token from `fallow tokens create`";
+        format!(": {quorum} needed, {asking}; {copies} {anew}")
     }
 
     fn canonical(&self, workunit: &Workunit) -> Result<Option<CanonicalResult>, ProjectError> {

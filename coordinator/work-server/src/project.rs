@@ -18,6 +18,7 @@ use super::accounts::{self, PendingAccounts};
 use super::app_files;
 use super::asking_hosts::AskingHosts;
 use super::catalog::Catalog;
+use super::counted_requesters::CountedRequesters;
 use super::error::ProjectError;
 use super::host_files;
 use super::idle_hosts::IdleHosts;
@@ -27,7 +28,6 @@ use super::log_limits::LogLimits;
 use super::operator_types::{Counts, NewJobs, NoWork, ProjectInfo};
 use super::orphans::OrphanSearch;
 use super::records::{Account, Counters, ProjectRecord};
-use super::requesters::RecentRequesters;
 use super::settings::{ProjectSettings, StoredPolicy};
 use super::signing_keys::SigningKeys;
 use super::store_keys::Keys;
@@ -63,7 +63,7 @@ pub(crate) struct Project {
     /// Hosts that asked in vain.
     pub(crate) idle_hosts: Mutex<IdleHosts>,
     /// Accounts that asked for work lately.
-    pub(crate) requesters: Mutex<RecentRequesters>,
+    pub(crate) requesters: Mutex<CountedRequesters>,
     /// Hosts that asked for work of late.
     pub(crate) asking: Mutex<AskingHosts>,
     /// Files of applications that were not what was signed when this was opened.
@@ -136,7 +136,7 @@ impl Project {
         let catalog = Catalog::load(&txn, &keys)?;
         let holders = host_files::load(&txn, &keys)?;
         let record = accounts::brought_up(&*store, &keys, name, record)?;
-        let requesters = RecentRequesters::load(&txn, &keys, record.shared_account)?;
+        let requesters = CountedRequesters::load(&txn, &keys, record.shared_account)?;
         let asking = AskingHosts::load(&txn, &keys, record.settings.poll)?;
         drop(txn);
         index::count_open_names(&*store, &keys)?;

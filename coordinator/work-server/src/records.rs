@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::operator_types::Counts;
 use super::settings::ProjectSettings;
+use super::workunit::HostAccount;
 
 /// The project itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,10 +61,17 @@ pub(crate) struct Account {
     /// The one host of an agent's account, 0 before its first request.
     #[serde(default)]
     pub(crate) host: u64,
-    /// Of the agent of a copied machine: what its results count as towards a quorum, for the first one's and
-    /// all its copies'. Whoever copies his machine is not two. 0 for what the account itself is.
+    /// Of the agent of a copied machine: what its results count as where several must agree, for the first
+    /// one's and all its copies'. Whoever copies his machine is not two. 0 for what the account itself is.
     #[serde(default)]
     pub(crate) voter: u64,
+}
+
+impl Account {
+    /// The account that its results count for where several must agree.
+    pub(crate) fn counts_as(&self) -> u64 {
+        if self.voter == 0 { self.id } else { self.voter }
+    }
 }
 
 /// A machine that computes for the project.
@@ -112,6 +120,12 @@ pub(crate) struct Host {
 const COPIED_FOR: Duration = Duration::from_hours(24);
 
 impl Host {
+    /// The host, its account, and what it counts for.
+    pub(crate) fn host_account(&self) -> HostAccount {
+        let voter = if self.voter == 0 { self.account } else { self.voter };
+        HostAccount { host: self.id, account: self.account, voter }
+    }
+
     /// Whether two copies of it may be in use: what one does not have the other may be computing.
     pub(crate) fn is_copied(&self, now: Instant) -> bool {
         self.copied_at.is_some_and(|at| now.since(at) < COPIED_FOR)
@@ -196,10 +210,13 @@ pub(crate) struct UnsentEntry {
     pub(crate) workunit: String,
     #[serde(rename = "a")]
     pub(crate) application: String,
-    /// Accounts that have a copy or have computed one. Entries of earlier versions name none: then the
-    /// workunit is read.
+    /// Accounts that have a copy or have computed one, as they count. Entries of earlier versions name none:
+    /// then the workunit is read.
     #[serde(rename = "o", default)]
     pub(crate) accounts: Vec<u64>,
+    /// Whether a machine and its copies count as one (`Workunit::counts_voters`).
+    #[serde(rename = "v", default)]
+    pub(crate) counts_voters: bool,
 }
 
 /// The delay after which a host may come again.

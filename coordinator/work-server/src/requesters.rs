@@ -22,12 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Duration, Instant, PerType, ResourceType};
 
-use super::error::ProjectError;
 use super::host_class::{Feasible, HostClassMembers};
 use super::host_limits::{HostClass, HostLimits};
-use super::records::Host;
-use super::store_keys::Keys;
-use super::txn::{Txn, decode};
 
 /// Machines of people are on at some time of each day.
 const LATELY: Duration = Duration::from_hours(24);
@@ -42,8 +38,9 @@ const UNKNOWN_WAIT: Duration = Duration::from_hours(2);
 /// the clock was set back.
 const AHEAD: Duration = Duration::from_mins(5);
 
-/// Accounts that asked for work lately, and when.
-#[derive(Debug, Default)]
+/// Accounts that asked for work lately, and when. Whether a copied machine is one of them, or counts as the
+/// first one, says `counted_requesters`.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RecentRequesters {
     /// Those that asked within [`LATELY`].
     all: BTreeMap<u64, Requester>,
@@ -57,7 +54,7 @@ pub(crate) struct RecentRequesters {
 }
 
 /// An account that asks for work.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Requester {
     /// When it last asked for work of each type.
     asked: PerType<Option<Instant>>,
@@ -78,21 +75,6 @@ impl Requester {
 }
 
 impl RecentRequesters {
-    /// As it follows from the hosts in the store, but for those of an account that is sent no work.
-    pub(crate) fn load(txn: &Txn<'_>, keys: &Keys, but: u64) -> Result<Self, ProjectError> {
-        let mut requesters = Self::default();
-        for (key, value) in txn.scan(&keys.hosts(), None, usize::MAX)? {
-            let host: Host = decode("host", &key, &value)?;
-            if let Some(at) = host.last_request.filter(|_| host.account != but) {
-                requesters.note(host.account, &PerType::from_fn(|_| true), None, at);
-                if host.agent.is_none() {
-                    requesters.note_outside(host.account);
-                }
-            }
-        }
-        Ok(requesters)
-    }
-
     /// An account asked for work of these types; what its host can take, if that is known.
     pub(crate) fn asked(
         &mut self,
@@ -105,7 +87,14 @@ impl RecentRequesters {
         self.note(account, types, limits, now);
     }
 
-    fn note(&mut self, account: u64, types: &PerType<bool>, limits: Option<HostLimits>, at: Instant) {
+    /// The same at any time, of which nothing is dropped.
+    pub(crate) fn note(
+        &mut self,
+        account: u64,
+        types: &PerType<bool>,
+        limits: Option<HostLimits>,
+        at: Instant,
+    ) {
         self.change(account, |requester| {
             for (kind, _) in types.iter().filter(|(_, asks)| **asks) {
                 requester.asked[kind] = requester.asked[kind].max(Some(at));
@@ -117,6 +106,12 @@ impl RecentRequesters {
                 });
             }
         });
+    }
+
+    /// Whether an account asked lately.
+    pub(crate) fn knows(&mut self, account: u64, now: Instant) -> bool {
+        self.keep_lately(now);
+        self.all.contains_key(&account)
     }
 
     /// An account that asked is no agent's.
@@ -362,39 +357,6 @@ mod tests {
         assert!(!is_for_anybody(&mut requesters, &[1].into(), t(5), t(36)), "it went away before that");
         assert_eq!(requesters.count(&BTreeSet::new(), t(24 * 60)), 2);
         assert_eq!(requesters.count(&BTreeSet::new(), t(24 * 60 + 1)), 0);
-    }
-
-    #[test]
-    fn r6_8_a_host_that_asked_before_the_clock_was_set_back_hides_no_other_after_a_restart() {
-        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
-        let dir = tempfile::tempdir().unwrap();
-        let store = fallow_store::SledStore::open(dir.path()).unwrap();
-        let (mut txn, keys) = (Txn::new(&store), Keys::new("p"));
-        for (id, asked) in [(1, t(0)), (2, t(365 * 24 * 60)), (3, t(1))] {
-            let host = Host {
-                id,
-                account: id,
-                voter: 0,
-                cpid: String::new(),
-                name: String::new(),
-                agent: None,
-                created_at: t(0),
-                last_rpc: asked,
-                rpc_seqno: 0,
-                last_request: Some(asked),
-                ncpus: 1,
-                told_delay: None,
-                search_from: 0,
-                waiting: false,
-                copied_at: None,
-                trials: fallow_policy::send::Trials::default(),
-                top_ups: fallow_policy::send::TopUps::default(),
-            };
-            txn.put("host", keys.host(id), &host).unwrap();
-        }
-        let mut requesters = RecentRequesters::load(&txn, &keys, 0).unwrap();
-        assert_eq!((requesters.count(&BTreeSet::new(), t(2)), requesters.outside(t(2))), (3, 3));
-        assert_eq!(requesters.count(&BTreeSet::new(), t(24 * 60 + 2)), 1);
     }
 
     /// What is said of [`RecentRequesters`], by looking at all: each account's last requests, memory and last

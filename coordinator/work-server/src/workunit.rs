@@ -11,6 +11,13 @@
 //! prove nothing. One whose copies all failed may get another, if nobody else can take it ([`CopyHistory`];
 //! BOINC: `one_result_per_user_per_wu`).
 //!
+//! **Copied machines.** A machine that came of another one's disk has an account of its own, too. Where
+//! several must agree, both count as one account, their *voter*: whoever copies his machine is not two. Where
+//! one result is enough, nothing has to be proved, and each counts by itself: that a job failed on one
+//! machine says nothing about the other. [`Workunit::counts_as`] is this rule. It holds for all that is said
+//! here of accounts, and for whoever is waited for as "another host" (`counted_requesters`). Jobs, their
+//! files and their credit belong to the account that computed them.
+//!
 //! **Backoff.** The cause of an error may be gone a little later: a server that the application needs, a full
 //! disk. So that a small fleet does not use up all attempts in seconds, a workunit is put off after each
 //! error, for [`RETRY_FIRST`] after the first and twice as long after each further one. As long as it failed
@@ -154,6 +161,10 @@ pub(crate) struct Job {
     /// earlier versions lack it: see [`index::read`](super::index::read).
     #[serde(default)]
     pub(crate) account: u64,
+    /// The account that it counts for where several must agree, if that is another one: see
+    /// [`HostAccount::voter`]. 0 for `account` itself.
+    #[serde(default)]
+    pub(crate) voter: u64,
     /// Credit that its host claims (see `credit`).
     #[serde(default)]
     pub(crate) claimed: f64,
@@ -240,14 +251,14 @@ pub(crate) struct Report {
     pub(crate) stderr: String,
 }
 
-/// A number that no account has.
-pub(crate) const NOBODY: u64 = u64::MAX;
-
 /// A host, and the account that it computes for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostAccount {
     pub(crate) host: u64,
     pub(crate) account: u64,
+    /// The account that it counts for where several must agree: of a copied machine that of the first one, of
+    /// any other `account`.
+    pub(crate) voter: u64,
 }
 
 /// What an account's earlier copies of a workunit say about giving it another.
@@ -287,7 +298,11 @@ impl Workunit {
     /// name: the report of a late one may come yet.
     pub(crate) fn history(&self, host_account: HostAccount, is_held: impl Fn(&str) -> bool) -> CopyHistory {
         let mut history = CopyHistory::None;
-        for job in self.jobs.iter().filter(|job| job.is_of(host_account)) {
+        let is_of = |job: &&Job| {
+            let same = || self.counts_as(job.host_account()) == self.counts_as(host_account);
+            job.host != 0 && (job.host == host_account.host || same())
+        };
+        for job in self.jobs.iter().filter(is_of) {
             let counts = match (job.state, job.outcome) {
                 (ServerState::InProgress, _) | (_, Some(Outcome::Success)) => true,
                 (_, Some(Outcome::Late)) => is_held(&self.job_name(job.index)),
@@ -309,7 +324,8 @@ impl Workunit {
         let last = failures.clone().filter(|at| is_soon(*at)).max()?;
         let doubled = u32::try_from(failures.count() - 1).unwrap_or(u32::MAX).min(31);
         let until = last + RETRY_FIRST.mul_f64(f64::from(1_u32 << doubled)).min(RETRY_MAX);
-        let failed = self.jobs.iter().filter(|job| job.failed_at().is_some()).map(|job| job.account);
+        let failed = self.jobs.iter().filter(|job| job.failed_at().is_some());
+        let failed = failed.map(|job| self.counts_as(job.host_account()));
         let is_for_all = failed.collect::<BTreeSet<u64>>().len() > 1;
         (now < until && is_soon(until)).then_some(RetryBackoff { until, is_for_all })
     }
@@ -322,9 +338,24 @@ impl Workunit {
         retry_backoff.map(|retry_backoff| retry_backoff.until)
     }
 
-    /// Accounts that have or had a copy.
+    /// Whether a machine and its copies count as one: several must agree.
+    pub(crate) fn counts_voters(&self) -> bool {
+        self.rules.quorum > 1
+    }
+
+    /// The account that a host counts for (see **Copied machines** above).
+    pub(crate) fn counts_as(&self, of: HostAccount) -> u64 {
+        if self.counts_voters() { of.voter } else { of.account }
+    }
+
+    /// Accounts that have or had a copy, as they count.
     pub(crate) fn accounts(&self) -> BTreeSet<u64> {
-        self.jobs.iter().filter(|job| job.host != 0).map(|job| job.account).collect()
+        self.had().map(|of| self.counts_as(of)).collect()
+    }
+
+    /// Hosts that have or had a copy.
+    pub(crate) fn had(&self) -> impl Iterator<Item = HostAccount> {
+        self.jobs.iter().filter(|job| job.host != 0).map(Job::host_account)
     }
 
     /// When something last happened to it: since then what is unsent waits. What is still to come was noted
@@ -358,6 +389,7 @@ impl Workunit {
         job.state = ServerState::InProgress;
         job.host = to.host;
         job.account = to.account;
+        job.voter = if to.voter == to.account { 0 } else { to.voter };
         job.sent_at = Some(now);
         job.deadline = Some(deadline);
         job.times_sent = job.times_sent.saturating_add(1);
@@ -466,12 +498,12 @@ impl Workunit {
         self.settle();
     }
 
-    /// Accounts whose jobs agree with the canonical one, its own included.
+    /// Accounts whose jobs agree with the canonical one, its own included: a machine and its copies are one,
+    /// whatever the quorum.
     pub(crate) fn agreeing(&self) -> u32 {
         let valid = self.jobs.iter().filter(|job| job.validation == Some(Validation::Valid));
-        let valid: Vec<u32> = valid.map(|job| job.index).collect();
-        let accounts: BTreeSet<u64> = valid.iter().map(|index| self.account_of(*index)).collect();
-        u32::try_from(accounts.len()).unwrap_or(u32::MAX)
+        let voters: BTreeSet<u64> = valid.map(|job| job.host_account().voter).collect();
+        u32::try_from(voters.len()).unwrap_or(u32::MAX)
     }
 
     /// How many opinions these jobs are.
@@ -479,9 +511,9 @@ impl Workunit {
         validate::opinions(jobs.iter().map(|index| self.account_of(*index)), self.rules.quorum as usize)
     }
 
-    /// The account that computed a job.
+    /// The account that a job counts for.
     pub(crate) fn account_of(&self, index: u32) -> u64 {
-        self.jobs.get(index as usize).map_or(0, |job| job.account)
+        self.jobs.get(index as usize).map_or(0, |job| self.counts_as(job.host_account()))
     }
 
     /// The name of the job with this index.
@@ -577,6 +609,7 @@ impl Job {
             validation: None,
             host: 0,
             account: 0,
+            voter: 0,
             claimed: 0.0,
             granted: None,
             sent_at: None,
@@ -590,6 +623,12 @@ impl Job {
             platform: String::new(),
             stderr: String::new(),
         }
+    }
+
+    /// Who has or had it.
+    pub(crate) fn host_account(&self) -> HostAccount {
+        let voter = if self.voter == 0 { self.account } else { self.voter };
+        HostAccount { host: self.host, account: self.account, voter }
     }
 
     /// Whether a report of it is still of use: a late job may come yet.
@@ -616,7 +655,8 @@ impl Job {
         }
     }
 
-    /// Whether the host has or had it, or another host of its account.
+    /// Whether the host has or had it, or another host of its account. A copied machine has none of the first
+    /// one's, nor the first one any of its copies'.
     pub(crate) fn is_of(&self, host_account: HostAccount) -> bool {
         self.host != 0 && (self.host == host_account.host || self.account == host_account.account)
     }

@@ -43,7 +43,7 @@ pub(crate) fn report(outcome: Outcome) -> Report {
 
 /// A host with an account of its own.
 fn account(host: u64) -> HostAccount {
-    HostAccount { host, account: host }
+    HostAccount { host, account: host, voter: host }
 }
 
 /// Sends a copy if the host may have one; whatever was late is still there.
@@ -103,7 +103,7 @@ fn r6_8_a_quorum_on_different_hosts_validates() {
 fn r6_10_an_account_that_poses_as_two_hosts_gets_one_copy_and_is_one_opinion() {
     let mut w = workunit(rules(2, 3, 3, 6));
     succeed(&mut w, 1);
-    let posing = HostAccount { host: 2, account: 1 };
+    let posing = HostAccount { host: 2, account: 1, voter: 1 };
     assert_eq!(w.history(posing, |_| false), CopyHistory::HasCopy);
     assert!(!w.send(1, posing, t(0), 100, "p"));
     // Even if both copies come to be computed by it, as after a report that was late, they are one opinion.

@@ -6,6 +6,8 @@
 mod bounds;
 #[path = "project/client.rs"]
 mod client;
+#[path = "project/copies.rs"]
+mod copies;
 #[path = "project/failed.rs"]
 mod failed;
 #[path = "project/fixture.rs"]

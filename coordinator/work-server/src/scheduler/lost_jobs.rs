@@ -76,7 +76,7 @@ fn check_present(
         reply.aborts.push(job.to_owned());
         return Ok(());
     };
-    let Some(record) = workunit.jobs.get(index as usize).filter(|record| record.is_of(reply.reporter()))
+    let Some(record) = workunit.jobs.get(index as usize).filter(|record| record.is_of(reply.host_account()))
     else {
         reply.aborts.push(job.to_owned());
         return Ok(());

@@ -29,7 +29,7 @@ use super::error::ProjectError;
 use super::host_experience::HostExperience;
 use super::project::Project;
 use super::records::{Account, Host, Version};
-use super::workunit::{HostAccount, NOBODY, Workunit};
+use super::workunit::{HostAccount, Workunit};
 use crate::printable;
 
 /// Version 8.3: what clients take our replies to be like. Newer features depend on it.
@@ -90,17 +90,9 @@ fn lists_too_many(request: &SchedulerRequest) -> bool {
 }
 
 impl ReplyContent {
-    /// The host that asks, and its account; of a copied host that of the first one.
+    /// The host that asks, and its account.
     pub(super) fn host_account(&self) -> HostAccount {
-        let Host { id, account, voter, .. } = self.host;
-        HostAccount { host: id, account: if voter == 0 { account } else { voter } }
-    }
-
-    /// The host that asks, as far as jobs are its own to report. An agent has one host, so that no job of
-    /// another host is its own: a copied machine does not end jobs of the first one either.
-    pub(super) fn reporter(&self) -> HostAccount {
-        let Host { id, account, ref agent, .. } = self.host;
-        HostAccount { host: id, account: if agent.is_some() { NOBODY } else { account } }
+        self.host.host_account()
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) fn take(
         }
         let (outcome, exit) = (report.outcome, report.exit_status);
         let is_success = outcome == Outcome::Success;
-        if after.report(index, reply.reporter(), report, now) {
+        if after.report(index, reply.host_account(), report, now) {
             let job = after.job_name(index);
             if matches!(outcome, Outcome::Error | Outcome::Aborted)
                 && let Some(times) = project.log_limits.failed.allow()

@@ -58,6 +58,8 @@ struct Passed {
     has_one: usize,
     /// Workunits whose copies failed on the account; they wait for others.
     failed: usize,
+    /// Among those that wait for others are some for which a machine and its copies count as one.
+    counts_voters: bool,
     /// Workunits that are tried again later, after an error.
     retries: Vec<RetryAt>,
 }
@@ -97,7 +99,7 @@ pub(super) fn send(
         reply.host.last_request = Some(now);
         let limits = work_request.limits(reply.host.id, project.settings().delete_from_self);
         let mut requesters = lock(&project.requesters);
-        requesters.asked(reply.host.account, &asks, Some(limits), now);
+        requesters.asked(reply.host_account(), &asks, Some(&limits), now);
         if reply.host.agent.is_none() {
             requesters.note_outside(reply.host.account);
         }
@@ -202,7 +204,7 @@ fn send_what_suits(
         None => reply.host.told_delay = None,
     }
     if reply.jobs.is_empty() && !may_later {
-        lock(&project.requesters).left_without(reply.host.account, now);
+        lock(&project.requesters).left_without(reply.host_account(), now);
         // Whoever has no space for any of the jobs leaves them to others until it asks again.
         if passed.disk.is_some() || passed.memory.is_some() {
             let of = (reply.host.account, reply.host.id);
@@ -452,8 +454,10 @@ impl<'a> Search<'a> {
             let versions = found.versions.entry(entry.application);
             let versions = versions.or_insert_with_key(|application| self.work_request.versions(application));
             let Some(version) = self.work_request.choose(versions, &found.still) else { continue };
-            if entry.accounts.contains(&self.host_account.account) {
+            let HostAccount { account, voter, .. } = self.host_account;
+            if entry.accounts.contains(if entry.counts_voters { &voter } else { &account }) {
                 passed.has_one += 1;
+                passed.counts_voters |= entry.counts_voters;
                 continue;
             }
             let workunit = index::read(self.txn, &self.project.keys, &entry.workunit)?;
@@ -485,15 +489,22 @@ impl<'a> Search<'a> {
         let is_held = |name: &str| self.held.as_ref().is_none_or(|held| held.contains(name));
         let history = workunit.history(self.host_account, is_held);
         let for_all = workunit.retry_at(CopyHistory::None, self.now);
-        match history {
-            CopyHistory::HasCopy => passed.has_one += 1,
-            CopyHistory::Failed if for_all.is_none() && !self.is_for_anybody(workunit) => passed.failed += 1,
-            _ => match for_all.or_else(|| workunit.retry_at(history, self.now)) {
-                None => return true,
-                Some(until) => passed.retries.push(RetryAt::of(workunit, until)),
-            },
+        let waits_for_others = match history {
+            CopyHistory::None => false,
+            CopyHistory::HasCopy => true,
+            CopyHistory::Failed => for_all.is_none() && !self.is_for_anybody(workunit),
+        };
+        if waits_for_others {
+            passed.counts_voters |= workunit.counts_voters();
+            match history {
+                CopyHistory::HasCopy => passed.has_one += 1,
+                CopyHistory::None | CopyHistory::Failed => passed.failed += 1,
+            }
+            return false;
         }
-        false
+        let retry = for_all.or_else(|| workunit.retry_at(history, self.now));
+        passed.retries.extend(retry.map(|until| RetryAt::of(workunit, until)));
+        retry.is_none()
     }
 
     /// The host as policies look at it, but for the jobs that it has.
@@ -529,6 +540,7 @@ impl<'a> Search<'a> {
             limits.can(catalog, workunit, |kind| asks[kind] && types[kind])
         };
         let mut requesters = lock(&self.project.requesters);
+        let requesters = requesters.counted(workunit);
         requesters.is_for_anybody(&workunit.accounts(), workunit.quiet_since(self.now), self.now, can)
     }
 
@@ -671,6 +683,10 @@ fn say_why(
         reply.messages.push(note(format!(
             "{jobs} for another {whose}: this one has a copy of {it}, or has computed one"
         )));
+    }
+    if passed.counts_voters {
+        let copies = lock(&project.requesters).said_of_copies(reply.host_account(), now);
+        reply.messages.extend(copies.map(note));
     }
     if reply.messages.is_empty() {
         let platforms = &work_request.capacity.platforms;

@@ -7,7 +7,10 @@
 //!
 //! **Who may.** Whoever shows the project's own signature of the file's name and largest size, for a job that
 //! this project knows. That is looked at first: whoever cannot show it neither writes nor keeps anybody
-//! waiting.
+//! waiting. Only the host that is sent a job is given it; a copied machine has none for jobs that the first
+//! one gets after the copy was made, nor the other way round. Not told apart: a disk that is copied while its
+//! machine holds a job has that job's permission twice, and the file is whose comes first. Once it is whole,
+//! nobody changes it.
 //!
 //! **Sizes.** BOINC's clients ask how much is there without a signature, and its own server tells of any
 //! file. Here only that of a job in progress is told, to which its host comes back; of everything else there
