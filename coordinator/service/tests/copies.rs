@@ -14,10 +14,11 @@ use fallow_coordinator::fleet::LinkSettings;
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::operator::v1::{
-    CreateTokensRequest, Host, LabelHostRequest, ListAuditRequest, ListHostsRequest, RevokeHostRequest,
+    CreateProjectRequest, CreateTokensRequest, Host, LabelHostRequest, ListAuditRequest, ListHostsRequest,
+    NewWorkunit, RevokeHostRequest, SubmitRequest,
 };
 use fallow_tls::HostKey;
-use peers::{Agent, Client, Identity, PATIENCE, connect, enroll, hello, host};
+use peers::{Agent, Client, Identity, PATIENCE, add_app_version, connect, enroll, hello, host};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tonic::{Code, Status};
@@ -271,6 +272,42 @@ async fn r6_10_a_host_that_is_taken_out_of_the_fleet_leaves_no_copies_unsaid_and
     let said = operator.revoke_host(revoke(&copy.agent_id)).await.unwrap().into_inner();
     assert_eq!(said.copies, [third.agent_id]);
     drop(second);
+    coordinator.stop().await.unwrap();
+}
+
+/// How many agents a submission is told of, and how many of them count as one with others.
+async fn counted(operator: &mut Client) -> (u64, u64) {
+    let workunit = NewWorkunit { application: "a".into(), flops_estimate: 1e9, ..Default::default() };
+    let request = SubmitRequest {
+        project: "p".into(),
+        workunits: vec![workunit],
+        check_only: true,
+        ..Default::default()
+    };
+    let reply = operator.submit(request).await.unwrap().into_inner();
+    (reply.agents, reply.copied_agents)
+}
+
+#[tokio::test]
+async fn r6_11_who_submits_is_told_how_many_hosts_count_as_one_with_others_also_when_the_first_one_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let request = CreateProjectRequest { name: "p".into(), share: 50.0, ..Default::default() };
+    operator.create_project(request).await.unwrap();
+    add_app_version(&mut operator, "p", "a").await;
+    let identity = enrolled(&coordinator, &mut operator).await;
+    enrolled(&coordinator, &mut operator).await;
+    assert_eq!(counted(&mut operator).await, (2, 0));
+    let _first = First::link(&identity, 1).await;
+    let copy = separate(&identity, &told(&identity, 2).await.unwrap(), &key()).await.unwrap();
+    let _second = First::link(&copy, 2).await;
+    let third = separate(&copy, &told(&copy, 3).await.unwrap(), &key()).await.unwrap();
+    assert_eq!(counted(&mut operator).await, (4, 2));
+    for (gone, left) in [(&identity, (3, 1)), (&copy, (2, 0)), (&third, (1, 0))] {
+        let request = RevokeHostRequest { host: gone.agent_id.clone(), reason: String::new() };
+        operator.revoke_host(request).await.unwrap();
+        assert_eq!(counted(&mut operator).await, left);
+    }
     coordinator.stop().await.unwrap();
 }
 

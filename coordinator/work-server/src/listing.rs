@@ -121,13 +121,13 @@ impl Project {
             jobs.push(job_view(workunit, job, host));
         }
         let of_agents = hosts_of(workunit).all(|id| hosts.get(&id).is_some_and(|(_, agent)| agent.is_some()));
-        let lacking = self.lacking(workunit, now);
+        let (lacking, copied_hosts) = self.lacking(workunit, now);
         let retry = workunit.unsent().and_then(|_| self.retry_at(workunit, now));
         for job in jobs.iter_mut().filter(|job| job.state == ServerState::Unsent) {
             job.waits_until = retry;
-            job.waits_for = match retry {
-                Some(until) => format!("its next attempt in {}", in_seconds(until.since(now))),
-                None => format!("{}{lacking}", waits_for(workunit, of_agents)),
+            (job.waits_for, job.copied_hosts) = match retry {
+                Some(until) => (format!("its next attempt in {}", in_seconds(until.since(now))), 0),
+                None => (format!("{}{lacking}", waits_for(workunit, of_agents)), copied_hosts),
             };
         }
         Ok(WorkunitView {
@@ -152,25 +152,26 @@ impl Project {
         })
     }
 
-    /// What is said of a workunit that waits for a quorum of more accounts than there are.
-    fn lacking(&self, workunit: &Workunit, now: Instant) -> String {
+    /// What is said of a workunit that waits for a quorum of more accounts than there are, and how many hosts
+    /// are there that count as one with others.
+    fn lacking(&self, workunit: &Workunit, now: Instant) -> (String, u64) {
         let (had, quorum) = (workunit.accounts(), workunit.rules.quorum as usize);
         if had.is_empty() || quorum < 2 || workunit.unsent().is_none() {
-            return String::new();
+            return (String::new(), 0);
         }
         let mut requesters = lock(&self.requesters);
         let asking = match requesters.counted(workunit).count(&had, now) {
-            there if there >= quorum => return String::new(),
+            there if there >= quorum => return (String::new(), 0),
             1 => "1 asks for work".to_owned(),
             there => format!("{there} ask for work"),
         };
-        let copies = match requesters.uncounted(workunit, now) {
-            0 => return format!(": {quorum} needed, {asking}"),
-            1 => "1 more is a copy of a host and counts as one with it, until it is".to_owned(),
-            more => format!("{more} more are copies of hosts and count as one with those, until they are"),
+        let copied = requesters.uncounted(workunit, now);
+        let beside = match copied {
+            0 => String::new(),
+            1 => " (1 copied host counts as one with another)".to_owned(),
+            copied => format!(" ({copied} copied hosts count as one with others)"),
         };
-        let anew = "enrolled anew in an empty directory with a token from `fallow tokens create`";
-        format!(": {quorum} needed, {asking}; {copies} {anew}")
+        (format!(": {quorum} needed, {asking}{beside}"), copied as u64)
     }
 
     fn canonical(&self, workunit: &Workunit) -> Result<Option<CanonicalResult>, ProjectError> {
@@ -221,6 +222,7 @@ fn waits_for(workunit: &Workunit, of_agents: bool) -> &'static str {
 fn job_view(workunit: &Workunit, job: &Job, (host_name, agent): Named) -> JobView {
     JobView {
         waits_for: String::new(),
+        copied_hosts: 0,
         waits_until: None,
         agent,
         name: workunit.job_name(job.index),

@@ -254,6 +254,9 @@ pub struct JobView {
     pub validation: Option<Validation>,
     /// What an unsent job waits for, such as `a host that has not failed it`; empty for any host.
     pub waits_for: String,
+    /// Where `waits_for` says that fewer hosts ask for work than must agree: how many more ask that count as
+    /// one with others, as copies of a host.
+    pub copied_hosts: u64,
     /// When it is tried again, if that is put off after an error of its workunit.
     pub waits_until: Option<Instant>,
     /// The host that has or had it, by its number in the project; 0 for none.

@@ -66,6 +66,9 @@ fn to_text(report: &JobReport, job: &Job) -> String {
         rows.push(("CPU time", table::micros(job.cpu_time_micros)));
         rows.push(("exit status", format!("{}: {}", job.exit_status, meaning(job.exit_status))));
     }
+    if job.copied_hosts > 0 {
+        rows.push(("copied hosts", jobs::COPIED.to_owned()));
+    }
     let visible = |text: &str| printable::line(text, usize::MAX);
     let mut text: String =
         rows.iter().map(|(what, value)| format!("{what:<13} {}\n", visible(value))).collect();
@@ -188,6 +191,18 @@ mod tests {
             (-1_073_741_819, "0xC0000005"),
         ] {
             assert!(meaning(status).contains(said), "{status}: {}", meaning(status));
+        }
+    }
+
+    #[test]
+    fn r6_11_of_a_job_that_waits_while_copied_hosts_ask_it_is_said_what_makes_them_count() {
+        let said = |copied_hosts| {
+            let waits_for = "another host: 2 needed, 1 asks for work".to_owned();
+            to_text(&JobReport::default(), &Job { waits_for, copied_hosts, ..Job::default() })
+        };
+        assert!(!said(0).contains("cop"), "{}", said(0));
+        for part in ["fallow hosts revoke", "empty directory", "fallow tokens create"] {
+            assert!(said(2).contains(part), "{part}: {}", said(2));
         }
     }
 

@@ -33,6 +33,12 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// What is said of copied hosts beside jobs that wait for hosts to agree.
+pub(super) const COPIED: &str = "\
+A host and its copies count as one where several hosts must agree; `fallow hosts` marks copies. To make one count by \
+itself, take it out with `fallow hosts revoke` and start its agent in an empty directory, with a token from `fallow \
+tokens create`.";
+
 /// Takes the words for the states that a workunit can be in.
 fn state_parser() -> impl TypedValueParser<Value = WorkunitState> {
     let states = [WorkunitState::Active, WorkunitState::Validated, WorkunitState::Failed];
@@ -69,7 +75,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     ];
     let rows =
         workunits.iter().flat_map(|workunit| workunit.jobs.iter().map(|job| row(workunit, job))).collect();
-    print(&fitted::render(columns, rows, arguments.wide))
+    print(&fitted::render(columns, rows, arguments.wide))?;
+    let copied = workunits.iter().flat_map(|workunit| &workunit.jobs).any(|job| job.copied_hosts > 0);
+    if copied { print(&format!("{COPIED}\n")) } else { Ok(()) }
 }
 
 /// All workunits of a project, or of all with an empty name.
@@ -131,6 +139,7 @@ pub(crate) fn job_json(job: &Job) -> Value {
         "outcome": job.outcome_words(),
         "validation": job.validation_words(),
         "waits_for": job.waits_for,
+        "copied_hosts": job.copied_hosts,
         "waits_until": table::instant(job.waits_until_micros),
         "agent_id": job.agent_id,
         "agent_name": job.agent_name,

@@ -209,6 +209,8 @@ pub(crate) struct SubmissionOutcome {
     pub(crate) begun_at_micros: i64,
     /// Agents that are enrolled.
     pub(crate) agents: u64,
+    /// Of these, those that count as one with others, because one's host is a copy of the other's.
+    pub(crate) copied_agents: u64,
     /// Accounts outside the fleet that asked the project for work lately.
     pub(crate) accounts_outside: u64,
 }
@@ -255,7 +257,8 @@ impl Submission<'_> {
             sent.known += reply.known;
             sent.names.extend(reply.names);
             sent.begun_at_micros = reply.begun_at_micros;
-            (sent.agents, sent.accounts_outside) = (reply.agents, reply.accounts_outside);
+            (sent.agents, sent.copied_agents) = (reply.agents, reply.copied_agents);
+            sent.accounts_outside = reply.accounts_outside;
             progress_so_far.taken.set(sent.names.len());
             progress_so_far.under_way.set(0);
             progress.taken(sent.names.len());

@@ -168,10 +168,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
     Ok(ExitCode::Success.into())
 }
 
-/// What is said of workunits that more hosts must agree on than there are. An agent counts as one, and
-/// outside the fleet an account does.
+/// What is said of workunits that more hosts must agree on than there are. An agent counts as one, a host and
+/// its copies together as one, and outside the fleet an account does.
 fn lacking(drafts: &[PendingWorkunit], sent: &SubmissionOutcome) -> Option<String> {
-    let there = sent.agents.saturating_add(sent.accounts_outside);
+    let there = sent.agents.saturating_sub(sent.copied_agents).saturating_add(sent.accounts_outside);
     let lacks = |draft: &&PendingWorkunit| draft.quorum() > 1 && u64::from(draft.quorum()) > there;
     let (count, most) = drafts
         .iter()
@@ -182,11 +182,18 @@ fn lacking(drafts: &[PendingWorkunit], sent: &SubmissionOutcome) -> Option<Strin
         1 => format!("on 1 workunit {most} hosts must agree"),
         count => format!("on {count} workunits up to {most} hosts must agree"),
     };
-    let agents = table::counted(sent.agents, "agent");
+    let mut agents = table::counted(sent.agents, "agent");
+    let mut anew = "";
+    if sent.copied_agents > 0 {
+        let (copied, counts) = (sent.copied_agents, if sent.copied_agents == 1 { "counts" } else { "count" });
+        agents +=
+            &format!(" ({copied} of which {counts} as one with others, as copies of a host: `fallow hosts`)");
+        anew = ". A copy counts by itself once its host is enrolled anew with one, in an empty directory";
+    }
     let outside = table::counted(sent.accounts_outside, "account");
     Some(format!(
         "warning: {what}, and there are {agents} and {outside} outside the fleet that asked for work lately. It is taken, \
-         and waits until more come: `fallow tokens create` makes tokens for agents"
+         and waits until more come: `fallow tokens create` makes tokens for agents{anew}"
     ))
 }
 
@@ -246,6 +253,23 @@ fn single(arguments: &Arguments) -> Result<PendingWorkunit, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r6_11_a_quorum_is_not_met_by_copies_of_a_host_and_the_warning_says_what_makes_them_count() {
+        let workunit = NewWorkunit { quorum: 3, ..NewWorkunit::default() };
+        let drafts = [PendingWorkunit::new(workunit, Vec::new()).unwrap()];
+        let said = |agents, copied_agents| {
+            lacking(&drafts, &SubmissionOutcome { agents, copied_agents, ..SubmissionOutcome::default() })
+        };
+        assert_eq!((said(3, 0), said(5, 2)), (None, None));
+        let plain = said(2, 0).unwrap();
+        assert!(plain.contains("2 agents and 0 accounts") && !plain.contains("cop"), "{plain}");
+        let copied = said(4, 2).unwrap();
+        for part in ["4 agents (2 of which count as one with others", "enrolled anew", "`fallow hosts`"] {
+            assert!(copied.contains(part), "{part}: {copied}");
+        }
+        assert!(said(3, 1).unwrap().contains("(1 of which counts as one"));
+    }
 
     #[test]
     fn r6_11_the_help_tells_the_defaults_that_hold_and_the_comparators_there_are() {

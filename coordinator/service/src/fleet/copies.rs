@@ -12,7 +12,7 @@
 //! running machine with its memory (a snapshot that was resumed twice) have drawn one number, and take the
 //! link from each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use fallow_daemon::{causes, lock};
@@ -252,6 +252,20 @@ impl Fleet {
     pub(super) fn first_of(&self, agent: &Agent) -> Option<AgentId> {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         lineage(&agents, &agent.id).last()
+    }
+
+    /// Agents that were enrolled and neither revoked nor forgotten, and that count as one with another such
+    /// agent where several must agree on a result: of a host and its copies all but one.
+    #[must_use]
+    pub fn copied(&self) -> usize {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        let is_copy = |agent: &&Arc<Agent>| agent.is_member() && lock(&agent.record).copy_of.is_some();
+        let eldest: Vec<AgentId> =
+            agents.values().filter(is_copy).filter_map(|copy| lineage(&agents, &copy.id).last()).collect();
+        let copies = eldest.len();
+        // Where the first one is gone, one of its copies is the one that counts.
+        let is_gone = |first: &&AgentId| agents.get(*first).is_none_or(|first| !first.is_member());
+        copies - eldest.iter().filter(is_gone).collect::<BTreeSet<_>>().len()
     }
 
     /// The hosts of the fleet that were copies of this one, or copies of its copies.

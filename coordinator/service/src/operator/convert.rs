@@ -101,8 +101,13 @@ pub(super) fn piece(wire: wire::SubmitRequest) -> Result<(String, SubmissionPiec
     Ok((project, SubmissionPiece { key, digest, total, offset, check_only, workunits }))
 }
 
-/// With how many agents are enrolled, and how many accounts outside the fleet asked for work lately.
-pub(super) fn taken(taken: SubmissionStatus, agents: u64, accounts_outside: u64) -> wire::SubmitReply {
+/// With how many agents are enrolled, how many of them count as one with others, and how many accounts
+/// outside the fleet asked for work lately.
+pub(super) fn taken(
+    taken: SubmissionStatus,
+    (agents, copied_agents): (u64, u64),
+    accounts_outside: u64,
+) -> wire::SubmitReply {
     wire::SubmitReply {
         names: taken.names,
         taken: taken.taken,
@@ -110,6 +115,7 @@ pub(super) fn taken(taken: SubmissionStatus, agents: u64, accounts_outside: u64)
         known: taken.known,
         agents,
         accounts_outside,
+        copied_agents,
     }
 }
 
@@ -310,6 +316,7 @@ fn job(view: JobView) -> wire::Job {
         cpu_time_micros: view.cpu_time.as_micros(),
         exit_status: view.exit_status,
         times_sent: view.times_sent.into(),
+        copied_hosts: view.copied_hosts,
     }
 }
 

@@ -173,7 +173,7 @@ impl OperatorService {
         let (project, piece) = convert::piece(request)?;
         let said = audit::piece(&piece);
         let done = author.record(Action::Submitted, &project).changed("", &said);
-        let agents = self.fleet.enrolled() as u64;
+        let agents = (self.fleet.enrolled() as u64, self.fleet.copied() as u64);
         let of = project.clone();
         let submit = move |projects: &ProjectServer| {
             let taken = projects.submit_piece(&of, piece)?;
