@@ -117,6 +117,35 @@ fn r6_10_an_account_that_poses_as_two_hosts_gets_one_copy_and_is_one_opinion() {
 }
 
 #[test]
+fn r6_10_a_copied_machine_counts_by_itself_where_one_result_is_enough_and_as_the_first_one_elsewhere() {
+    let copied = HostAccount { host: 2, account: 2, voter: 1 };
+    for (quorum, of_copy, is_for_all, accounts) in
+        [(1, CopyHistory::None, true, vec![1, 2]), (2, CopyHistory::Failed, false, vec![1])]
+    {
+        let mut w = workunit(rules(quorum, quorum, 3, 9));
+        let index = send(&mut w, 1).unwrap();
+        assert!(w.report(index, account(1), report(Outcome::Error), t(0)));
+        assert_eq!(w.history(copied, |_| false), of_copy, "quorum {quorum}");
+        let index = w.unsent().unwrap();
+        assert!(w.send(index, copied, t(0), 100, "p"));
+        // Whichever counts, the job is the copy's alone.
+        assert!(!w.report(index, account(1), report(Outcome::Error), t(1)));
+        assert!(w.report(index, copied, report(Outcome::Error), t(1)));
+        assert_eq!(w.retry_backoff(t(2)).unwrap().is_for_all, is_for_all, "quorum {quorum}");
+        assert_eq!(w.accounts(), accounts.into_iter().collect());
+    }
+    // Results of both are one opinion, and the first one waits for no second job either.
+    let mut w = workunit(rules(2, 3, 3, 9));
+    let index = w.unsent().unwrap();
+    assert!(w.send(index, copied, t(0), 100, "p"));
+    assert_eq!(w.history(account(1), |_| false), CopyHistory::HasCopy);
+    assert!(w.report(index, copied, report(Outcome::Success), t(1)));
+    let other = w.unsent().unwrap();
+    w.jobs[other as usize] = Job { index: other, account: 1, host: 1, ..w.jobs[index as usize].clone() };
+    assert!(w.to_compare().is_empty());
+}
+
+#[test]
 fn r6_10_a_copy_computed_under_a_key_that_all_agents_had_makes_no_quorum_with_one_of_them() {
     let mut w = workunit(rules(2, 2, 3, 6));
     let index = send(&mut w, 1).unwrap();
