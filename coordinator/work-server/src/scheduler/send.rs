@@ -678,16 +678,16 @@ fn say_why(
             count => format!("{count} jobs that failed are tried again, the first in {time}"),
         }));
     }
+    let of_copies = || lock(&project.requesters).said_of_copies(reply.host_account(), now);
+    let of_copies = passed.counts_voters.then(of_copies).flatten();
     if passed.has_one > 0 {
         let (jobs, it) = jobs_that_wait(passed.has_one);
+        let or_copy = if of_copies.is_some() { ", or one that it counts as one with," } else { "" };
         reply.messages.push(note(format!(
-            "{jobs} for another {whose}: this one has a copy of {it}, or has computed one"
+            "{jobs} for another {whose}: this one{or_copy} has a copy of {it}, or has computed one"
         )));
     }
-    if passed.counts_voters {
-        let copies = lock(&project.requesters).said_of_copies(reply.host_account(), now);
-        reply.messages.extend(copies.map(note));
-    }
+    reply.messages.extend(of_copies.map(note));
     if reply.messages.is_empty() {
         let platforms = &work_request.capacity.platforms;
         let has_versions: PerType<bool> = work_request.catalog.types(platforms);

@@ -126,7 +126,8 @@ fn r6_10_who_waits_for_another_host_is_told_that_copies_count_as_one_and_what_ma
         let count = format!(
             "This host and {others} are copies of one machine: where several hosts must agree, all count as one"
         );
-        let has_one = "1 job waits for another host: this one has a copy of it, or has computed one";
+        let has_one =
+            "1 job waits for another host: this one, or one that it counts as one with, has a copy of it";
         for part in [&count, anew, has_one] {
             assert!(told.contains(part), "{part}: {told}");
         }
