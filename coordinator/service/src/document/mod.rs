@@ -381,7 +381,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     done.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
 }
 
-/// Sees to it that the groups are there that the plan for rollouts names: without one no change could be made.
+/// Sees to it that the groups are there that the plan for rollouts names: without one no change could be
+/// made.
 fn require_planned(plan: Option<&Plan>, groups: &Groups) -> Result<(), DocumentError> {
     for wave in plan.iter().flat_map(|plan| &plan.waves) {
         if let Wave::Group(name) = wave

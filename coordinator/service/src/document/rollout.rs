@@ -70,8 +70,8 @@ impl Documents {
         release::rollouts(&*self.store, newest, limit)
     }
 
-    /// Does what an operator wants of the newest rollout, and gives it as it is then. He may say which rollout
-    /// and which next wave he means, as he saw it.
+    /// Does what an operator wants of the newest rollout, and gives it as it is then. He may say which
+    /// rollout and which next wave he means, as he saw it.
     ///
     /// # Errors
     /// [`DocumentError`]; nothing is changed then.
