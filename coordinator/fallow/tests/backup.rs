@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
@@ -110,6 +111,32 @@ fn r6_10_what_was_ended_since_a_backup_stays_ended_and_what_was_made_since_stays
     let now = json(dir, &["audit", "--json"])["entries"].as_array().unwrap().len();
     assert!(now > audit, "the log goes on: {now} entries after {audit}");
     ok(dir, &["audit", "--check"]);
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r6_9_two_who_put_a_backup_back_at_once_do_not_get_in_each_others_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let (mut running, file) = changed_since_backup(dir);
+    assert_eq!(running.stop(), Some(0));
+    let mut first = support::command();
+    let (input, mut output) = std::io::pipe().unwrap();
+    first.args(["restore", "-"]).env("FALLOW_DIR", dir).stdin(input).stdout(std::process::Stdio::null());
+    let mut first = first.spawn().unwrap();
+    let whole = fs::read(&file).unwrap();
+    let (begin, rest) = whole.split_at(whole.len() / 2);
+    output.write_all(begin).unwrap();
+    support::wait_for("the first one to have begun", || {
+        dir.join("coordinator/restored/store").exists().then_some(())
+    });
+    let told = refused(dir, &["restore", &file], ExitCode::InUse);
+    assert!(told.contains("at this moment"), "{told}");
+    output.write_all(rest).unwrap();
+    drop(output);
+    assert!(first.wait().unwrap().success());
+    let mut running = Running::start(dir);
+    assert_eq!(versions(dir), ["1", "1.1"]);
     assert_eq!(running.stop(), Some(0));
 }
 

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fallow_daemon::file;
-use fallow_daemon::file_lock::{FileLock, LockError};
+use fallow_daemon::file_lock::{GOING, wait_until_free};
 use fallow_domain::{DocumentVersion, Instant};
 use fallow_store::{Batch, Format, KeyRange, Kind, SledStore, Store, StoreError, no_migration};
 
-use super::unpack::remove;
+use super::unpack::{alone, remove};
 use super::{BackupError, FILES, PROJECTS, Pending, RESTORED, STORE, pending, said};
 use crate::audit::{self, Action, Actor};
 use crate::document::{Author, Documents};
@@ -22,8 +22,6 @@ use crate::fleet;
 /// In the store: which backup was put back last.
 const DONE: &[u8] = b"daemon/restored";
 const DONE_FORMAT: Format = Format { name: "restored backup", version: 1, migrate: no_migration };
-/// Held by who puts a backup back.
-const LOCK: &str = "lock";
 /// Whose identities hold on, and what became of them: hosts, tokens, operators, and the audit log.
 const CARRIED: &[&[u8]] = &[b"fleet/", b"audit/"];
 /// But labels: they are as the backup has them, for the hosts that it knows.
@@ -59,10 +57,7 @@ pub fn settle(
 ) -> Result<Option<Settled>, BackupError> {
     let Some(waiting) = pending(dir)? else { return Ok(None) };
     let root = dir.join(RESTORED);
-    let _alone = FileLock::take(&root.join(LOCK)).map_err(|refused| match refused {
-        LockError::InUse(_) => BackupError::UnderWay { dir: dir.to_path_buf() },
-        LockError::Io(error) => BackupError::file(root.join(LOCK), "locked")(error),
-    })?;
+    let _alone = alone(dir)?;
     let replaced = self::replaced(dir, &waiting.id);
     let mut lost = None;
     let mut version = None;
@@ -72,6 +67,10 @@ pub fn settle(
         lost = carry_over(dir, &waiting, &store, authority_of)?;
         version = begin_term(&waiting, &store, now)?;
         store.flush()?;
+    }
+    // What is moved is nobody's any more.
+    for store in [root.join(STORE), dir.join(STORE)] {
+        wait_until_free(&store.join("sled/db"), GOING);
     }
     for name in [&[PROJECTS], FILES, &[STORE]].concat() {
         exchange(dir, &root, &replaced, name)?;

@@ -6,12 +6,16 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use fallow_daemon::file;
+use fallow_daemon::file_lock::{FileLock, LockError};
 use fallow_domain::Instant;
 use fallow_store::{Batch, Copied, Kind, SledStore, Store as _};
 use serde::{Deserialize, Serialize};
 
 use super::archive::{self, Head, Unpack};
 use super::{BackupError, COMPLETE, FILES, PROJECTS, RESTORED, STORE};
+
+/// In a coordinator's directory.
+const LOCK: &str = "restore.lock";
 
 /// What a backup was, once it is unpacked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +81,7 @@ pub fn unpack(
     let root = dir.join(RESTORED);
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700).create(dir).map_err(BackupError::file(dir, "made"))?;
+    let _alone = alone(dir)?;
     remove(&root)?;
     let unpacked = unpack_into(from, &root, |backup| match authority {
         Some(own) if own != backup => Err(BackupError::OtherFleet { dir: dir.to_path_buf() }),
@@ -106,6 +111,15 @@ pub fn unpack(
         let _ = remove(&root);
     }
     done
+}
+
+/// Held by who unpacks a backup or puts it in place.
+pub(super) fn alone(dir: &Path) -> Result<FileLock, BackupError> {
+    let path = dir.join(LOCK);
+    FileLock::take(&path).map_err(|refused| match refused {
+        LockError::InUse(_) => BackupError::UnderWay { dir: dir.to_path_buf() },
+        LockError::Io(error) => BackupError::file(path, "locked")(error),
+    })
 }
 
 /// Removes what an earlier attempt has left.
