@@ -10,3 +10,6 @@ pub mod operator;
 
 /// The version of the fleet protocol that both sides name in their first message.
 pub const PROTOCOL: u32 = 2;
+
+/// The `.proto` files with their comments: a `FileDescriptorSet` of protobuf, encoded.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -16,6 +16,11 @@ use crate::operator::TokenError;
 /// A coordinator does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// What this program says of its own operators' API is no such description.
+    #[error(
+        "the description of the operators' API that is built into this program cannot be used ({0}): build it anew, or get another"
+    )]
+    Contract(String),
     /// A URL that projects cannot be known by.
     #[error(
         "projects cannot be known by {url} ({why}): say under which URL clients reach them, with a dot in its host, such as \
@@ -220,6 +225,12 @@ pub enum StartError {
     Died(#[source] tokio::task::JoinError),
 }
 
+impl From<tonic_reflection::server::Error> for StartError {
+    fn from(error: tonic_reflection::server::Error) -> Self {
+        Self::Contract(error.to_string())
+    }
+}
+
 impl From<FleetError> for StartError {
     fn from(error: FleetError) -> Self {
         match error {
@@ -263,6 +274,7 @@ impl StartError {
             | Self::Token(_)
             | Self::Thread(_)
             | Self::Died(_)
+            | Self::Contract(_)
             | Self::Tls(_) => ExitCode::Internal,
         }
     }

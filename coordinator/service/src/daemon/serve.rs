@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use fallow_domain::MasterUrl;
 use fallow_proto::fleet::v1::fleet_server::FleetServer;
-use fallow_proto::operator::v1::operator_server::OperatorServer;
+use fallow_proto::operator::v1::operator_server::{self, OperatorServer};
 use fallow_work_server::ProjectServer;
 use tonic::service::Routes;
+use tonic_health::pb::health_server::{self, HealthServer};
+use tonic_reflection::pb::v1::server_reflection_server;
+use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 
 use super::{Coordinator, StartError, address, port};
 use crate::fleet::FleetService;
 use crate::fleet::limits::MESSAGE_BYTES;
-use crate::operator::{Guarded, OperatorService};
+use crate::operator::{Guard, HealthService, OperatorService};
 
 /// How long calls in progress may take to finish at the end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,8 +38,13 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     );
     let operator = OperatorServer::new(operator).max_decoding_message_size(OPERATOR_BYTES);
     let (operators, audit) = (coordinator.operators.clone(), coordinator.fleet.audit().clone());
-    let operator = Guarded::new(operator, &coordinator.access.secret, operators, audit);
-    let router = Routes::new(fleet).add_service(operator).into_axum_router();
+    let guard = Guard::new(&coordinator.access.secret, operators, audit);
+    let health = HealthServer::new(HealthService::new(coordinator.stop.subscribe()));
+    let router = Routes::new(fleet)
+        .add_service(guard.around(operator))
+        .add_service(guard.around(health))
+        .add_service(guard.around(reflection()?))
+        .into_axum_router();
     let bounds = port::Bounds::fleet(coordinator.connection_limits.fleet);
     let tls = port::Tls::Mutual(coordinator.tls.clone());
     let (descriptors, stop) = (coordinator.descriptors.clone(), coordinator.stop.subscribe());
@@ -51,6 +59,18 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
         tokio::join!(served, stopped);
     });
     Ok(())
+}
+
+/// Tells operators' tools, such as grpcurl, what can be asked of the coordinator.
+fn reflection() -> Result<ServerReflectionServer<impl ServerReflection>, StartError> {
+    let builder = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(fallow_proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+    // Not the fleet's: agents alone speak it.
+    let names =
+        [operator_server::SERVICE_NAME, health_server::SERVICE_NAME, server_reflection_server::SERVICE_NAME];
+    let builder = names.into_iter().fold(builder, |builder, name| builder.with_service_name(name));
+    Ok(builder.build_v1()?)
 }
 
 /// How long new jobs may lie there before agents are told of them: jobs that are submitted one by one make

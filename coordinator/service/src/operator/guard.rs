@@ -16,6 +16,7 @@ use std::task::{Context, Poll};
 
 use axum::body::{Bytes, HttpBody};
 use fallow_daemon::clock;
+use fallow_proto::operator::v1::operator_server::SERVICE_NAME;
 use fallow_work_server::connections::ConnectionHandle;
 use hyper::HeaderMap;
 use hyper::body::{Frame, SizeHint};
@@ -38,6 +39,10 @@ const CALLS: usize = 256;
 /// The same of one operator.
 const CALLS_EACH: usize = 16;
 
+/// Lets those through who may.
+#[derive(Clone)]
+pub struct Guard(Arc<Gate>);
+
 /// A service that only those reach who may.
 #[derive(Clone)]
 pub struct Guarded<S> {
@@ -57,12 +62,25 @@ struct Entered {
     admitted: Option<Admitted>,
 }
 
-impl<S> Guarded<S> {
+impl Guard {
     /// For the coordinator's own token and these operators.
     #[must_use]
-    pub fn new(inner: S, token: &str, operators: Arc<Operators>, audit: Arc<AuditLog>) -> Self {
-        Self { inner, gate: Arc::new(Gate { owner: SecretHash::of(token), operators, audit }) }
+    pub fn new(token: &str, operators: Arc<Operators>, audit: Arc<AuditLog>) -> Self {
+        Self(Arc::new(Gate { owner: SecretHash::of(token), operators, audit }))
     }
+
+    /// The service, for those who may call it.
+    #[must_use]
+    pub fn around<S>(&self, inner: S) -> Guarded<S> {
+        Guarded { inner, gate: self.0.clone() }
+    }
+}
+
+/// What is asked for at a path, as the table of rights calls it: a method of the operators' service by its
+/// name alone, everything else by its whole path.
+fn method_of(path: &str) -> &str {
+    let own = path.strip_prefix('/').and_then(|path| path.strip_prefix(SERVICE_NAME)?.strip_prefix('/'));
+    own.unwrap_or(path)
 }
 
 impl Gate {
@@ -150,7 +168,7 @@ type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>>
 
 impl<S> Service<Request<Body>> for Guarded<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + NamedService,
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
 {
     type Response = Response<Body>;
@@ -162,9 +180,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Answering {
-        let path = request.uri().path();
-        let method = path.strip_prefix('/').and_then(|path| path.strip_prefix(S::NAME)?.strip_prefix('/'));
-        let method = method.unwrap_or(path).to_owned();
+        let method = method_of(request.uri().path()).to_owned();
         let Entered { caller, admitted } = match self.gate.enter(&method, &request) {
             Ok(entered) => entered,
             Err(status) => return Box::pin(ready(Ok(status.into_http()))),
@@ -274,7 +290,7 @@ mod tests {
             Arc::new(fallow_store::SledStore::open(dir.path()).unwrap());
         let operators = Arc::new(Operators::open(store.clone()).unwrap());
         let audit = Arc::new(AuditLog::open(store).unwrap());
-        (dir, operators.clone(), Guarded::new(Endless, "right", operators, audit))
+        (dir, operators.clone(), Guard::new("right", operators, audit).around(Endless))
     }
 
     async fn call(guarded: &mut Guarded<Endless>, path: &str, authorization: &str) -> Response<Body> {

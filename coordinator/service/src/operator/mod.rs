@@ -11,6 +11,7 @@ mod call;
 mod convert;
 mod groups;
 mod guard;
+mod health;
 mod incoming;
 mod operators;
 mod projects;
@@ -19,7 +20,8 @@ mod service;
 mod status;
 
 pub use auth::{AUTHOR, TokenError, TokenFile};
-pub use guard::Guarded;
+pub use guard::{Guard, Guarded};
+pub use health::HealthService;
 pub use service::OperatorService;
 
 /// Runs what blocks, or computes for long, on a thread where that is fine.

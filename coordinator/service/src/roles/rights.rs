@@ -9,6 +9,7 @@
 //! | [`Right::Administer`]: operators, the audit log, taking hosts out, the end of the coordinator | no | no | no | yes |
 //! | [`Right::Own`]: backups | no | no | no | no |
 //! | account keys of projects ([`Role::sees_account_keys`]) | no | no | no | yes |
+//! | [`Right::Ask`]: whether the coordinator serves, and what can be asked of it | yes | yes | yes | yes |
 //!
 //! Why it is so:
 //! - A viewer changes nothing and learns no secret, so that his token can be in a dashboard.
@@ -22,7 +23,11 @@
 //! - With an account key anybody is that account, for as long as the project lives, and no end can be put to
 //!   it as to a token: who needs one asks an administrator.
 //!
-//! A method that does not stand in [`METHODS`] may be called by nobody.
+//! What else the port serves to operators stands in [`BESIDE`]: gRPC's health and reflection services. They
+//! tell nothing of the fleet, so everybody who has a token may ask; who has none is refused there as
+//! everywhere.
+//!
+//! A method that stands neither in [`METHODS`] nor in [`BESIDE`] may be called by nobody.
 
 use std::fmt;
 
@@ -84,6 +89,8 @@ impl fmt::Display for Role {
 /// What a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
+    /// To ask whether the coordinator serves, and what can be asked of it.
+    Ask,
     /// To see what is the whole fleet's.
     See,
     /// To see what is a project's.
@@ -104,6 +111,7 @@ impl Right {
     pub const fn roles(self) -> &'static [Role] {
         use Role::{Administrator, Operator, Submitter, Viewer};
         match self {
+            Self::Ask => &Role::ALL,
             Self::See => &[Viewer, Operator, Administrator],
             Self::SeeProject => &[Viewer, Submitter, Operator, Administrator],
             Self::Submit => &[Submitter, Operator, Administrator],
@@ -152,10 +160,18 @@ pub const METHODS: &[(&str, Right)] = &[
     ("RevokeOperator", Right::Administer),
 ];
 
-/// What a method needs; none for one that may be called by nobody.
+/// Everything else that operators are served, by its path.
+pub const BESIDE: &[(&str, Right)] = &[
+    ("/grpc.health.v1.Health/Check", Right::Ask),
+    ("/grpc.health.v1.Health/Watch", Right::Ask),
+    ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Right::Ask),
+];
+
+/// What a method of the operators' service needs, by its name, or what else is served, by its path; none for
+/// what may be called by nobody.
 #[must_use]
 pub fn needed(method: &str) -> Option<Right> {
-    METHODS.iter().find(|(name, _)| *name == method).map(|(_, right)| *right)
+    METHODS.iter().chain(BESIDE).find(|(name, _)| *name == method).map(|(_, right)| *right)
 }
 
 /// Roles as a sentence has them: "operator or administrator".
@@ -195,6 +211,16 @@ mod tests {
         let unknown: Vec<_> = listed.iter().filter(|method| !methods.contains(method)).collect();
         assert!(unknown.is_empty(), "the service has no {unknown:?}");
         assert_eq!(needed("Dance"), None);
+    }
+
+    #[test]
+    fn r6_10_what_is_served_beside_the_operators_service_is_for_every_role_and_has_no_methods_name() {
+        for (path, right) in BESIDE {
+            assert!(path.starts_with('/'), "{path} could be a method's name");
+            assert_eq!(right.roles(), Role::ALL, "{path}");
+        }
+        assert_eq!(needed("/grpc.health.v1.Health/Check"), Some(Right::Ask));
+        assert_eq!(needed("Check"), None);
     }
 
     /// Which methods a role may call, by another way than the table: by what they are called.
