@@ -4,7 +4,7 @@
 //! - [`document`]: what the fleet shall do, versioned.
 //! - [`audit`]: who did what, and who was refused.
 //! - [`roles`]: operators with tokens of their own, and what each may do.
-//! - [`operator`], [`daemon`]: the API, the process.
+//! - [`operator`], [`json`], [`daemon`]: the API, the same as JSON over HTTP, the process.
 //!
 //! The lab's own projects are the work server's (`fallow-work-server`), which is opened and served here.
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ pub mod backup;
 pub mod daemon;
 pub mod document;
 pub mod fleet;
+pub mod json;
 pub mod operator;
 pub mod roles;
 pub mod secret;

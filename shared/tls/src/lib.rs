@@ -37,14 +37,16 @@ pub use dial::dial;
 pub use error::{ConnectError, TlsError};
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use key::HostKey;
-pub use server::{CoordinatorCertificate, accept, accept_anybody, public_config, server_config};
+pub use server::{
+    CoordinatorCertificate, accept, accept_anybody, public_config, server_config, speaks_http2,
+};
 
 /// The one name of a coordinator in its certificate. It stands for a role and is no host's: `.invalid` never
 /// is.
 pub const COORDINATOR_NAME: &str = "coordinator.fallow.invalid";
-/// What is spoken on the fleet's port: gRPC's HTTP/2.
+/// What agents and operators' tools speak on the fleet's port: gRPC's HTTP/2.
 const ALPN: &[u8] = b"h2";
-/// What is spoken on the projects' port.
+/// What is spoken on the projects' port, and on the fleet's by scripts that cannot speak HTTP/2.
 const HTTP1: &[u8] = b"http/1.1";
 
 fn provider() -> std::sync::Arc<rustls::crypto::CryptoProvider> {

@@ -161,7 +161,7 @@ pub fn server_config(
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(Arc::new(HostVerifier(verifier)))
         .with_cert_resolver(certificate);
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![ALPN.to_vec(), HTTP1.to_vec()];
     // A session that is taken up again would show who somebody was when it began.
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -195,15 +195,17 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let stream = accept_anybody(config, stream).await?;
-    let session = stream.get_ref().1;
-    if session.alpn_protocol() != Some(ALPN) {
-        return Err(io::Error::other("the client does not speak HTTP/2"));
-    }
-    let peer = match session.peer_certificates().and_then(<[_]>::first) {
+    let peer = match stream.get_ref().1.peer_certificates().and_then(<[_]>::first) {
         None => Peer::Anonymous,
         Some(shown) => Peer::Host(HostCertificate::read(shown).map_err(io::Error::other)?),
     };
     Ok((stream, peer))
+}
+
+/// Whether HTTP/2 was agreed on. Who names no protocol, as programs do that know one only, speaks HTTP/1.1.
+#[must_use]
+pub fn speaks_http2<S>(stream: &TlsStream<S>) -> bool {
+    stream.get_ref().1.alpn_protocol() == Some(ALPN)
 }
 
 /// Shakes hands with whoever connected, and does not ask who it is.

@@ -11,6 +11,7 @@ use fallow_work_server::ProjectError;
 use crate::backup::BackupError;
 use crate::document::DocumentError;
 use crate::fleet::FleetError;
+use crate::json::ContractError;
 use crate::operator::TokenError;
 
 /// A coordinator does not start.
@@ -223,6 +224,12 @@ pub enum StartError {
     /// A fault of the program.
     #[error("a part of the coordinator died")]
     Died(#[source] tokio::task::JoinError),
+}
+
+impl From<ContractError> for StartError {
+    fn from(error: ContractError) -> Self {
+        Self::Contract(error.to_string())
+    }
 }
 
 impl From<tonic_reflection::server::Error> for StartError {

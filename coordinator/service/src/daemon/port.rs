@@ -10,7 +10,8 @@
 //! here: no handler runs yet that could. Bodies are the handlers' own affair, because an upload may take
 //! hours. At the fleet's port, a connection that does not authenticate in time is closed whatever it does,
 //! and little is read of a request before it authenticates. TLS is spoken there: who shows no certificate of
-//! a host, or one, is told to whoever serves the request ([`fallow_tls::Peer`]).
+//! a host, or one, is told to whoever serves the request ([`fallow_tls::Peer`]). HTTP/1.1 is spoken there by
+//! scripts of operators that cannot speak HTTP/2; each next head of theirs has to come in time, too.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -44,14 +45,30 @@ pub(super) enum Protocol {
         /// For the whole head of a request, from the connection's begin or the end of the answer before.
         head: Duration,
     },
-    /// HTTP/2, for those who authenticate.
+    /// HTTP/2 or HTTP/1.1, for those who authenticate.
     Fleet {
         /// Within so long a connection has to authenticate.
         authenticate_within: Duration,
         /// A connection that is silent for so long is asked whether it lives: frees what a vanished host
-        /// held.
+        /// held. With HTTP/1.1 it is closed if it is idle for so long.
         keepalive: Duration,
     },
+}
+
+/// What is spoken on a connection, with its time limit: as in [`Protocol`].
+enum Http {
+    One { head: Duration },
+    Two { keepalive: Duration },
+}
+
+impl Protocol {
+    const fn spoken(self, is_http2: bool) -> Http {
+        match self {
+            Self::Projects { head } => Http::One { head },
+            Self::Fleet { keepalive, .. } if is_http2 => Http::Two { keepalive },
+            Self::Fleet { keepalive, .. } => Http::One { head: keepalive },
+        }
+    }
 }
 
 /// How TLS is spoken at a port.
@@ -59,7 +76,10 @@ pub(super) enum Protocol {
 pub(super) enum Tls {
     /// Not at all.
     #[cfg(test)]
-    None,
+    None {
+        /// Nobody agrees on that without it.
+        is_http2: bool,
+    },
     /// By everybody; hosts show who they are.
     Mutual(Arc<ServerConfig>),
     /// By whoever wants to; nobody is asked who he is.
@@ -377,6 +397,9 @@ async fn converse(
         // Without it there is more memory for this one, and that is all.
         let _ = sockopt::set_socket_send_buffer_size(&stream, SENT);
     }
+    if let Protocol::Fleet { keepalive, .. } = protocol {
+        ask_whether_it_lives(&stream, keepalive);
+    }
     let from = stream.peer_addr().ok();
     // Whoever serves the request may ask it for its address.
     let address = TcpConnectInfo { local_addr: None, remote_addr: from };
@@ -384,28 +407,42 @@ async fn converse(
     let tracked = |stream| TrackedStream::new(stream, &handle);
     match tls {
         #[cfg(test)]
-        Tls::None => speak(tracked(stream), TowerToHyperService::new(router), protocol, stop).await,
+        Tls::None { is_http2 } => {
+            let http = protocol.spoken(is_http2);
+            speak(tracked(stream), TowerToHyperService::new(router), http, stop).await;
+        }
         Tls::Mutual(_) if !speaks_tls(&stream).await => refuse_plain(stream, from, FLEET_WANTS_TLS).await,
         Tls::Mutual(config) => {
             let accepted = timeout(HANDSHAKE, fallow_tls::accept(config, tracked(stream))).await;
             let Some((stream, peer)) = greeted(accepted, from) else { return };
             let service = TowerToHyperService::new(Extension(Arc::new(peer)).layer(router));
-            speak(stream, service, protocol, stop).await;
+            let http = protocol.spoken(fallow_tls::speaks_http2(&stream));
+            speak(stream, service, http, stop).await;
         }
         Tls::Public { config, allows_plain, is_public_plain } => {
             if speaks_tls(&stream).await {
                 let accepted = timeout(HANDSHAKE, fallow_tls::accept_anybody(config, tracked(stream))).await;
                 let Some(stream) = greeted(accepted, from) else { return };
-                speak(stream, TowerToHyperService::new(router), protocol, stop).await;
+                speak(stream, TowerToHyperService::new(router), protocol.spoken(false), stop).await;
             } else if allows_plain {
                 let via = if is_public_plain { Via::Public } else { Via::Plain };
                 let service = TowerToHyperService::new(Extension(via).layer(router));
-                speak(tracked(stream), service, protocol, stop).await;
+                speak(tracked(stream), service, protocol.spoken(false), stop).await;
             } else {
                 refuse_plain(stream, from, PROJECTS_WANT_TLS).await;
             }
         }
     }
+}
+
+/// Has the kernel ask a client that is silent whether it lives: over HTTP/1.1 nobody else does while an
+/// answer goes on.
+fn ask_whether_it_lives(stream: &TcpStream, keepalive: Duration) {
+    // Where that cannot be, what a vanished client held is freed when something is sent to it.
+    let _ = sockopt::set_tcp_keepidle(stream, keepalive);
+    let _ = sockopt::set_tcp_keepintvl(stream, keepalive / 6);
+    let _ = sockopt::set_tcp_keepcnt(stream, 3);
+    let _ = sockopt::set_socket_keepalive(stream, true);
 }
 
 /// Whether what a client begins with is a TLS handshake. Waits for its first byte; whoever sends none is cut
@@ -454,7 +491,7 @@ async fn refuse_plain(mut stream: TcpStream, from: Option<SocketAddr>, why: &str
 }
 
 /// Serves the requests of a connection.
-async fn speak<S, V>(stream: S, service: V, protocol: Protocol, stop: impl Future<Output = ()>)
+async fn speak<S, V>(stream: S, service: V, http: Http, stop: impl Future<Output = ()>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     V: hyper::service::Service<
@@ -466,14 +503,14 @@ where
     V::Future: Send,
 {
     let stream = TokioIo::new(stream);
-    let ended = match protocol {
-        Protocol::Projects { head } => {
+    let ended = match http {
+        Http::One { head } => {
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(BUFFER);
             let connection = builder.serve_connection(stream, service);
             until(connection, |connection| connection.graceful_shutdown(), stop).await
         }
-        Protocol::Fleet { keepalive, .. } => {
+        Http::Two { keepalive } => {
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder.timer(TokioTimer::new()).keep_alive_interval(keepalive).max_concurrent_streams(STREAMS);
             builder

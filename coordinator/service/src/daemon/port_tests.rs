@@ -24,6 +24,14 @@ fn bounds(head: Duration, connections: usize, timeouts: Timeouts) -> Bounds {
 }
 
 async fn start(bounds: Bounds) -> (SocketAddr, watch::Sender<bool>, tokio::task::JoinHandle<()>) {
+    start_speaking(bounds, true).await
+}
+
+/// The fleet's port speaks HTTP/2 or HTTP/1.1.
+async fn start_speaking(
+    bounds: Bounds,
+    is_http2: bool,
+) -> (SocketAddr, watch::Sender<bool>, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = watch::Sender::new(false);
@@ -49,8 +57,8 @@ async fn start(bounds: Bounds) -> (SocketAddr, watch::Sender<bool>, tokio::task:
         )
         .route("/large", get(|| async { vec![b'x'; LARGE] }))
         .route("/endless", get(endless));
-    let server =
-        tokio::spawn(serve(listener, router, bounds, Tls::None, Descriptors::default(), stop.subscribe()));
+    let tls = Tls::None { is_http2 };
+    let server = tokio::spawn(serve(listener, router, bounds, tls, Descriptors::default(), stop.subscribe()));
     (address, stop, server)
 }
 
@@ -299,6 +307,40 @@ async fn r6_10_whoever_says_nothing_at_the_fleets_port_is_cut_off_though_there_a
     }
     stop.send_replace(true);
     timeout(SOON, server).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn r6_10_over_http_1_1_whoever_is_slow_or_idle_is_cut_off_at_the_fleets_port_as_well() {
+    let soon = Duration::from_millis(300);
+    let fleet = |authenticate_within, keepalive| Bounds {
+        protocol: Protocol::Fleet { authenticate_within, keepalive },
+        connections: 100,
+        timeouts: HASTE,
+    };
+    let (address, _stop, server) = start_speaking(fleet(soon, LONG), false).await;
+    // Nothing, a part of a head, and a part of a body of nobody.
+    for text in
+        ["", "POST /known HTTP/1.1\r\nHost: h\r\nX", "POST /read HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"]
+    {
+        is_closed(&mut say(address, text).await).await;
+    }
+    server.abort();
+    let (address, _stop, server) = start_speaking(fleet(LONG, soon), false).await;
+    // Of somebody who is known: what he begins then has to come in time, too.
+    let known = "POST /known HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n";
+    for then in ["", "POST /known HTTP/1.1\r\nX"] {
+        let mut stream = say(address, known).await;
+        answered(&mut stream).await;
+        stream.write_all(then.as_bytes()).await.unwrap();
+        is_closed(&mut stream).await;
+    }
+    // His body takes its time.
+    let mut slow = begun(address).await;
+    sleep(soon * 2).await;
+    assert!(is_open(&slow));
+    slow.write_all(b"x").await.unwrap();
+    answered(&mut slow).await;
+    server.abort();
 }
 
 /// A connection that comes from one of this machine's own addresses.

@@ -16,6 +16,7 @@ use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 use super::{Coordinator, StartError, address, port};
 use crate::fleet::FleetService;
 use crate::fleet::limits::MESSAGE_BYTES;
+use crate::json::{self, Contract};
 use crate::operator::{Guard, HealthService, OperatorService};
 
 /// How long calls in progress may take to finish at the end.
@@ -40,11 +41,12 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     let (operators, audit) = (coordinator.operators.clone(), coordinator.fleet.audit().clone());
     let guard = Guard::new(&coordinator.access.secret, operators, audit);
     let health = HealthServer::new(HealthService::new(coordinator.stop.subscribe()));
-    let router = Routes::new(fleet)
+    let grpc = Routes::new(fleet)
         .add_service(guard.around(operator))
         .add_service(guard.around(health))
         .add_service(guard.around(reflection()?))
         .into_axum_router();
+    let router = json::router(Contract::read()?, grpc);
     let bounds = port::Bounds::fleet(coordinator.connection_limits.fleet);
     let tls = port::Tls::Mutual(coordinator.tls.clone());
     let (descriptors, stop) = (coordinator.descriptors.clone(), coordinator.stop.subscribe());

@@ -17,7 +17,7 @@ pub(super) fn full_name(method: &str) -> String {
 }
 
 /// A code as gRPC's text and OpenTelemetry have it: `INVALID_ARGUMENT`.
-pub(super) fn code_name(code: tonic::Code) -> String {
+pub(crate) fn code_name(code: tonic::Code) -> String {
     let mut name = String::new();
     for (at, letter) in format!("{code:?}").chars().enumerate() {
         if at > 0 && letter.is_ascii_uppercase() {

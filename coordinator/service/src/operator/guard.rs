@@ -8,6 +8,7 @@
 //! A call of an operator ends when his token does: it is given up where it waits, so that an upload of hours
 //! does not outlive a revocation. What it has begun to change by then is changed whole.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::pin::{Pin, pin};
@@ -17,6 +18,7 @@ use std::task::{Context, Poll};
 use axum::body::{Bytes, HttpBody};
 use fallow_daemon::clock;
 use fallow_proto::operator::v1::operator_server::SERVICE_NAME;
+use fallow_tls::{AccessString, Purpose};
 use fallow_work_server::connections::ConnectionHandle;
 use hyper::HeaderMap;
 use hyper::body::{Frame, SizeHint};
@@ -92,13 +94,13 @@ impl Gate {
             status
         };
         let given = request.headers().get("authorization").and_then(|value| value.to_str().ok());
-        let Some(secret) = given.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim) else {
+        let Some(secret) = given.and_then(|value| value.strip_prefix("Bearer ")).map(secret_of) else {
             let text = "the call carries no operator's token (authorization: Bearer TOKEN)";
             return Err(refused(Actor::Stranger, Action::OperatorRefused, Status::unauthenticated(text)));
         };
-        let entered = if self.owner.admits(secret) {
+        let entered = if self.owner.admits(&secret) {
             Entered { caller: Caller::Owner, admitted: None }
-        } else if let Some(admitted) = self.operators.find(secret) {
+        } else if let Some(admitted) = self.operators.find(&secret) {
             Entered { caller: Caller::Named(admitted.operator.clone()), admitted: Some(admitted) }
         } else {
             let text = "the operator's token is wrong, or an old one: the right one is in operator.token in this coordinator's directory; name that file with --operator-token-file, or the directory with --dir; or ask an administrator for a token of your own (`fallow operators create`)";
@@ -126,6 +128,14 @@ impl Gate {
         let record = Record::new(Actor::Named(operator.to_owned()), from, action, method);
         self.audit.refused(record.refused(status.message()));
         status
+    }
+}
+
+/// The secret in what is shown: the whole line that an operator was given, or the secret alone.
+fn secret_of(shown: &str) -> Cow<'_, str> {
+    match AccessString::parse(shown, Purpose::Operator) {
+        Ok(access) => Cow::Owned(access.secret),
+        Err(_) => Cow::Borrowed(shown.trim()),
     }
 }
 

@@ -20,12 +20,15 @@ mod service;
 mod status;
 
 pub use auth::{AUTHOR, TokenError, TokenFile};
+pub(crate) use call::code_name;
 pub use guard::{Guard, Guarded};
 pub use health::HealthService;
 pub use service::OperatorService;
 
 /// Runs what blocks, or computes for long, on a thread where that is fine.
-async fn unblocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, tonic::Status> {
+pub(crate) async fn unblocked<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, tonic::Status> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|died| tonic::Status::internal(died.to_string()))
 }

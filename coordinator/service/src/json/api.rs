@@ -1,0 +1,97 @@
+//! Serves requests: each becomes a call of gRPC's service in this process.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, Version, header};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::any;
+use fallow_proto::operator::v1::operator_server;
+use tonic::Status;
+use tower::Service as _;
+
+use super::body::{self, Messages};
+use super::contract::{self, Contract};
+use super::failure::{self, answer_of};
+use crate::operator::AUTHOR;
+
+/// What of a request's head is said to the service: who calls, for whom, and in which trace.
+const HANDED_ON: [&str; 4] = ["authorization", AUTHOR, "traceparent", "tracestate"];
+
+struct Api {
+    contract: Contract,
+    grpc: Router,
+}
+
+/// What `grpc` serves, over HTTP/2, and the JSON API of its services beside it.
+pub fn router(contract: Contract, grpc: Router) -> Router {
+    let api = Arc::new(Api { contract, grpc: grpc.clone() });
+    Router::new()
+        .route(&format!("{}{{*method}}", contract::ROOT), any(serve).with_state(api))
+        .fallback_service(grpc.layer(middleware::from_fn(over_http2)))
+}
+
+/// Refuses gRPC over HTTP/1.1: nothing of gRPC's speaks it, and its bounds are made for HTTP/2.
+async fn over_http2(request: Request, next: Next) -> Response {
+    if request.version() >= Version::HTTP_2 {
+        return next.run(request).await;
+    }
+    let text = "there is nothing at this path over HTTP/1.1: the JSON API is at /v1/METHOD, and gRPC is spoken over HTTP/2";
+    failure::answer(&Status::not_found(text))
+}
+
+async fn serve(State(api): State<Arc<Api>>, request: Request) -> Response {
+    match answer(&api, request).await {
+        Ok(answer) => answer,
+        Err(status) => failure::answer(&status),
+    }
+}
+
+async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
+    let (head, body) = request.into_parts();
+    if head.method != Method::POST {
+        return Ok(failure::only(&Method::POST));
+    }
+    let path = head.uri.path();
+    let method = api.contract.find(path);
+    // What does not exist is asked for as well: so whoever has no token hears that, and nothing else.
+    let name = path.strip_prefix(contract::ROOT).unwrap_or(path);
+    let unknown = || format!("/{}/{name}", operator_server::SERVICE_NAME);
+    let grpc_path = method.as_ref().map_or_else(unknown, contract::grpc_path);
+    let body = match &method {
+        Some(method) => body::request(body, method.input(), method.is_client_streaming()),
+        None => Body::empty(),
+    };
+    let mut call = Request::new(body);
+    *call.method_mut() = Method::POST;
+    *call.version_mut() = Version::HTTP_2;
+    *call.uri_mut() = grpc_path.parse().map_err(|_| Status::unimplemented("there is no such path"))?;
+    for name in HANDED_ON {
+        if let Some(value) = head.headers.get(name) {
+            call.headers_mut().insert(name, value.clone());
+        }
+    }
+    call.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    call.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
+    // The connection, and the address at its other end.
+    *call.extensions_mut() = head.extensions;
+    let Ok(answer) = api.grpc.clone().call(call).await;
+    if let Some(status) = Status::from_header_map(answer.headers())
+        && status.code() != tonic::Code::Ok
+    {
+        return Err(status);
+    }
+    let method = method.ok_or_else(|| Status::internal("a method that does not exist was answered"))?;
+    let mut messages = Messages::new(answer.into_body(), method.output());
+    if method.is_server_streaming() {
+        return Ok(answer_of(failure::LINES, messages.into_lines()));
+    }
+    let message = messages.next().await?;
+    let message = message.ok_or_else(|| Status::internal("the call ended without an answer"))?;
+    // How it ended comes behind it.
+    messages.next().await?;
+    Ok(answer_of(failure::JSON, Body::from(message)))
+}

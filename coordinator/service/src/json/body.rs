@@ -1,0 +1,190 @@
+//! The bodies of requests and answers, message by message: JSON on the outside, gRPC on the inside.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use axum::body::{Body, BodyDataStream, Bytes, HttpBody as _};
+use bytes::{Buf as _, BytesMut};
+use futures_util::{StreamExt as _, stream};
+use prost_reflect::MessageDescriptor;
+use tonic::{Code, Status};
+
+use super::failure;
+use super::message::{self, HEAD};
+use crate::operator::unblocked;
+
+/// Bytes of a message in JSON: as many as gRPC may have for one.
+const TEXT_MAX: usize = 64 << 20;
+
+/// The messages of a request for gRPC. Nothing of it is read before the first one is asked for.
+pub(super) fn request(body: Body, kind: MessageDescriptor, has_several: bool) -> Body {
+    let reader =
+        Texts { body: body.into_data_stream(), buffer: BytesMut::new(), has_several, is_over: false };
+    Body::from_stream(stream::try_unfold(reader, move |mut reader| {
+        let kind = kind.clone();
+        async move {
+            let Some(text) = reader.next().await? else { return Ok::<_, Status>(None) };
+            // It may take a while.
+            let bytes = unblocked(move || message::to_grpc(&kind, &text)).await??;
+            Ok(Some((Bytes::from(bytes), reader)))
+        }
+    }))
+}
+
+/// The texts of a request, one a message.
+struct Texts {
+    body: BodyDataStream,
+    buffer: BytesMut,
+    /// Each line is one, and blank ones are none; else the whole body is.
+    has_several: bool,
+    is_over: bool,
+}
+
+impl Texts {
+    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        // Up to there is no end of a line.
+        let mut looked = 0;
+        loop {
+            let end = self.buffer[looked..].iter().position(|&byte| byte == b'\n' && self.has_several);
+            if let Some(end) = end {
+                let line = self.buffer.split_to(looked + end);
+                self.buffer.advance(1);
+                looked = 0;
+                match line.trim_ascii().is_empty() {
+                    true => continue,
+                    false => return Ok(Some(line.freeze())),
+                }
+            }
+            looked = self.buffer.len();
+            if looked > TEXT_MAX {
+                return Err(Status::out_of_range(format!(
+                    "a message is longer than {} MiB: send it in pieces",
+                    TEXT_MAX >> 20
+                )));
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            match self.body.next().await {
+                Some(Ok(bytes)) => self.buffer.extend_from_slice(&bytes),
+                Some(Err(error)) => return Err(Status::cancelled(format!("the request broke off: {error}"))),
+                None => {
+                    self.is_over = true;
+                    let rest = self.buffer.split().freeze();
+                    let is_none = self.has_several && rest.trim_ascii().is_empty();
+                    return Ok((!is_none).then_some(rest));
+                }
+            }
+        }
+    }
+}
+
+/// The messages of an answer of gRPC.
+pub(super) struct Messages {
+    body: Body,
+    kind: MessageDescriptor,
+    buffer: BytesMut,
+}
+
+impl Messages {
+    pub(super) fn new(body: Body, kind: MessageDescriptor) -> Self {
+        Self { body, kind, buffer: BytesMut::new() }
+    }
+
+    /// The next one as a line of JSON; none at the end, if that was a good one.
+    ///
+    /// # Errors
+    /// The status with which the call ended.
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, Status> {
+        loop {
+            if let Some(message) = self.whole() {
+                let kind = self.kind.clone();
+                return unblocked(move || message::to_json(&kind, &message)).await?.map(Some);
+            }
+            let frame = poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await;
+            let frame = match frame {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return Err(Status::from_error(error.into())),
+                None => return Err(Status::internal("the call ended without a word on how")),
+            };
+            match frame.into_data() {
+                Ok(bytes) => self.buffer.extend_from_slice(&bytes),
+                Err(frame) => {
+                    let status = frame.trailers_ref().and_then(Status::from_header_map);
+                    return match status {
+                        Some(status) if status.code() != Code::Ok => Err(status),
+                        _ => Ok(None),
+                    };
+                }
+            }
+        }
+    }
+
+    /// A message that has come whole. None is compressed, for nobody asked for that.
+    fn whole(&mut self) -> Option<Bytes> {
+        let length = u32::from_be_bytes(self.buffer.get(1..HEAD)?.try_into().ok()?);
+        let end = HEAD.checked_add(usize::try_from(length).ok()?)?;
+        if self.buffer.len() < end {
+            return None;
+        }
+        let mut message = self.buffer.split_to(end);
+        message.advance(HEAD);
+        Some(message.freeze())
+    }
+
+    /// Every message, one a line. If the call comes to nothing in between, the last line says so:
+    /// `{"error": {code, message}}`.
+    pub(super) fn into_lines(self) -> Body {
+        Body::from_stream(stream::unfold(Some(self), |messages| async {
+            let mut messages = messages?;
+            match messages.next().await {
+                Ok(None) => None,
+                Ok(Some(line)) => Some((Ok::<_, std::convert::Infallible>(line), Some(messages))),
+                Err(status) => {
+                    let line = format!("{}\n", serde_json::json!({ "error": failure::error(&status) }));
+                    Some((Ok(line.into_bytes()), None))
+                }
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(parts: &[&'static str], has_several: bool) -> Texts {
+        let parts: Vec<_> = parts.iter().map(|part| Ok::<_, std::convert::Infallible>(*part)).collect();
+        let body = Body::from_stream(stream::iter(parts)).into_data_stream();
+        Texts { body, buffer: BytesMut::new(), has_several, is_over: false }
+    }
+
+    async fn all(mut texts: Texts) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(text) = texts.next().await.unwrap() {
+            all.push(String::from_utf8(text.to_vec()).unwrap());
+        }
+        all
+    }
+
+    #[tokio::test]
+    async fn r6_11_a_body_is_one_message_or_one_a_line_however_it_comes() {
+        let parts = ["{\"a\"", ": 1}\n", "\n \n{}", "\n{\"b\":\n", "3}"];
+        assert_eq!(all(texts(&parts, true)).await, ["{\"a\": 1}", "{}", "{\"b\":", "3}"]);
+        assert_eq!(all(texts(&parts, false)).await, [parts.concat()]);
+        assert_eq!(all(texts(&[], true)).await, [""; 0]);
+        assert_eq!(all(texts(&[], false)).await, [""]);
+    }
+
+    #[tokio::test]
+    async fn r6_11_a_message_without_end_is_not_read_on() {
+        static MIB: [u8; 1 << 20] = [b' '; 1 << 20];
+        for has_several in [false, true] {
+            let endless = stream::repeat(Ok::<_, std::convert::Infallible>(&MIB[..]));
+            let body = Body::from_stream(endless).into_data_stream();
+            let mut texts = Texts { body, buffer: BytesMut::new(), has_several, is_over: false };
+            let status = texts.next().await.unwrap_err();
+            assert!(status.code() == Code::OutOfRange && status.message().contains("64 MiB"), "{status}");
+        }
+    }
+}
