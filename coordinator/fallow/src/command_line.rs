@@ -10,7 +10,7 @@ use fallow_domain::ExitCode;
 
 use crate::cli::{
     Failure, UNPRINTABLE, Unacceptable, apply, audit, backup, block_on, coordinator, create, documents,
-    evaluate, groups, hosts, jobs, manual, operators, preferences, projects, results, rollout, shares,
+    evaluate, groups, hosts, jobs, manual, openapi, operators, preferences, projects, results, rollout, shares,
     simulate, submit, tokens, warn,
 };
 use crate::up;
@@ -43,6 +43,12 @@ const MAN_EXAMPLE: &str = "\
 Example:
   fallow man > fallow.1
   man ./fallow.1";
+
+const OPENAPI_EXAMPLE: &str = "\
+Example:
+  fallow openapi > fallow.openapi.json
+
+A coordinator gives out its own at https://HOST:PORT/v1/openapi.json.";
 
 /// Lab machines that compute when nobody needs them: the coordinator and its operators' tools.
 #[derive(Parser, Debug)]
@@ -107,6 +113,9 @@ enum Command {
     /// Repeats the evaluation of the policies by Kondo, Anderson and McLeod: tables and figures of published
     /// against measured.
     Evaluate(evaluate::Arguments),
+    /// Writes the description (OpenAPI) of the operators' API in JSON to standard output.
+    #[command(after_help = OPENAPI_EXAMPLE)]
+    Openapi,
     /// Writes completions for a shell to standard output.
     Completions(manual::Completions),
     /// Writes the manual page to standard output.
@@ -188,6 +197,7 @@ fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         Command::Submit(arguments) => block_on(submit::run(arguments))?,
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Evaluate(arguments) => evaluate::run(&arguments),
+        Command::Openapi => openapi::run().map(done),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()).map(done),
         Command::Man => manual::man(&Arguments::command()).map(done),
     }

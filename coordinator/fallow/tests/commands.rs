@@ -248,6 +248,16 @@ fn shares_and_preferences_alone_are_shown_and_the_manual_names_no_other_page() {
 }
 
 #[test]
+fn r6_11_the_api_is_described_without_a_coordinator() {
+    let dir = tempfile::tempdir().unwrap();
+    let described = fallow(dir.path(), &["openapi"]);
+    assert_eq!(described.status.code(), Some(0), "{}", text(&described));
+    let described: serde_json::Value = serde_json::from_slice(&described.stdout).unwrap();
+    assert!(described["openapi"].as_str().unwrap().starts_with("3.1."));
+    assert!(described["paths"]["/v1/Submit"]["post"].is_object());
+}
+
+#[test]
 fn what_cannot_be_read_gives_status_2_and_an_example() {
     let dir = tempfile::tempdir().unwrap();
     for (arguments, said) in [

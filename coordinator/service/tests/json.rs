@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Method, Request, StatusCode, header};
 use fallow_coordinator::daemon::{Coordinator, Options};
-use fallow_coordinator::json::Contract;
+use fallow_coordinator::json::{Contract, openapi};
 use fallow_coordinator::operator::AUTHOR;
 use fallow_coordinator::roles::rights::{METHODS, Right};
 use fallow_proto::operator::v1::{
@@ -199,6 +199,26 @@ async fn r6_10_who_may_not_call_hears_so_before_anything_of_the_body_is_read() {
     // Garbage is not looked at.
     assert_eq!(lab.post(&viewer, "SetShares", "{{{").await.0, StatusCode::FORBIDDEN);
     assert_eq!(lab.post(&lab.secret(), "SetShares", "{{{").await.0, StatusCode::BAD_REQUEST);
+    lab.coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_11_the_api_is_described_to_whoever_has_a_token() {
+    let lab = Lab::start().await;
+    let get = |token: &str| {
+        let mut get = post(token, "openapi.json", "");
+        *get.method_mut() = Method::GET;
+        get
+    };
+    let (status, body) = lab.ask(Some("http/1.1"), get(&lab.secret())).await;
+    assert_eq!(status, StatusCode::OK, "{body:?}");
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body, openapi(&Contract::read().unwrap()));
+    for (token, expected) in [("", StatusCode::UNAUTHORIZED), ("wrong", StatusCode::FORBIDDEN)] {
+        let (status, body) = lab.ask(Some("http/1.1"), get(token)).await;
+        assert!(status == expected && body.len() < 1_000, "{status}: {body:?}");
+    }
+    assert_eq!(lab.post(&lab.secret(), "openapi.json", "").await.0, StatusCode::METHOD_NOT_ALLOWED);
     lab.coordinator.stop().await.unwrap();
 }
 

@@ -26,6 +26,7 @@ pub(crate) mod hosts;
 mod job;
 pub(crate) mod jobs;
 pub(crate) mod manual;
+pub(crate) mod openapi;
 pub(crate) mod operators;
 mod overruled;
 pub(crate) mod preferences;

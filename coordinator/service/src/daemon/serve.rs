@@ -46,7 +46,7 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
         .add_service(guard.around(health))
         .add_service(guard.around(reflection()?))
         .into_axum_router();
-    let router = json::router(Contract::read()?, grpc);
+    let router = json::router(Contract::read()?, grpc, &guard);
     let bounds = port::Bounds::fleet(coordinator.connection_limits.fleet);
     let tls = port::Tls::Mutual(coordinator.tls.clone());
     let (descriptors, stop) = (coordinator.descriptors.clone(), coordinator.stop.subscribe());

@@ -1,22 +1,26 @@
 //! Serves requests: each becomes a call of gRPC's service in this process.
 
+use std::convert::Infallible;
+use std::future::{Ready, ready};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::any;
 use fallow_proto::operator::v1::operator_server;
-use tonic::Status;
-use tower::Service as _;
+use tonic::{Code, Status};
+use tower::Service;
 
 use super::body::{self, Messages};
-use super::contract::{self, Contract};
+use super::contract::{self, Contract, DESCRIPTION};
 use super::failure::{self, answer_of};
-use crate::operator::AUTHOR;
+use super::openapi::openapi;
+use crate::operator::{AUTHOR, Guard, Guarded};
 
 /// What of a request's head is said to the service: who calls, for whom, and in which trace.
 const HANDED_ON: [&str; 4] = ["authorization", AUTHOR, "traceparent", "tracestate"];
@@ -24,11 +28,34 @@ const HANDED_ON: [&str; 4] = ["authorization", AUTHOR, "traceparent", "tracestat
 struct Api {
     contract: Contract,
     grpc: Router,
+    description: Guarded<Description>,
 }
 
-/// What `grpc` serves, over HTTP/2, and the JSON API of its services beside it.
-pub fn router(contract: Contract, grpc: Router) -> Router {
-    let api = Arc::new(Api { contract, grpc: grpc.clone() });
+/// Gives out the description of the API.
+#[derive(Clone)]
+struct Description(Bytes);
+
+impl Service<Request<tonic::body::Body>> for Description {
+    type Response = axum::http::Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<tonic::body::Body>) -> Self::Future {
+        let text = tonic::body::Body::new(Body::from(self.0.clone()));
+        ready(Ok(answer_of(failure::JSON, Body::empty()).map(|_| text)))
+    }
+}
+
+/// What `grpc` serves, over HTTP/2, and the JSON API of its services beside it, whose description is for
+/// those whom `guard` lets through.
+pub fn router(contract: Contract, grpc: Router, guard: &Guard) -> Router {
+    let description = format!("{:#}\n", openapi(&contract));
+    let description = guard.around(Description(description.into()));
+    let api = Arc::new(Api { contract, grpc: grpc.clone(), description });
     Router::new()
         .route(&format!("{}{{*method}}", contract::ROOT), any(serve).with_state(api))
         .fallback_service(grpc.layer(middleware::from_fn(over_http2)))
@@ -50,7 +77,26 @@ async fn serve(State(api): State<Arc<Api>>, request: Request) -> Response {
     }
 }
 
+async fn described(api: &Api, request: Request) -> Result<Response, Status> {
+    if request.method() != Method::GET {
+        return Ok(failure::only(&Method::GET));
+    }
+    let Ok(answer) = api.description.clone().call(request.map(tonic::body::Body::new)).await;
+    match refused(&answer) {
+        Some(status) => Err(status),
+        None => Ok(answer.map(Body::new)),
+    }
+}
+
+/// Why a call ended with the head of its answer.
+fn refused<T>(answer: &axum::http::Response<T>) -> Option<Status> {
+    Status::from_header_map(answer.headers()).filter(|status| status.code() != Code::Ok)
+}
+
 async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
+    if request.uri().path() == DESCRIPTION {
+        return described(api, request).await;
+    }
     let (head, body) = request.into_parts();
     if head.method != Method::POST {
         return Ok(failure::only(&Method::POST));
@@ -79,9 +125,7 @@ async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
     // The connection, and the address at its other end.
     *call.extensions_mut() = head.extensions;
     let Ok(answer) = api.grpc.clone().call(call).await;
-    if let Some(status) = Status::from_header_map(answer.headers())
-        && status.code() != tonic::Code::Ok
-    {
+    if let Some(status) = refused(&answer) {
         return Err(status);
     }
     let method = method.ok_or_else(|| Status::internal("a method that does not exist was answered"))?;

@@ -6,6 +6,8 @@ use tonic_health::pb::health_server;
 
 /// What every path begins with.
 pub(super) const ROOT: &str = "/v1/";
+/// Where all of it is described.
+pub(super) const DESCRIPTION: &str = "/v1/openapi.json";
 
 /// What is built in is no contract.
 #[derive(Debug, thiserror::Error)]
@@ -40,17 +42,24 @@ impl Contract {
 
     /// Every method with its path.
     pub fn methods(&self) -> impl Iterator<Item = (String, MethodDescriptor)> {
-        let operator = self.operator.methods().map(|method| (format!("{ROOT}{}", method.name()), method));
-        let health = self.health.methods().map(|method| {
-            (format!("{ROOT}{}/{}", method.parent_service().full_name(), method.name()), method)
-        });
-        operator.chain(health)
+        self.operator.methods().chain(self.health.methods()).map(|method| {
+            let path = match is_operators(method.parent_service()) {
+                true => format!("{ROOT}{}", method.name()),
+                false => format!("{ROOT}{}/{}", method.parent_service().full_name(), method.name()),
+            };
+            (path, method)
+        })
     }
 
     /// The method at a path.
     pub(super) fn find(&self, path: &str) -> Option<MethodDescriptor> {
         self.methods().find_map(|(at, method)| (at == path).then_some(method))
     }
+}
+
+/// Whether this is the operators' own service, whose methods are known by their names alone.
+pub(super) fn is_operators(service: &ServiceDescriptor) -> bool {
+    service.full_name() == operator_server::SERVICE_NAME
 }
 
 /// Where gRPC has a method.

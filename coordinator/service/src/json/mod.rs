@@ -15,6 +15,7 @@
 //! - [`message`]: a message between JSON and protobuf, pure.
 //! - [`body`]: the bodies of requests and answers, message by message.
 //! - [`failure`]: a status as an HTTP answer.
+//! - [`openapi`]: all of it as OpenAPI describes it, pure. `GET /v1/openapi.json` gives it out.
 //! - [`api`]: what serves requests.
 
 mod api;
@@ -22,6 +23,8 @@ mod body;
 mod contract;
 mod failure;
 mod message;
+mod openapi;
 
 pub use api::router;
 pub use contract::{Contract, ContractError};
+pub use openapi::openapi;

@@ -23,9 +23,9 @@
 //! - With an account key anybody is that account, for as long as the project lives, and no end can be put to
 //!   it as to a token: who needs one asks an administrator.
 //!
-//! What else the port serves to operators stands in [`BESIDE`]: gRPC's health and reflection services. They
-//! tell nothing of the fleet, so everybody who has a token may ask; who has none is refused there as
-//! everywhere.
+//! What else the port serves to operators stands in [`BESIDE`]: gRPC's health and reflection services, and
+//! the description of the JSON API. They tell nothing of the fleet, so everybody who has a token may ask; who
+//! has none is refused there as everywhere. In JSON a method needs what it needs over gRPC.
 //!
 //! A method that stands neither in [`METHODS`] nor in [`BESIDE`] may be called by nobody.
 
@@ -165,6 +165,7 @@ pub const BESIDE: &[(&str, Right)] = &[
     ("/grpc.health.v1.Health/Check", Right::Ask),
     ("/grpc.health.v1.Health/Watch", Right::Ask),
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Right::Ask),
+    ("/v1/openapi.json", Right::Ask),
 ];
 
 /// What a method of the operators' service needs, by its name, or what else is served, by its path; none for
