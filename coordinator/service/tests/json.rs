@@ -13,7 +13,7 @@ use fallow_coordinator::json::{Contract, openapi};
 use fallow_coordinator::operator::AUTHOR;
 use fallow_coordinator::roles::rights::{METHODS, Right};
 use fallow_proto::operator::v1::{
-    CreateOperatorRequest, CreateProjectRequest, ListAuditRequest, OperatorRole,
+    CreateOperatorRequest, CreateProjectRequest, ListAuditRequest, OperatorRole, RevokeOperatorRequest,
 };
 use futures_util::{StreamExt as _, stream};
 use hyper::client::conn::{http1, http2};
@@ -271,6 +271,25 @@ async fn r6_11_several_messages_are_lines_both_ways() {
     assert_eq!(next().await.unwrap(), "{\"status\":\"NOT_SERVING\"}\n");
     assert_eq!(next().await, None);
     stopped.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn r6_10_an_answer_of_several_lines_ends_with_the_reason_when_the_token_is_revoked() {
+    let mut lab = Lab::start().await;
+    let viewer = lab.token("ann", OperatorRole::Viewer).await;
+    let stream = TokioIo::new(lab.stream(Some("http/1.1")).await);
+    let (mut client, connection) = http1::handshake::<_, Body>(stream).await.unwrap();
+    tokio::spawn(connection);
+    let answer = client.send_request(post(&viewer, "grpc.health.v1.Health/Watch", "")).await.unwrap();
+    let mut lines = Body::new(answer.into_body()).into_data_stream();
+    let mut next = async || timeout(PATIENCE, lines.next()).await.unwrap().map(Result::unwrap);
+    assert_eq!(next().await.unwrap(), "{\"status\":\"SERVING\"}\n");
+    lab.owner.revoke_operator(RevokeOperatorRequest { name: "ann".into() }).await.unwrap();
+    let last: Value = serde_json::from_slice(&next().await.unwrap()).unwrap();
+    assert_eq!(last["error"]["code"], "PERMISSION_DENIED");
+    assert!(last["error"]["message"].as_str().unwrap().contains("token of ann was revoked"), "{last}");
+    assert_eq!(next().await, None);
+    lab.coordinator.stop().await.unwrap();
 }
 
 #[tokio::test]

@@ -7,10 +7,13 @@ use tonic::Status;
 /// What comes before each message in gRPC: whether it is compressed, and its length in four bytes.
 pub(super) const HEAD: usize = 5;
 
+/// Values in a message, about: each takes up to a KiB of memory meanwhile, however short its text is.
+const VALUES_MAX: usize = 1 << 19;
+
 /// A message of JSON for gRPC, with its head.
 ///
 /// # Errors
-/// INVALID_ARGUMENT, which names the field.
+/// INVALID_ARGUMENT, which names the field; OUT_OF_RANGE for one with too many.
 pub(super) fn to_grpc(kind: &MessageDescriptor, json: &[u8]) -> Result<Vec<u8>, Status> {
     let message = read(kind, json)?;
     let length = message.encoded_len();
@@ -26,6 +29,11 @@ fn read(kind: &MessageDescriptor, json: &[u8]) -> Result<DynamicMessage, Status>
     // A request without fields, as `curl -X POST` sends it.
     if json.trim_ascii().is_empty() {
         return Ok(DynamicMessage::new(kind.clone()));
+    }
+    let values = count(json);
+    if values > VALUES_MAX {
+        let text = format!("the message has {values} values, and may have {VALUES_MAX}: send it in pieces");
+        return Err(Status::out_of_range(text));
     }
     let unfit = |at: String, error: &serde_json::Error| {
         // Of the whole message it says ".".
@@ -43,6 +51,22 @@ fn read(kind: &MessageDescriptor, json: &[u8]) -> Result<DynamicMessage, Status>
     let message = read.map_err(|error| unfit(track.path().to_string(), &error))?;
     reader.end().map_err(|error| unfit(".".to_owned(), &error))?;
     Ok(message)
+}
+
+/// How many values a text of JSON has at most.
+fn count(json: &[u8]) -> usize {
+    let (mut values, mut is_in_text) = (1, false);
+    let mut bytes = json.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => is_in_text = !is_in_text,
+            // Whatever comes next does not end the text.
+            b'\\' if is_in_text => drop(bytes.next()),
+            b',' | b'[' | b'{' if !is_in_text => values += 1,
+            _ => {}
+        }
+    }
+    values
 }
 
 /// A message of gRPC, without its head, as JSON on one line. Fields say what they are also where that is
@@ -66,6 +90,7 @@ pub(super) fn to_json(kind: &MessageDescriptor, message: &[u8]) -> Result<Vec<u8
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use prost_reflect::DescriptorPool;
     use tonic::Code;
 
@@ -129,6 +154,62 @@ mod tests {
         let json = br#"{"role": "OPERATOR_ROLE_KING"}"#;
         let status = to_grpc(&kind("CreateOperatorRequest"), json).unwrap_err();
         assert!(status.message().contains("role: unrecognized enum value"), "{status}");
+    }
+
+    #[test]
+    fn r6_11_a_message_of_very_many_values_is_an_error_however_short_it_is() {
+        let request = |count: usize| format!("{{\"workunits\":[{}{{}}]}}", "{},".repeat(count));
+        let status = to_grpc(&kind("SubmitRequest"), request(VALUES_MAX).as_bytes()).unwrap_err();
+        assert!(status.code() == Code::OutOfRange && status.message().contains("in pieces"), "{status}");
+        to_grpc(&kind("SubmitRequest"), request(1_000).as_bytes()).unwrap();
+        // What stands in a text is none.
+        assert_eq!(count(br#"{"a,[{": "\",[{\\", "b": [1, 2]}"#), 5);
+    }
+
+    /// JSON, more or less.
+    fn pieces() -> impl Strategy<Value = String> {
+        let piece = proptest::sample::select(vec![
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            "\"",
+            "\\",
+            "\"workunits\":",
+            "\"inputs\":",
+            "\"content\":",
+            "\"eA==\"",
+            "\"quorum\":",
+            "null",
+            "true",
+            "1e999",
+            "-1",
+            "18446744073709551616",
+            "\"NaN\"",
+            "\"flopsEstimate\":",
+            "\u{e9}",
+        ]);
+        proptest::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        /// Shows R6.11.
+        #[test]
+        fn whatever_comes_is_a_message_that_the_service_can_read_or_an_error_of_the_callers(
+            json in pieces(), bytes in proptest::collection::vec(any::<u8>(), 0..64),
+        ) {
+            for text in [json.as_bytes(), &bytes] {
+                match to_grpc(&kind("SubmitRequest"), text) {
+                    Ok(message) => {
+                        let read = fallow_proto::operator::v1::SubmitRequest::decode(&message[HEAD..]);
+                        prop_assert!(read.is_ok(), "{text:?}: {read:?}");
+                    }
+                    Err(status) => prop_assert_eq!(status.code(), Code::InvalidArgument, "{:?}", text),
+                }
+            }
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ was given. The coordinator's certificate is of the fleet's authority (`authority
 
 Messages are written as protobuf's JSON mapping says: 64-bit numbers are strings, and may be numbers in requests; bytes \
 are base64; fields of a request that are left out are 0, false or empty; a field that is not known is an error. A \
-request may have 64 MiB, or 64 MiB a line where it is of several messages.
+request, or a line where it is of several messages, may have 64 MiB and half a million values.
 
 Times are microseconds: instants since the Unix epoch, durations plain.";
 
