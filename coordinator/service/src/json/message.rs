@@ -30,9 +30,8 @@ fn read(kind: &MessageDescriptor, json: &[u8]) -> Result<DynamicMessage, Status>
     if json.trim_ascii().is_empty() {
         return Ok(DynamicMessage::new(kind.clone()));
     }
-    let values = count(json);
-    if values > VALUES_MAX {
-        let text = format!("the message has {values} values, and may have {VALUES_MAX}: send it in pieces");
+    if count(json) > VALUES_MAX {
+        let text = format!("the message has more than {VALUES_MAX} values: send it in pieces");
         return Err(Status::out_of_range(text));
     }
     let unfit = |at: String, error: &serde_json::Error| {

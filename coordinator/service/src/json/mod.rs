@@ -11,12 +11,12 @@
 //! request is read and turned into messages as the service asks for them, which is after the guard has let
 //! the call through.
 //!
-//! - [`contract`]: which methods there are, and where.
-//! - [`message`]: a message between JSON and protobuf, pure.
-//! - [`body`]: the bodies of requests and answers, message by message.
-//! - [`failure`]: a status as an HTTP answer.
-//! - [`openapi`]: all of it as OpenAPI describes it, pure. `GET /v1/openapi.json` gives it out.
-//! - [`api`]: what serves requests.
+//! - `contract`: which methods there are, and where.
+//! - `message`: a message between JSON and protobuf, pure.
+//! - `body`: the bodies of requests and answers, message by message.
+//! - `failure`: a status as an HTTP answer.
+//! - `openapi`: all of it as OpenAPI describes it, pure. `GET /v1/openapi.json` gives it out.
+//! - `api`: what serves requests.
 
 mod api;
 mod body;
