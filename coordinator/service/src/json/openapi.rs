@@ -27,9 +27,9 @@ request, or a line where it is of several messages, may have 64 MiB and half a m
 
 Times are microseconds: instants since the Unix epoch, durations plain.";
 
-const LINES: &str = "Of several messages, one a line.";
-const BROKEN: &str =
-    "If it ends too soon, its last line is `{\"error\": {\"code\": ..., \"message\": ...}}`.";
+const LINES: &str = "The request is of several messages, one a line.";
+const LINES_BACK: &str = "The answer is of several messages, one a line. If it ends too soon, its last line is \
+    `{\"error\": {\"code\": ..., \"message\": ...}}`.";
 
 /// The description.
 #[must_use]
@@ -76,7 +76,7 @@ fn operation(method: &MethodDescriptor) -> Value {
     };
     let said = comment(method.parent_file().file_descriptor_proto(), method.path());
     let (several, several_back) = (method.is_client_streaming(), method.is_server_streaming());
-    let notes = [several.then_some(LINES), several_back.then_some(BROKEN)];
+    let notes = [several.then_some(LINES), several_back.then_some(LINES_BACK)];
     let texts = [said.as_str()].into_iter().chain(notes.into_iter().flatten());
     let texts: Vec<_> =
         texts.filter(|text| !text.is_empty()).map(str::to_owned).chain([may_call(&key)]).collect();
@@ -234,7 +234,10 @@ fn enum_schema(kind: &EnumDescriptor) -> Value {
     let meanings: Vec<_> = meanings.collect();
     let texts = [comment(file, kind.path()), meanings.join("\n")];
     let texts: Vec<_> = texts.into_iter().filter(|text| !text.is_empty()).collect();
-    json!({ "type": "string", "enum": names, "description": texts.join("\n\n") })
+    match texts.is_empty() {
+        true => json!({ "type": "string", "enum": names }),
+        false => json!({ "type": "string", "enum": names, "description": texts.join("\n\n") }),
+    }
 }
 
 /// What the file says above, or else behind, the thing at this path: its lines as one, but for blank ones
@@ -296,6 +299,7 @@ mod tests {
         assert_eq!(different.len(), ids.len());
         let watch = &description["paths"]["/v1/grpc.health.v1.Health/Watch"]["post"];
         assert!(watch["responses"]["200"]["content"]["application/x-ndjson"].is_object(), "{watch}");
+        assert!(watch["description"].as_str().unwrap().contains("answer is of several messages"), "{watch}");
         assert!(description["paths"]["/v1/openapi.json"]["get"].is_object());
     }
 
