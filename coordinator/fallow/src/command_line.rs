@@ -10,8 +10,8 @@ use fallow_domain::ExitCode;
 
 use crate::cli::{
     Failure, UNPRINTABLE, Unacceptable, apply, audit, backup, block_on, coordinator, create, documents,
-    evaluate, groups, hosts, jobs, manual, openapi, operators, preferences, projects, results, rollout, shares,
-    simulate, submit, tokens, warn,
+    evaluate, groups, hosts, jobs, manual, openapi, operators, preferences, projects, results, rollout,
+    shares, simulate, submit, tokens, warn,
 };
 use crate::up;
 
