@@ -5,6 +5,7 @@ mod peers;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Method, Request, StatusCode, header};
@@ -199,6 +200,26 @@ async fn r6_10_who_may_not_call_hears_so_before_anything_of_the_body_is_read() {
     // Garbage is not looked at.
     assert_eq!(lab.post(&viewer, "SetShares", "{{{").await.0, StatusCode::FORBIDDEN);
     assert_eq!(lab.post(&lab.secret(), "SetShares", "{{{").await.0, StatusCode::BAD_REQUEST);
+    lab.coordinator.stop().await.unwrap();
+}
+
+/// A client that is answered, and cut off, in the middle of what it sends may never look at the answer.
+#[tokio::test]
+async fn r6_11_who_is_refused_is_answered_when_his_short_request_is_there() {
+    let lab = Lab::start().await;
+    for method in ["SetShares", "Dance"] {
+        let (parts, body) = tokio::sync::mpsc::channel::<Result<Bytes, std::convert::Infallible>>(1);
+        let body = Body::from_stream(tokio_stream::wrappers::ReceiverStream::new(body));
+        let mut answer = std::pin::pin!(lab.ask(Some("h2"), post("", method, body)));
+        tokio::select! {
+            biased;
+            (status, _) = &mut answer => panic!("{method}: {status} before the request was there"),
+            () = tokio::time::sleep(Duration::from_millis(300)) => {}
+        }
+        parts.send(Ok(Bytes::from_static(b"{}"))).await.unwrap();
+        drop(parts);
+        assert_eq!(answer.await.0, StatusCode::UNAUTHORIZED);
+    }
     lab.coordinator.stop().await.unwrap();
 }
 

@@ -107,9 +107,9 @@ async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
     let name = path.strip_prefix(contract::ROOT).unwrap_or(path);
     let unknown = || format!("/{}/{name}", operator_server::SERVICE_NAME);
     let grpc_path = method.as_ref().map_or_else(unknown, contract::grpc_path);
-    let body = match &method {
+    let (body, unread) = match &method {
         Some(method) => body::request(body, method.input(), method.is_client_streaming()),
-        None => Body::empty(),
+        None => body::unread(body),
     };
     let mut call = Request::new(body);
     *call.method_mut() = Method::POST;
@@ -126,6 +126,7 @@ async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
     *call.extensions_mut() = head.extensions;
     let Ok(answer) = api.grpc.clone().call(call).await;
     if let Some(status) = refused(&answer) {
+        unread.pass_over().await;
         return Err(status);
     }
     let method = method.ok_or_else(|| Status::internal("a method that does not exist was answered"))?;

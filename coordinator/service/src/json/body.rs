@@ -2,11 +2,14 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream, Bytes, HttpBody as _};
 use bytes::{Buf as _, BytesMut};
 use futures_util::{StreamExt as _, stream};
 use prost_reflect::MessageDescriptor;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tonic::{Code, Status};
 
 use super::failure;
@@ -15,12 +18,18 @@ use crate::operator::unblocked;
 
 /// Bytes of a message in JSON: as many as gRPC may have for one.
 const TEXT_MAX: usize = 64 << 20;
+/// Bytes of a request that are read after it was refused, and for how long: less than may be read of one that
+/// is not authenticated.
+const PASSED_OVER: usize = 16 << 10;
+const PASSING: Duration = Duration::from_secs(1);
 
-/// The messages of a request for gRPC. Nothing of it is read before the first one is asked for.
-pub(super) fn request(body: Body, kind: MessageDescriptor, has_several: bool) -> Body {
-    let reader =
-        Texts { body: body.into_data_stream(), buffer: BytesMut::new(), has_several, is_over: false };
-    Body::from_stream(stream::try_unfold(reader, move |mut reader| {
+/// The messages of a request for gRPC. Nothing of it is read before the first one is asked for. What was not
+/// read comes back in the end.
+pub(super) fn request(body: Body, kind: MessageDescriptor, has_several: bool) -> (Body, Unread) {
+    let (back, unread) = oneshot::channel();
+    let body = Lent { body: body.into_data_stream(), back: Some(back) };
+    let reader = Texts { body, buffer: BytesMut::new(), has_several, is_over: false };
+    let messages = Body::from_stream(stream::try_unfold(reader, move |mut reader| {
         let kind = kind.clone();
         async move {
             let Some(text) = reader.next().await? else { return Ok::<_, Status>(None) };
@@ -28,12 +37,55 @@ pub(super) fn request(body: Body, kind: MessageDescriptor, has_several: bool) ->
             let bytes = unblocked(move || message::to_grpc(&kind, &text)).await??;
             Ok(Some((Bytes::from(bytes), reader)))
         }
-    }))
+    }));
+    (messages, Unread(unread))
+}
+
+/// The same of a request that nobody reads.
+pub(super) fn unread(body: Body) -> (Body, Unread) {
+    let (back, unread) = oneshot::channel();
+    drop(Lent { body: body.into_data_stream(), back: Some(back) });
+    (Body::empty(), Unread(unread))
+}
+
+/// What a request's reader has left of it.
+pub(super) struct Unread(oneshot::Receiver<BodyDataStream>);
+
+impl Unread {
+    /// Reads the rest of a short request that was refused: a client whose request is cut off in the middle
+    /// may not look at the answer.
+    pub(super) async fn pass_over(self) {
+        let pass_over = async {
+            let Ok(mut body) = self.0.await else { return };
+            let mut left = PASSED_OVER;
+            while let Some(Ok(bytes)) = body.next().await {
+                let Some(rest) = left.checked_sub(bytes.len()) else { return };
+                left = rest;
+            }
+        };
+        let _ = timeout(PASSING, pass_over).await;
+    }
+}
+
+/// A body that is given back when its reader is done with it.
+struct Lent {
+    body: BodyDataStream,
+    back: Option<oneshot::Sender<BodyDataStream>>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(back) = self.back.take() {
+            let rest = std::mem::replace(&mut self.body, Body::empty().into_data_stream());
+            // Nobody wants it where the request was served.
+            let _ = back.send(rest);
+        }
+    }
 }
 
 /// The texts of a request, one a message.
 struct Texts {
-    body: BodyDataStream,
+    body: Lent,
     buffer: BytesMut,
     /// Each line is one, and blank ones are none; else the whole body is.
     has_several: bool,
@@ -65,7 +117,7 @@ impl Texts {
             if self.is_over {
                 return Ok(None);
             }
-            match self.body.next().await {
+            match self.body.body.next().await {
                 Some(Ok(bytes)) => self.buffer.extend_from_slice(&bytes),
                 Some(Err(error)) => return Err(Status::cancelled(format!("the request broke off: {error}"))),
                 None => {
@@ -156,6 +208,7 @@ mod tests {
     fn texts(parts: &[&'static str], has_several: bool) -> Texts {
         let parts: Vec<_> = parts.iter().map(|part| Ok::<_, std::convert::Infallible>(*part)).collect();
         let body = Body::from_stream(stream::iter(parts)).into_data_stream();
+        let body = Lent { body, back: None };
         Texts { body, buffer: BytesMut::new(), has_several, is_over: false }
     }
 
@@ -182,6 +235,7 @@ mod tests {
         for has_several in [false, true] {
             let endless = stream::repeat(Ok::<_, std::convert::Infallible>(&MIB[..]));
             let body = Body::from_stream(endless).into_data_stream();
+            let body = Lent { body, back: None };
             let mut texts = Texts { body, buffer: BytesMut::new(), has_several, is_over: false };
             let status = texts.next().await.unwrap_err();
             assert!(status.code() == Code::OutOfRange && status.message().contains("64 MiB"), "{status}");

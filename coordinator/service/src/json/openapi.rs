@@ -121,7 +121,7 @@ fn roles(key: &str) -> &'static [Role] {
 
 fn may_call(key: &str) -> String {
     match roles(key) {
-        [] => "Nobody may call it.".to_owned(),
+        [] => "May be called with the coordinator's own token alone.".to_owned(),
         roles => format!("May be called as {}.", in_words(roles)),
     }
 }
