@@ -250,6 +250,10 @@ pub struct Run {
     /// How long each of the two programs runs that measure the CPUs, in milliseconds
     #[arg(long, hide = true, default_value_t = 10_000)]
     pub benchmark_phase_ms: u64,
+    /// How long a new version of the fleet's document is on trial before the agent goes back from it, in
+    /// milliseconds in which it is up (for tests)
+    #[arg(long, hide = true, default_value_t = 600_000)]
+    pub confirm_within_ms: u64,
 }
 
 /// Arguments of `status`.

@@ -91,6 +91,7 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
         stop_grace: Duration::from_millis(arguments.stop_grace_ms),
         benchmark_after: Duration::from_millis(arguments.benchmark_after_ms),
         benchmark_phase: Duration::from_millis(arguments.benchmark_phase_ms),
+        confirm_within: Duration::from_millis(arguments.confirm_within_ms),
     };
     let data = settings.dir.clone();
     let opened = engine::open(settings).map_err(|error| with_space_needed(error, &data))?;

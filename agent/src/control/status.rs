@@ -72,6 +72,9 @@ pub struct HostStatus {
     pub document_version: DocumentVersion,
     /// The newest document that was refused since, and why.
     pub document_refused: Option<(DocumentVersion, String)>,
+    /// The version that the agent went back from last by itself, and why; none once a newer one is confirmed.
+    #[serde(default)]
+    pub document_rolled_back: Option<(DocumentVersion, String)>,
     /// Projects of the document that the owner detached.
     #[serde(default)]
     pub declined: Vec<String>,
@@ -209,6 +212,7 @@ impl HostStatus {
             owner_excluded_devices: view.owner.excluded_devices.iter().map(ToString::to_string).collect(),
             document_version: view.document_version,
             document_refused: view.document_refused,
+            document_rolled_back: view.rolled_back.map(|one| (one.version, one.why)),
             declined: view.declined.iter().map(ToString::to_string).collect(),
             cpu_time: view.cpu_time.as_secs_f64(),
             scheduler_rpcs: view.scheduler_rpcs,
@@ -304,6 +308,9 @@ impl Status {
         }
         if let Some((version, why)) = &host.document_refused {
             let _ = writeln!(out, "document {version} was refused: {why}");
+        }
+        if let Some((version, why)) = &host.document_rolled_back {
+            let _ = writeln!(out, "went back from document {version}: {why}");
         }
         let _ = writeln!(
             out,

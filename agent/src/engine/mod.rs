@@ -35,7 +35,7 @@ use crate::dir::DataDir;
 use crate::error::AgentError;
 use crate::files::{shown, shown_path};
 use crate::fleet::link::Link;
-use crate::fleet::{Arrived, Ask, Entries, entries};
+use crate::fleet::{Arrived, Ask, Entries, Followed, entries};
 use crate::input::Input;
 use crate::records::Records;
 use crate::supervise::{Delivery, Supervisor};
@@ -221,6 +221,9 @@ impl Engine {
                 self.separated = true;
                 Ok(())
             }
+            Arrived::Acknowledged(Followed { version, taken_at }) => {
+                self.turn(Event::DocumentAcknowledged { version, taken_at }, None).await
+            }
             Arrived::Contact(url) => {
                 self.turn(Event::ContactRequested { url, by: RequestedBy::Fleet }, None).await
             }
@@ -265,6 +268,11 @@ impl Engine {
             Effect::DeleteFile { file, url } => self.delete_file(&file, &url),
             Effect::DeleteProject { project, url } => self.delete_project(project, &url),
             Effect::MeasureSpeed => self.measures_speed = true,
+            Effect::LinkAnew => {
+                if let Some(link) = &self.link {
+                    link.begin_anew();
+                }
+            }
             Effect::TellVerdict { waiter, url, verdict } => self.tell_verdict(waiter, &url, &verdict),
             Effect::Notice { level, project, text } => self.notice(level, project, &text),
         }
@@ -364,6 +372,7 @@ impl Engine {
             Effect::CleanSlot { slot } => format!("emptying slot {slot}"),
             Effect::DeleteFile { file, .. } => format!("deleting {}", file.name),
             Effect::DeleteProject { url, .. } => format!("deleting the files of {url}"),
+            Effect::LinkAnew => "beginning the link to the coordinator anew".to_owned(),
             Effect::MeasureSpeed => "measuring the speed of the CPUs".to_owned(),
             Effect::TellVerdict { url, verdict, .. } => {
                 let is = if verdict.is_ok() { "is" } else { "is not" };

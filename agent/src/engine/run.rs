@@ -9,7 +9,7 @@ use fallow_boinc::scheduler::ClientVersion;
 use fallow_client::{Benchmarks, Client, ClientConfig, Event, FileKey, Startup};
 use fallow_daemon::clock;
 use fallow_daemon::file_lock::FileLock;
-use fallow_domain::{Bytes, DocumentVersion, HostFacts, HostSpeed};
+use fallow_domain::{Bytes, DocumentVersion, Duration, HostFacts, HostSpeed};
 use fallow_policy::composition::Composition;
 use fallow_tls::{AccessString, Address};
 use tokio::signal::unix::{SignalKind, signal};
@@ -63,6 +63,9 @@ pub struct Settings {
     pub benchmark_after: StdDuration,
     /// How long each of the two programs runs that measure them.
     pub benchmark_phase: StdDuration,
+    /// How long a new version of the fleet's document is on trial before the agent goes back from it, in time
+    /// in which it is up (R6.5).
+    pub confirm_within: StdDuration,
 }
 
 /// What is said of the fleet to join, or to go on in.
@@ -129,7 +132,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     }
     let process = Process::draw(hostname.clone())?;
     let (ends, mut signals) = count_signals()?;
-    let client = restore(&dir, &records, &host_identity, settings.policy)?;
+    let client = restore(&settings, &records, &host_identity)?;
     tracing::info!(policy = %settings.policy, "the policies that are followed");
     require_identity(&settings, identity.as_ref(), &client)?;
     let prepared = async {
@@ -343,14 +346,17 @@ async fn enrolled(
 }
 
 fn restore(
-    dir: &DataDir,
+    settings: &Settings,
     records: &Records,
     host_identity: &HostIdentity,
-    policy: Composition,
 ) -> Result<Client, AgentError> {
-    let config = ClientConfig { composition: policy, ..ClientConfig::new(host_identity.seed, VERSION) };
+    let config = ClientConfig {
+        composition: settings.policy,
+        confirm_within: Some(Duration::from_secs_f64(settings.confirm_within.as_secs_f64())),
+        ..ClientConfig::new(host_identity.seed, VERSION)
+    };
     Client::restore(config, records.client()?).map_err(|error| AgentError::Records {
-        dir: dir.store(),
+        dir: settings.dir.store(),
         why: match std::error::Error::source(&error) {
             Some(source) => format!("{error} ({source})"),
             None => error.to_string(),

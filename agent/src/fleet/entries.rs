@@ -38,6 +38,7 @@ fn host(view: HostView, hostname: &str, name: &str) -> HostState {
         document_content: view.document_content,
         document_applied_at: view.document_applied_at,
         document_refused: view.document_refused,
+        rolled_back: view.rolled_back,
         metrics: view.figures.each_ref().map(metrics),
         cpu_time: view.cpu_time,
         scheduler_rpcs: view.scheduler_rpcs,

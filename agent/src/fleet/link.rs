@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fallow_client::Entity;
 use fallow_daemon::{causes, clock, lock};
-use fallow_domain::agent_state::EntryKey;
+use fallow_domain::agent_state::{Entry, EntryKey};
 use fallow_domain::{DocumentVersion, MasterUrl, printable};
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
@@ -32,7 +32,7 @@ use super::backoff::Backoff;
 use super::membership::Membership;
 use super::outbox::{Batch, Outbox};
 use super::process::Process;
-use super::{Arrived, Ask, Entries};
+use super::{Arrived, Ask, Entries, Followed};
 
 /// Changes are gathered for this long before they are sent.
 const GATHER: Duration = Duration::from_millis(200);
@@ -70,6 +70,8 @@ struct Shared {
     outbox: Mutex<Outbox>,
     changed: Notify,
     urgent: AtomicBool,
+    /// The link is to be begun anew, if it stands.
+    anew: AtomicBool,
     /// The trace context of the change that made it urgent.
     trace: Mutex<Option<String>>,
     status: Mutex<LinkStatus>,
@@ -103,6 +105,7 @@ impl Link {
             outbox: Mutex::default(),
             changed: Notify::new(),
             urgent: AtomicBool::new(false),
+            anew: AtomicBool::new(false),
             trace: Mutex::default(),
             status: Mutex::new(status),
         });
@@ -127,6 +130,12 @@ impl Link {
             *lock(&self.shared.trace) = trace;
             self.shared.urgent.store(true, Ordering::Release);
         }
+        self.shared.changed.notify_one();
+    }
+
+    /// Begins the link anew, if it stands.
+    pub fn begin_anew(&self) {
+        self.shared.anew.store(true, Ordering::Release);
         self.shared.changed.notify_one();
     }
 
@@ -315,10 +324,13 @@ impl<E: Engine> Session<E> {
         }
         let snapshot =
             lock(&self.shared.outbox).resume(welcome.epoch == self.epoch, welcome.applied_sequence);
+        self.tell_acknowledged().await;
         if snapshot {
             let keys = self.ask(Ask::Keys).await?;
             lock(&self.shared.outbox).restart(keys);
         }
+        // What it was to be begun anew for was before this one.
+        self.shared.anew.store(false, Ordering::Release);
         let mut status = lock(&self.shared.status);
         (status.connected, status.last_error) = (true, None);
         tracing::info!(
@@ -361,6 +373,9 @@ impl<E: Engine> Session<E> {
                     }
                 }
                 () = shared.changed.notified() => {
+                    if shared.anew.swap(false, Ordering::AcqRel) {
+                        return Err(End::Lost("the host went back from a version of the document".into()));
+                    }
                     let urgent = shared.urgent.swap(false, Ordering::AcqRel);
                     let at = Instant::now() + if urgent { Duration::ZERO } else { GATHER };
                     flush_at = Some(flush_at.map_or(at, |other: Instant| other.min(at)));
@@ -416,6 +431,7 @@ impl<E: Engine> Session<E> {
         match body {
             Some(from_coordinator::Body::Acknowledge(acknowledge)) => {
                 lock(&self.shared.outbox).acknowledge(acknowledge.sequence);
+                self.tell_acknowledged().await;
                 return true;
             }
             Some(from_coordinator::Body::Document(document)) => {
@@ -442,12 +458,23 @@ impl<E: Engine> Session<E> {
         false
     }
 
+    /// Tells the client that the coordinator has heard which document is followed.
+    async fn tell_acknowledged(&self) {
+        let acknowledged = lock(&self.shared.outbox).take_acknowledged();
+        if let Some(followed) = acknowledged {
+            self.engine.arrived(Arrived::Acknowledged(followed)).await;
+        }
+    }
+
     async fn flush(&self, to: &Sender<FromAgent>) -> Result<(), End> {
         loop {
             let Some(batch) = lock(&self.shared.outbox).take_next() else { return Ok(()) };
             let trace = lock(&self.shared.trace).take();
-            let Batch { sequence, is_snapshot, keys } = batch;
+            let Batch { sequence, is_snapshot, keys, .. } = batch;
             let Entries { entries, removed } = self.ask(|reply| Ask::Entries(keys, reply)).await?;
+            if let Some(follows) = entries.iter().find_map(followed) {
+                lock(&self.shared.outbox).says(sequence, follows);
+            }
             let entries = entries.iter().map(entry::to_wire).collect();
             let body = if is_snapshot {
                 from_agent::Body::Snapshot(Snapshot { sequence, entries })
@@ -516,6 +543,12 @@ impl Renewal {
             Self::At(_) => std::future::pending().await,
         }
     }
+}
+
+/// What an entry says that the host follows, if it is the host's.
+fn followed(entry: &Entry) -> Option<Followed> {
+    let Entry::Host(host) = entry else { return None };
+    Some(Followed { version: host.document_version, taken_at: host.document_applied_at })
 }
 
 fn say_renewed(member: &Membership) {

@@ -16,7 +16,7 @@ pub mod separation;
 
 use fallow_client::Entity;
 use fallow_domain::agent_state::{Entry, EntryKey};
-use fallow_domain::{DocumentVersion, FleetDocument, MasterUrl};
+use fallow_domain::{DocumentVersion, FleetDocument, Instant, MasterUrl};
 use fallow_tls::Fingerprint;
 use tokio::sync::oneshot;
 
@@ -40,6 +40,15 @@ pub struct Entries {
     pub removed: Vec<EntryKey>,
 }
 
+/// Which document a report of the host says that it follows, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// The document's version.
+    pub version: DocumentVersion,
+    /// When it was taken, which tells one trial of it from another.
+    pub taken_at: Instant,
+}
+
 /// What came from the coordinator.
 #[derive(Debug)]
 pub enum Arrived {
@@ -57,6 +66,8 @@ pub enum Arrived {
     Separated,
     /// Somebody wants a project contacted soon.
     Contact(MasterUrl),
+    /// The coordinator has acknowledged a report of the host.
+    Acknowledged(Followed),
     /// Under which URL the coordinator's own projects are reached, and the authority of their certificate.
     ProjectsAt {
         /// The URL; empty where the coordinator did not say.

@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 use fallow_client::Entity;
 use fallow_domain::agent_state::EntryKey;
 
+use super::Followed;
+
 /// Most entries in a message: some hundred kilobytes.
 pub const BATCH_MAX: usize = 500;
 /// Most changes that are kept while there is no connection.
@@ -36,6 +38,8 @@ pub struct Outbox {
     snapshot: Option<u64>,
     /// A connection stands.
     linked: bool,
+    /// What the last acknowledged report of the host said that it follows, until it is taken.
+    acknowledged: Option<Followed>,
 }
 
 /// A message to be sent.
@@ -47,6 +51,8 @@ pub struct Batch {
     pub is_snapshot: bool,
     /// The keys whose entries it carries, and whose they are.
     pub keys: Vec<(EntryKey, Entity)>,
+    /// What it says that the host follows, if it says anything of the host.
+    pub follows: Option<Followed>,
 }
 
 impl Outbox {
@@ -128,7 +134,7 @@ impl Outbox {
         if is_snapshot {
             self.snapshot = Some(self.sent);
         }
-        let batch = Batch { sequence: self.sent, is_snapshot, keys };
+        let batch = Batch { sequence: self.sent, is_snapshot, keys, follows: None };
         self.under_way.push_back(batch.clone());
         Some(batch)
     }
@@ -139,9 +145,21 @@ impl Outbox {
             return;
         }
         self.applied = self.applied.max(sequence);
-        while self.under_way.front().is_some_and(|batch| batch.sequence <= sequence) {
-            self.under_way.pop_front();
+        while let Some(batch) = self.under_way.pop_front_if(|batch| batch.sequence <= sequence) {
+            self.acknowledged = batch.follows.or(self.acknowledged);
         }
+    }
+
+    /// The message with that number says that the host follows this.
+    pub fn says(&mut self, sequence: u64, follows: Followed) {
+        if let Some(batch) = self.under_way.iter_mut().find(|batch| batch.sequence == sequence) {
+            batch.follows = Some(follows);
+        }
+    }
+
+    /// What the coordinator is known to have heard last of the document that the host follows, once.
+    pub fn take_acknowledged(&mut self) -> Option<Followed> {
+        self.acknowledged.take()
     }
 
     /// True while something is under way.
@@ -158,7 +176,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fallow_domain::{JobId, MasterUrl};
+    use fallow_domain::{DocumentVersion, Instant, JobId, MasterUrl};
     use std::collections::BTreeSet;
 
     fn key(n: u64) -> (EntryKey, Entity) {
@@ -223,6 +241,30 @@ mod tests {
         outbox.acknowledge(2);
         assert!(outbox.resume(true, 1), "it is behind what it had acknowledged");
         assert!(outbox.resume(false, 0));
+    }
+
+    #[test]
+    fn r6_5_what_a_report_says_that_the_host_follows_is_acknowledged_with_it_also_over_the_next_connection() {
+        let follows = |version| Followed { version: DocumentVersion(version), taken_at: Instant::EPOCH };
+        let mut outbox = started(0);
+        let first = outbox.take_next().unwrap().sequence;
+        outbox.says(first, follows(1));
+        touch(&mut outbox, 7);
+        let second = outbox.take_next().unwrap().sequence;
+        assert_eq!(outbox.take_acknowledged(), None);
+        outbox.acknowledge(second);
+        assert_eq!(outbox.take_acknowledged(), Some(follows(1)), "the newest that was said");
+        assert_eq!(outbox.take_acknowledged(), None, "once");
+        for applied in [second, second + 1] {
+            touch(&mut outbox, 7);
+            let third = outbox.take_next().unwrap().sequence;
+            assert_eq!(third, second + 1);
+            outbox.says(third, follows(2));
+            outbox.lost();
+            assert!(!outbox.resume(true, applied));
+            let is_heard = applied == third;
+            assert_eq!(outbox.take_acknowledged().is_some(), is_heard);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fallow_domain::agent_state::{HostState, Metrics, SuspendedBy};
+use fallow_domain::agent_state::{HostState, Metrics, RolledBack, SuspendedBy};
 use fallow_domain::{
     Bytes, DocumentVersion, Fraction, Instant, MasterUrl, Metric, OwnerLimits, RPCS_PER_JOB, ResourceType,
 };
@@ -25,6 +25,7 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         document_content,
         document_applied_at,
         document_refused,
+        rolled_back,
         metrics,
         cpu_time,
         scheduler_rpcs,
@@ -40,6 +41,11 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
     } = host;
     let (refused_version, refusal) =
         document_refused.as_ref().map_or((0, ""), |(version, why)| (version.0, why.as_str()));
+    let rolled_back = rolled_back.clone().unwrap_or_else(|| RolledBack {
+        version: DocumentVersion(0),
+        at: Instant::EPOCH,
+        why: String::new(),
+    });
     let [day, week, month] = metrics.map(|metrics| Some(metrics_to_wire(metrics)));
     wire::HostState {
         hostname: hostname.clone(),
@@ -72,6 +78,9 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         owner: (*owner != OwnerLimits::default()).then(|| owner::to_wire(owner)),
         document_content: document_content.clone(),
         declined_urls: declined.iter().map(ToString::to_string).collect(),
+        document_rolled_back_version: rolled_back.version.0,
+        document_rollback: rolled_back.why,
+        document_rolled_back_at_micros: rolled_back.at.as_micros(),
     }
 }
 
@@ -108,6 +117,9 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         owner,
         declined_urls,
         document_content,
+        document_rolled_back_version,
+        document_rollback,
+        document_rolled_back_at_micros,
     } = wire;
     check::text("document_content", &document_content)?;
     check::text("os", &os)?;
@@ -121,6 +133,8 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
     check::text("name", &name)?;
     check::text("suspended_by", &suspended_by)?;
     check::text("document_refusal", &document_refusal)?;
+    check::text("document_rollback", &document_rollback)?;
+    let rolled_back_at = check::micros("document_rolled_back_at", document_rolled_back_at_micros)?;
     let cpu_time = check::duration("cpu_time", cpu_time_micros)?;
     let document_applied_at = check::micros("document_applied_at", document_applied_at_micros)?;
     let started_at = check::micros("started_at", started_at_micros)?;
@@ -139,6 +153,11 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         document_content,
         document_applied_at: Instant::from_micros(document_applied_at),
         document_refused: is_refused.then_some((DocumentVersion(document_refused_version), document_refusal)),
+        rolled_back: (document_rolled_back_version != 0).then(|| RolledBack {
+            version: DocumentVersion(document_rolled_back_version),
+            at: Instant::from_micros(rolled_back_at),
+            why: document_rollback,
+        }),
         metrics: [
             metrics_from_wire("day", day)?,
             metrics_from_wire("week", week)?,
@@ -260,6 +279,11 @@ mod tests {
             document_content: "c0".into(),
             document_applied_at: Instant::from_micros(11),
             document_refused: Some((DocumentVersion(9), "no preferences".into())),
+            rolled_back: Some(RolledBack {
+                version: DocumentVersion(7),
+                at: Instant::from_micros(17),
+                why: "silence".into(),
+            }),
             metrics: [metrics(0.1), metrics(0.2), metrics(0.3)],
             cpu_time: Duration::from_micros(12),
             scheduler_rpcs: 13,
@@ -308,7 +332,7 @@ mod tests {
     #[test]
     fn hosts_that_cannot_be_are_refused_with_what_is_wrong() {
         type Spoil = fn(&mut wire::HostState);
-        let cases: [(Spoil, &str); 13] = [
+        let cases: [(Spoil, &str); 15] = [
             (|h| h.usable_cpus = 9, "8 CPUs of which 9 usable and 6 idle cannot be"),
             (|h| h.idle_cpus = 8, "cannot be"),
             (|h| h.cpus = 1 << 21, "cannot be"),
@@ -319,6 +343,8 @@ mod tests {
             (|h| h.week.as_mut().unwrap().waste = Some(1.1), "waste of the week is 1.1"),
             (|h| h.month.as_mut().unwrap().rpcs_per_job = Some(f64::NAN), "RPCs per job of the month"),
             (|h| h.os = "\u{7}".into(), "os has"),
+            (|h| h.document_rollback = "\u{7}".into(), "document_rollback has"),
+            (|h| h.document_rolled_back_at_micros = i64::MAX, "document_rolled_back_at is"),
             (|h| h.coprocessors[0].count = 1 << 16, "65536 devices of one kind"),
             (|h| h.declined_urls = vec![String::new(); 1_001], "1001 declined projects"),
             (|h| h.owner.as_mut().unwrap().cpu_fraction = Some(2.0), "fraction"),

@@ -301,6 +301,11 @@ impl Client {
 }
 
 /// A host that is taken in gets its number, and every known account's user a name. A refusal has neither.
+/// Whether a scheduler accepts the account that it was told.
+pub(crate) fn is_accepted(reply: &SchedulerReply) -> bool {
+    of_reply(reply).is_ok()
+}
+
 fn of_reply(reply: &SchedulerReply) -> Verdict {
     let said = reply.messages.iter().take(SAID_MAX).map(|message| message.text.clone()).collect();
     if reply.project_is_down {

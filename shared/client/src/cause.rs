@@ -54,6 +54,8 @@ pub enum Rule {
     Slots,
     /// Tasks belong to jobs.
     Tasks,
+    /// Documents are on trial before they are confirmed.
+    Confirmation,
 }
 
 impl Rule {
@@ -81,6 +83,7 @@ impl Rule {
             Self::Notice => "notice",
             Self::Slots => "slots",
             Self::Tasks => "tasks",
+            Self::Confirmation => "R6.5",
         }
     }
 }
@@ -168,6 +171,8 @@ pub enum Cause {
     MessageAcknowledged,
     /// A project has a message for a job.
     MessageToJob,
+    /// The host went back from a version of the coordinator's document.
+    WentBack,
     /// People are told something: its text says why.
     Told,
 }
@@ -221,6 +226,7 @@ impl Cause {
             Self::NoMessage | Self::TooManyMessages | Self::MessageAcknowledged | Self::MessageToJob => {
                 Rule::Trickles
             }
+            Self::WentBack => Rule::Confirmation,
             Self::Told => Rule::Notice,
         }
     }
@@ -264,6 +270,7 @@ impl fmt::Display for Cause {
             Self::TooManyMessages => "there are too many, or it is too long",
             Self::MessageAcknowledged => "the project has it",
             Self::MessageToJob => "the project has a message for it",
+            Self::WentBack => "this host went back from a version of the coordinator's document",
             Self::Told => "",
         };
         f.write_str(text)

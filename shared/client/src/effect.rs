@@ -152,6 +152,9 @@ pub enum Effect {
     },
     /// Measure how fast the CPUs are; answer with `BenchmarksRun(End)`.
     MeasureSpeed,
+    /// Begin the link to the coordinator anew, if it stands: the client went back from a version of the
+    /// document, and what is offered over the next link is offered to who follows the one before.
+    LinkAnew,
     /// Tell somebody who wanted a project what came of it.
     TellVerdict {
         /// Who.

@@ -10,8 +10,8 @@ use fallow_boinc::runtime::finish::{Finish, TemporaryExit};
 use fallow_boinc::runtime::message::AppStatus;
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{
-    AccountKey, Bytes, Device, DocumentVersion, Duration, FleetDocument, HostFacts, JobId, MasterUrl,
-    ProjectId, Share, SlotId,
+    AccountKey, Bytes, Device, DocumentVersion, Duration, FleetDocument, HostFacts, Instant, JobId,
+    MasterUrl, ProjectId, Share, SlotId,
 };
 
 pub use fallow_policy::rpc_timing::RequestedBy;
@@ -59,6 +59,13 @@ pub enum Event {
         version: DocumentVersion,
         /// What is wrong with it.
         reason: String,
+    },
+    /// The coordinator has acknowledged a report that names this version as the one that is followed.
+    DocumentAcknowledged {
+        /// The version.
+        version: DocumentVersion,
+        /// Since when it is followed, as the report says.
+        taken_at: Instant,
     },
     /// The owner suspends or resumes all computing.
     OwnerSuspended(bool),

@@ -160,6 +160,11 @@ impl Client {
         self.schedule_host(false).can_never_run(&job.needs())
     }
 
+    /// Whether a job that is not over cannot run here, whatever else does.
+    pub(crate) fn may_never_run(&self, job: &Job) -> bool {
+        self.snapshot(job).is_some_and(|snapshot| self.can_never_run(&snapshot).is_some())
+    }
+
     /// Until when a job waits before it is started again, if it does.
     fn waits_until(&self, job: &Job) -> Option<Instant> {
         (job.stage == Stage::Runnable && job.run.not_before > self.now()).then_some(job.run.not_before)

@@ -2,7 +2,7 @@
 //! call again.
 
 use fallow_boinc::scheduler::ClientVersion;
-use fallow_domain::{Instant, Preferences, ProjectId};
+use fallow_domain::{Duration, Instant, Preferences, ProjectId};
 use fallow_policy::composition::Composition;
 use fallow_policy::fetch::FetchDecision;
 use fallow_policy::hopeless::AbortWhich;
@@ -32,6 +32,7 @@ use crate::stalls::Stalls;
 use crate::state::State;
 use crate::throttle::Throttle;
 use crate::timers::{Timer, Timers};
+use crate::trial::Watch;
 use crate::wanted::Wanted;
 use crate::workload::Workload;
 use crate::{Effect, Event, Reason, Step};
@@ -52,13 +53,17 @@ pub struct ClientConfig {
     /// Whether a later life of the client may follow other policies, as an agent's may. Then it learns what
     /// any policy looks at, and not only what its own does.
     pub may_change_policy: bool,
+    /// How long a new version of the fleet's document is on trial before the client goes back from it
+    /// (R6.5), in time in which the agent is up. None where nobody says what a coordinator has acknowledged
+    /// ([`Event::DocumentAcknowledged`]): then each version holds from the beginning.
+    pub confirm_within: Option<Duration>,
 }
 
 impl ClientConfig {
     /// The default policies, which may be others one day, on a host that may go to sleep unnoticed.
     pub fn new(seed: u64, version: ClientVersion) -> Self {
         let composition = Composition::default();
-        Self { seed, version, composition, tells_away: false, may_change_policy: true }
+        Self { seed, version, composition, tells_away: false, may_change_policy: true, confirm_within: None }
     }
 
     /// Whether the CPU time that projects got of late is wanted.
@@ -123,6 +128,8 @@ pub struct Client {
     pub(crate) clock: Clock,
     /// Whether the host is there, and when the shell is to call.
     pub(crate) presence: Presence,
+    /// The trial of a document.
+    pub(crate) watch: Watch,
     pub(crate) timers: Timers,
     pub(crate) random: Random,
     /// What is to be done in this step.
@@ -170,6 +177,7 @@ impl Client {
             throttle: Throttle::default(),
             clock: Clock::default(),
             presence: Presence::default(),
+            watch: Watch::default(),
             timers: Timers::default(),
             random,
             actions: Actions::default(),
@@ -252,6 +260,9 @@ impl Client {
             Event::FleetJoined { authority } => self.join_fleet(authority),
             Event::DocumentOffered(document) => self.offer_document(document),
             Event::DocumentUnreadable { version, reason } => self.refuse_document(version, reason),
+            Event::DocumentAcknowledged { version, taken_at } => {
+                self.document_acknowledged(version, taken_at);
+            }
             Event::OwnerSuspended(suspended) => self.owner_suspends(suspended),
             Event::OwnerExcludedDevices(devices) => self.owner_excludes(devices),
             Event::ContactRequested { url, by } => self.request_contact(&url, by),
@@ -287,6 +298,7 @@ impl Client {
         if connected {
             self.poll_network();
         }
+        self.poll_trial();
         self.drop_finished_projects();
         self.poll_watch();
         self.save_running();

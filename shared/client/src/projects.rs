@@ -10,6 +10,7 @@ use fallow_domain::{
 use fallow_policy::completion::{DurationCorrection, Experience};
 use fallow_policy::rpc_timing::RpcState;
 
+use crate::confirmation::{self, Trial};
 use crate::machine::Client;
 use crate::state::{Identity, Process, Project};
 use crate::timers::Timer;
@@ -94,7 +95,12 @@ impl Client {
     fn renew_urls(&mut self) {
         self.edit_meta(|meta| {
             meta.declined = meta.declined.iter().map(MasterUrl::renewed).collect();
-            for project in meta.document.iter_mut().flat_map(|document| &mut document.projects) {
+            let on_trial = meta
+                .trial
+                .iter_mut()
+                .flat_map(|trial| trial.before.projects.iter_mut().chain(&mut trial.taken_over));
+            let followed = meta.document.iter_mut().flat_map(|document| &mut document.projects);
+            for project in followed.chain(on_trial) {
                 project.url = project.url.renewed();
             }
         });
@@ -237,9 +243,16 @@ impl Client {
     /// Takes note of the fleet. Another one counts its documents by itself: the one that is followed is older
     /// than any of them, and followed until one comes.
     pub(crate) fn join_fleet(&mut self, authority: String) {
+        let is_other = self.state.host.fleet.as_ref().is_some_and(|fleet| *fleet != authority);
+        if is_other {
+            // Who could confirm what is on trial is not this fleet's coordinator.
+            self.follow_confirmed();
+        }
         self.edit_meta(|meta| {
-            let before = meta.fleet.replace(authority);
-            let is_other = before.is_some() && before != meta.fleet;
+            meta.fleet = Some(authority);
+            if is_other {
+                meta.rolled_back.clear();
+            }
             if let Some(document) = meta.document.as_mut().filter(|_| is_other) {
                 document.version = DocumentVersion(0);
             }
@@ -260,6 +273,23 @@ impl Client {
         }
         if self.state.host.document.as_ref() == Some(&document) {
             return self.touch(Entity::Host);
+        }
+        if let Some(why) = confirmation::refusal(&self.state.host.rolled_back, &document) {
+            return self.refuse_document(version, why);
+        }
+        let trial = self.trial_of(&document);
+        self.follow_document(document, trial);
+        self.notice(
+            NoticeLevel::Info,
+            None,
+            format!("following version {version} of the coordinator's document"),
+        );
+    }
+
+    /// Follows a document from now on, which is on trial if there is one.
+    pub(crate) fn follow_document(&mut self, document: FleetDocument, trial: Option<Trial>) {
+        if trial.is_none() {
+            self.give_back_to_owner(&document);
         }
         // What the owner detached stays so (R6.1: the owner keeps the last word).
         let declined = self.state.host.declined.clone();
@@ -286,13 +316,25 @@ impl Client {
         let now = self.now();
         self.edit_meta(|meta| {
             (meta.document, meta.document_applied_at) = (Some(document), now);
-            meta.document_refused = None;
+            (meta.document_refused, meta.trial) = (None, trial);
         });
-        self.notice(
-            NoticeLevel::Info,
-            None,
-            format!("following version {version} of the coordinator's document"),
-        );
+        self.watch_anew();
+    }
+
+    /// Projects of the owner's that a document took over which was on trial are again as they were, unless
+    /// the next one names them too. What he detached meanwhile stays so.
+    fn give_back_to_owner(&mut self, next: &FleetDocument) {
+        let trial = self.state.host.trial.as_ref();
+        let taken_over = trial.map(|trial| trial.taken_over.clone()).unwrap_or_default();
+        for was in taken_over.iter().filter(|was| next.projects.iter().all(|one| one.url != was.url)) {
+            let Some(id) = self.project_of(&was.url) else { continue };
+            self.put_project(was, false);
+            self.edit_project(id, |project| {
+                project.from_document = false;
+                project.name.clone_from(&was.name);
+                project.settle_share()
+            });
+        }
     }
 
     /// Devices that the owner wants to be left alone (R3.14): the whole set, stored before anything follows
@@ -300,6 +342,7 @@ impl Client {
     pub(crate) fn owner_excludes(&mut self, devices: BTreeSet<Device>) {
         if self.state.host.owner.excluded_devices != devices {
             self.edit_meta(|meta| meta.owner.excluded_devices = devices);
+            self.spare_tasks();
             let all = &self.preferences().excluded_devices;
             let text = match all.is_empty() {
                 true => "all devices may be used".to_owned(),
@@ -325,6 +368,7 @@ impl Client {
     pub(crate) fn owner_suspends(&mut self, suspended: bool) {
         if self.state.host.owner.suspended != suspended {
             self.edit_meta(|meta| meta.owner.suspended = suspended);
+            self.spare_tasks();
             let what = if suspended { "suspended" } else { "resumed" };
             self.notice(NoticeLevel::Info, None, format!("computing {what} by the owner"));
         }

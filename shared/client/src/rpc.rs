@@ -116,6 +116,7 @@ impl Client {
         let verdict = self.judge_page(id, &outcome);
         let page = match outcome {
             Ok(urls) if urls.is_empty() => {
+                self.note_contact_failed(id);
                 let text = format!("the page {url} names no scheduler: is it a project's?");
                 self.notice(NoticeLevel::Error, Some(id), text);
                 MasterPage::NoSchedulers
@@ -128,6 +129,7 @@ impl Client {
                 if new == Some(true) { MasterPage::NewScheduler } else { MasterPage::KnownSchedulers }
             }
             Err(error) => {
+                self.note_contact_failed(id);
                 let text = format!("the page {url} could not be read: {error}");
                 self.notice(NoticeLevel::Warn, Some(id), text);
                 MasterPage::Unreadable
@@ -239,6 +241,10 @@ impl Client {
     ) {
         let Some(asked) = self.sessions.in_flight(id).map(|ask| ask.work) else { return };
         let verdict = self.judge_answer(id, &outcome);
+        match &outcome {
+            Ok(reply) => self.note_answer(id, reply),
+            Err(_) => self.note_contact_failed(id),
+        }
         match outcome {
             Ok(reply) if reply.project_is_down => {
                 let delay = reply.request_delay;

@@ -40,7 +40,9 @@ pub fn separate(records: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result
 }
 
 fn meta(was: &Meta) -> Meta {
-    let permitted = was.document.as_ref().map(|document| FleetDocument {
+    // Not what a version permits that may yet be gone back from.
+    let confirmed = was.trial.as_ref().map(|trial| &trial.before).or(was.document.as_ref());
+    let permitted = confirmed.map(|document| FleetDocument {
         version: DocumentVersion(0),
         content: String::new(),
         projects: Vec::new(),
@@ -56,6 +58,8 @@ fn meta(was: &Meta) -> Meta {
         document_refused: None,
         declined: was.declined.clone(),
         fleet: was.fleet.clone(),
+        trial: None,
+        rolled_back: Vec::new(),
         draws: 0,
     }
 }

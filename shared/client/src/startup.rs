@@ -36,6 +36,7 @@ impl Client {
         for id in lost {
             self.begin_anew(id);
         }
+        self.resume_trial();
     }
 
     /// A slot that the store knows and the disk does not: with it went all that the task had done.

@@ -17,6 +17,7 @@ use fallow_policy::rpc_timing::RpcState;
 use fallow_policy::transfer_backoff::TransferBackoff;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::confirmation::{RolledBack, Trial};
 use crate::described::{Application, FileDescription, JobDescription};
 use crate::end_state::EndState;
 use crate::file_table::Files;
@@ -47,6 +48,12 @@ pub(crate) struct Meta {
     /// The certificate authority of the fleet that the document is of; none if that was never said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<String>,
+    /// The trial of the document, if it is not confirmed yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
+    /// Versions that the host went back from by itself, the last one at the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rolled_back: Vec<RolledBack>,
     /// On how many occasions something may have been drawn from the host's random stream, so that a restart
     /// does not repeat it.
     pub draws: u64,

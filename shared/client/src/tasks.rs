@@ -523,6 +523,9 @@ impl Client {
         };
         let broken: Vec<_> = self.state.jobs.slots().values().filter_map(broken).collect();
         for (id, exit_status, why) in broken {
+            if exit_status == exit::MEM_LIMIT_EXCEEDED {
+                self.note_forbidden();
+            }
             let pid = self.state.jobs.get(&id).and_then(|job| job.process.pid());
             self.act(Effect::AbortTask { job: id }, Cause::LimitExceeded(why));
             self.set_process(id, Process::Aborting(pid));

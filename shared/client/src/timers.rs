@@ -46,6 +46,8 @@ pub(crate) enum Timer {
     Project,
     /// A finished job is due for reporting (R1.8).
     Report,
+    /// The clock is to be looked at in the trial of a document (R6.5).
+    Trial,
 }
 
 /// The timers of a client. All are stale at first.
@@ -65,7 +67,7 @@ const LOOK_PERIOD: Duration = Duration::from_hours(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Timer {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Schedule,
         Self::Restart,
         Self::Throttle,
@@ -80,6 +82,7 @@ impl Timer {
         Self::MasterPage,
         Self::Project,
         Self::Report,
+        Self::Trial,
     ];
     /// Those that wait for something else, or for nothing, when the network may be used in another way.
     pub(crate) const OF_NETWORK: [Self; 8] = [
@@ -176,6 +179,7 @@ impl Client {
             Timer::MasterPage => self.next_master_page(),
             Timer::Project => self.next_project(),
             Timer::Report => self.next_report(),
+            Timer::Trial => self.next_trial(),
         }
     }
 }

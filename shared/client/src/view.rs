@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use fallow_domain::agent_state::Phase;
-use fallow_domain::agent_state::SuspendedBy;
+use fallow_domain::agent_state::{RolledBack, SuspendedBy};
 use fallow_domain::{
     Bytes, Device, DocumentVersion, Duration, Instant, JobId, MasterUrl, OwnerLimits, ProjectAssignment,
     ProjectId, ResourceType, Share,
@@ -37,6 +37,10 @@ pub struct HostView {
     pub document_applied_at: Instant,
     /// The newest document that was refused since, and why.
     pub document_refused: Option<(DocumentVersion, String)>,
+    /// The version that the host went back from last by itself, unless a newer one was confirmed since.
+    pub rolled_back: Option<RolledBack>,
+    /// The document is on trial: it is not confirmed yet.
+    pub is_on_trial: bool,
     /// Projects of the document that the owner detached: they stay so until he attaches them.
     pub declined: Vec<MasterUrl>,
     /// The metrics over one day, seven and thirty (R5.34).
@@ -147,6 +151,12 @@ impl Client {
             document_content: meta.document.as_ref().map(|one| one.content.clone()).unwrap_or_default(),
             document_applied_at: meta.document_applied_at,
             document_refused: meta.document_refused.clone(),
+            rolled_back: meta.rolled_back.last().map(|last| RolledBack {
+                version: last.version,
+                at: last.at,
+                why: last.why.clone(),
+            }),
+            is_on_trial: meta.trial.is_some(),
             declined: meta.declined.iter().filter(|url| self.assigned(url).is_some()).cloned().collect(),
             figures: Window::ALL.map(|window| self.ledger.figures(window, self.now(), late)),
             cpu_time: all.cpu,

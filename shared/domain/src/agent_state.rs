@@ -77,6 +77,10 @@ pub struct HostState {
     pub document_applied_at: Instant,
     /// The newest document that was refused since, and why.
     pub document_refused: Option<(DocumentVersion, String)>,
+    /// The version that the host went back from last by itself, unless a newer one was confirmed since
+    /// (R6.5): it had that one, which is not the same as never to have had it.
+    #[serde(default)]
+    pub rolled_back: Option<RolledBack>,
     /// The metrics over one day, seven and thirty (R5.34).
     pub metrics: [Metrics; 3],
     /// CPU time of all tasks, those of detached projects too.
@@ -108,6 +112,17 @@ pub struct HostState {
     /// Projects of the document that the owner detached.
     #[serde(default)]
     pub declined: Vec<MasterUrl>,
+}
+
+/// A version of the document that a host went back from by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RolledBack {
+    /// The version.
+    pub version: DocumentVersion,
+    /// When.
+    pub at: Instant,
+    /// What was wrong under it, for people.
+    pub why: String,
 }
 
 /// Who suspended computing on a host.

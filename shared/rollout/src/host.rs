@@ -24,6 +24,8 @@ pub struct HostNow {
     pub version: DocumentVersion,
     /// The version that it refused last, and why.
     pub refused: Option<(DocumentVersion, String)>,
+    /// The version that it went back from last by itself, and why.
+    pub rolled_back: Option<(DocumentVersion, String)>,
     /// Its owner suspended it: what it does not compute is no version's doing.
     pub suspended_by_owner: bool,
     /// The part of the machine's CPUs that it may use, 0 to 1.
@@ -94,6 +96,19 @@ impl HostNow {
         Self::of(id, String::new(), false, &state, none)
     }
 
+    /// Why it does not have a version that it was given: it refused it, or went back from it. One that has
+    /// taken it once more has it, as long as it is there.
+    #[must_use]
+    pub fn turned_down(&self, candidate: DocumentVersion) -> Option<String> {
+        let of = |said: &Option<(DocumentVersion, String)>| {
+            said.as_ref().filter(|(version, _)| *version == candidate).map(|(_, why)| why.clone())
+        };
+        let went_back = || of(&self.rolled_back).map(|why| format!("it went back from it: {why}"));
+        let has_it = self.version == candidate;
+        let refused = of(&self.refused).filter(|_| !has_it);
+        refused.or_else(|| went_back().filter(|_| !has_it || !self.connected))
+    }
+
     /// What an agent reports.
     #[must_use]
     pub fn of<'p>(
@@ -112,6 +127,7 @@ impl HostNow {
             connected,
             version: state.document_version,
             refused: state.document_refused.clone(),
+            rolled_back: state.rolled_back.as_ref().map(|one| (one.version, one.why.clone())),
             suspended_by_owner: state.suspended_by == Some(SuspendedBy::Owner),
             // Whatever an agent says.
             offered: (f64::from(state.usable_cpus) / all).min(1.0),

@@ -4,7 +4,8 @@
 //! with themselves before they got it. Two kinds of tests:
 //!
 //! *Guards* are plain counts, for what no chance explains; they also judge a wave of one host: hosts refuse
-//! the version (one in twenty of those that it was given to, at least one); half of them at least cannot
+//! the version, or went back from it by themselves (one in twenty of those that it was given to, at least
+//! one); half of them at least cannot
 //! reach a project any more; together they offer, or compute with, less than half of what they did before.
 //! But for refusals and what is offered, a guard holds only beside hosts with the version before that do not
 //! fare likewise: when all have the new one, a project's server that is down is nobody's proof.
@@ -128,22 +129,17 @@ pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[HostNow]) -> Ju
     found
 }
 
-/// Hosts that refuse the version: one in twenty of those that it reached.
+/// Hosts that refuse the version, or went back from it: one in twenty of those that it reached.
 fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
-    let refuses = |host: &&HostNow| {
-        host.changed
-            && host.version != rollout.candidate
-            && rollout.is_released_to(&host.id, &host.groups)
-            && host.refused.as_ref().is_some_and(|(version, _)| *version == rollout.candidate)
-    };
-    let mut refusing = hosts.iter().filter(refuses);
-    let first = refusing.next()?;
+    let was_given = |host: &&HostNow| host.changed && rollout.is_released_to(&host.id, &host.groups);
+    let mut refusing = hosts
+        .iter()
+        .filter(was_given)
+        .filter_map(|host| host.turned_down(rollout.candidate).map(|why| (host, why)));
+    let (first, why) = refusing.next()?;
     let count = 1 + refusing.count();
     // Whoever answers first is not all.
-    let is_there =
-        |host: &&HostNow| host.changed && host.connected && rollout.is_released_to(&host.id, &host.groups);
-    let reached = hosts.iter().filter(is_there).count().max(count);
-    let why = first.refused.as_ref().map_or("", |(_, why)| why.as_str());
+    let reached = hosts.iter().filter(was_given).filter(|host| host.connected).count().max(count);
     (count * 20 >= reached)
         .then(|| format!("{count} of {} refuse it, such as {}: {why}", crate::hosts(reached), first.name))
 }

@@ -319,3 +319,30 @@ fn r6_5_a_wave_that_has_no_host_any_more_is_for_somebody_to_look_at() {
     };
     assert!(why.contains("none of its hosts"), "{why}");
 }
+
+#[test]
+fn r6_5_hosts_that_went_back_from_a_version_by_themselves_count_like_refusals() {
+    let silence = || Some((NEW, "silence".to_owned()));
+    let went_back = |host: &mut HostNow, is_new: bool, at: usize| {
+        if is_new && at == 0 {
+            (host.version, host.rolled_back) = (OLD, silence());
+        }
+    };
+    let why = taken_back(judged((4, 8), nothing, went_back, Gates::default()));
+    assert!(why.contains("1 of 4 hosts refuse it") && why.contains("it went back from it: silence"), "{why}");
+    // One that has taken it once more has it, unless it is silent again.
+    let again = |connected| {
+        move |host: &mut HostNow, is_new: bool, at: usize| {
+            if is_new && at == 0 {
+                (host.rolled_back, host.connected) = (silence(), connected);
+            }
+        }
+    };
+    let passed = judged((4, 8), nothing, again(true), Gates::default());
+    assert!(!matches!(passed, Some(Transition::TakeBack { .. })), "{passed:?}");
+    taken_back(judged((4, 8), nothing, again(false), Gates::default()));
+    // Another version that it went back from is another matter.
+    let older = |host: &mut HostNow, _: bool, _: usize| host.rolled_back = Some((OLD, "silence".to_owned()));
+    let passed = judged((4, 8), nothing, older, Gates::default());
+    assert!(!matches!(passed, Some(Transition::TakeBack { .. })), "{passed:?}");
+}

@@ -17,6 +17,8 @@ pub(super) fn cause(host: &Host, now: Instant) -> Option<String> {
     let refusal = state.filter(|state| {
         !state.document_refusal.is_empty() && state.document_refused_version == host.wanted_version
     });
+    let went_back = state.filter(|state| state.document_rolled_back_version == host.wanted_version);
+    let went_back = went_back.map(|state| state.document_rollback.as_str());
     let said = match refusal {
         _ if host.last_seen_micros == 0 => "has not been here yet: gets it when it comes".to_owned(),
         _ if follows > wanted && wanted.term() != follows.term() => {
@@ -24,6 +26,9 @@ pub(super) fn cause(host: &Host, now: Instant) -> Option<String> {
                 .to_owned()
         }
         Some(state) => format!("refuses it: {}", state.document_refusal),
+        None if went_back.is_some_and(|why| !why.is_empty()) => {
+            format!("went back from it: {}", went_back.unwrap_or_default())
+        }
         None if !host.connected => {
             format!("is off, seen {}: gets it when it comes", table::ago(host.last_seen_micros, now))
         }
@@ -84,6 +89,10 @@ mod tests {
         // Of a version that it is not to have any more.
         refusing.wanted_version = 6;
         assert!(why(refusing.clone()).starts_with("is about to get it"));
+        let mut back = host(4, true);
+        let state = back.state.as_mut().unwrap();
+        (state.document_rollback, state.document_rolled_back_version) = ("silence".into(), 5);
+        assert_eq!(why(back), "went back from it: silence");
         refusing.revoked_at_micros = 1;
         assert_eq!(why(refusing), "");
     }

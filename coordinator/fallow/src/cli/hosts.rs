@@ -185,10 +185,15 @@ fn said(state: &HostState, newest: u64) -> String {
              state, `fallow restore` begins a new term"
         );
     }
-    match (state.document_refusal.as_str(), suspender(state)) {
-        ("", "") => String::new(),
-        ("", by) => format!("suspended by {by}"),
-        (why, _) => format!("refused document {}: {why}", DocumentVersion(state.document_refused_version)),
+    let (refused, rolled_back) = (state.document_refused_version, state.document_rolled_back_version);
+    match (state.document_refusal.as_str(), rolled_back, suspender(state)) {
+        // A version that it refuses since it went back from it.
+        (why, _, _) if !why.is_empty() => format!("refused document {}: {why}", DocumentVersion(refused)),
+        (_, 0, "") => String::new(),
+        (_, 0, by) => format!("suspended by {by}"),
+        (..) => {
+            format!("went back from version {}: {}", DocumentVersion(rolled_back), state.document_rollback)
+        }
     }
 }
 
@@ -294,6 +299,9 @@ pub(crate) fn host_json(host: &Host) -> Value {
         "document_applied_at": table::instant(state.document_applied_at_micros),
         "document_refused_version": state.document_refused_version,
         "document_refusal": state.document_refusal,
+        "document_rolled_back_version": state.document_rolled_back_version,
+        "document_rollback": state.document_rollback,
+        "document_rolled_back_at": table::instant(state.document_rolled_back_at_micros),
         "cpu_time_micros": state.cpu_time_micros,
         "scheduler_rpcs": state.scheduler_rpcs,
         "jobs_finished": state.jobs_finished,
@@ -330,6 +338,24 @@ mod tests {
         assert_eq!(state_of(&host, version), "");
         let said = state_of(&host, 7);
         assert!(said.starts_with("follows version 2.1, which") && said.contains("fallow restore"), "{said}");
+    }
+
+    #[test]
+    fn r6_5_a_host_that_went_back_from_a_version_says_why_and_so_does_one_that_refuses_it_since() {
+        let state = HostState {
+            document_rolled_back_version: 7,
+            document_rollback: "silence".into(),
+            suspended_by: "owner".into(),
+            ..HostState::default()
+        };
+        let mut host = Host { state: Some(state), ..Host::default() };
+        assert_eq!(state_of(&host, 0), "went back from version 7: silence");
+        let json = host_json(&host);
+        let told = (&json["document_rolled_back_version"], &json["document_rollback"]);
+        assert_eq!(told, (&7.into(), &"silence".into()));
+        let state = host.state.as_mut().unwrap();
+        (state.document_refused_version, state.document_refusal) = (7, "it went back from it".into());
+        assert_eq!(state_of(&host, 0), "refused document 7: it went back from it");
     }
 
     #[test]

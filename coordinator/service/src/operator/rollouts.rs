@@ -78,12 +78,8 @@ pub(super) fn to_wire(rollout: &Rollout, hosts: &[HostNow]) -> wire::Rollout {
     let count = |is_so: &dyn Fn(&HostNow) -> bool| released.iter().filter(|host| is_so(host)).count() as u64;
     let has = |host: &HostNow| host.version == rollout.candidate;
     let refusing = |host: &&HostNow| {
-        let (version, reason) = host.refused.as_ref().filter(|(version, _)| *version == rollout.candidate)?;
-        (host.version < *version).then(|| wire::RefusingHost {
-            agent_id: host.id.0.clone(),
-            name: host.name.clone(),
-            reason: reason.clone(),
-        })
+        let reason = host.turned_down(rollout.candidate).filter(|_| host.version <= rollout.candidate)?;
+        Some(wire::RefusingHost { agent_id: host.id.0.clone(), name: host.name.clone(), reason })
     };
     let step = |step: &fallow_rollout::Step| wire::RolloutStep {
         at_micros: step.at.as_micros(),

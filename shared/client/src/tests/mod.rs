@@ -2,6 +2,7 @@
 
 mod benchmarks;
 mod comings;
+mod confirmation;
 mod debts;
 mod devices;
 mod estimates;

@@ -88,6 +88,9 @@ fn meta() -> Meta {
         document_refused: Some((DocumentVersion(9), text("a share is negative"))),
         // Who wrote this could not say it yet.
         fleet: None,
+        // Nor this.
+        trial: None,
+        rolled_back: Vec::new(),
         declined: BTreeSet::from([url("b")]),
         draws: 41,
     }

@@ -79,6 +79,7 @@ impl Machine {
             | Effect::DeleteFile { .. }
             | Effect::DeleteProject { .. }
             | Effect::MeasureSpeed
+            | Effect::LinkAnew
             | Effect::TellVerdict { .. }
             | Effect::Notice { .. } => {}
         }

@@ -144,7 +144,7 @@ impl World {
                 self.log.push(format!("upload of {open_name} of {job}: {status}"));
             }
             Effect::Notice { text, .. } => self.notices.push(text),
-            Effect::MeasureSpeed | Effect::TellVerdict { .. } => {}
+            Effect::MeasureSpeed | Effect::LinkAnew | Effect::TellVerdict { .. } => {}
         }
     }
 }
