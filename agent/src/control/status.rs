@@ -70,6 +70,9 @@ pub struct HostStatus {
     pub owner_excluded_devices: Vec<String>,
     /// Version of the document that is followed, 0 for none.
     pub document_version: DocumentVersion,
+    /// It is on trial: the agent goes back from it if the coordinator does not acknowledge it in time.
+    #[serde(default)]
+    pub document_on_trial: bool,
     /// The newest document that was refused since, and why.
     pub document_refused: Option<(DocumentVersion, String)>,
     /// The version that the agent went back from last by itself, and why; none once a newer one is confirmed.
@@ -211,6 +214,7 @@ impl HostStatus {
             excluded_devices: view.excluded_devices.iter().map(ToString::to_string).collect(),
             owner_excluded_devices: view.owner.excluded_devices.iter().map(ToString::to_string).collect(),
             document_version: view.document_version,
+            document_on_trial: view.is_on_trial,
             document_refused: view.document_refused,
             document_rolled_back: view.rolled_back.map(|one| (one.version, one.why)),
             declined: view.declined.iter().map(ToString::to_string).collect(),
@@ -314,11 +318,12 @@ impl Status {
         }
         let _ = writeln!(
             out,
-            "{} of {} CPUs usable, {} idle; document version {}; {} of CPU time; {} jobs over",
+            "{} of {} CPUs usable, {} idle; document version {}{}; {} of CPU time; {} jobs over",
             host.usable_cpus,
             host.cpus,
             host.idle_cpus,
             host.document_version,
+            if host.document_on_trial { " (on trial)" } else { "" },
             Duration::from_secs_f64(host.cpu_time),
             host.jobs_finished
         );

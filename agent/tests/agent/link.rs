@@ -33,6 +33,8 @@ pub(crate) struct Held {
     pub(crate) copies: u32,
     /// Of hosts that copies have become, the keys.
     pub(crate) separated: Vec<fallow_tls::Fingerprint>,
+    /// Messages are applied, and not acknowledged.
+    pub(crate) is_silent: bool,
     /// What it said to who asked whether it is there.
     pub(crate) probe_answers: Vec<u64>,
     epoch: String,
@@ -40,7 +42,7 @@ pub(crate) struct Held {
     pub(crate) entries: BTreeMap<String, Entry>,
     pub(crate) snapshots: u32,
     pub(crate) hellos: Vec<Hello>,
-    heartbeats: u32,
+    pub(crate) heartbeats: u32,
     /// How often the certificate was renewed, and the life of those that are made; 0 for an hour.
     renewals: u32,
     life: fallow_domain::Duration,
@@ -233,7 +235,9 @@ impl Fleet for Coordinator {
         let this = self.clone();
         let talk = tokio::spawn(async move {
             while let Ok(Some(message)) = incoming.message().await {
-                if let Some(sequence) = this.take(message) {
+                if let Some(sequence) = this.take(message)
+                    && !this.0.lock().unwrap().is_silent
+                {
                     let body = Some(from_coordinator::Body::Acknowledge(Acknowledge { sequence }));
                     let _ = out.send(Ok(FromCoordinator { traceparent: String::new(), body })).await;
                 }
@@ -254,8 +258,12 @@ pub(crate) struct Agent(pub(crate) Child);
 
 impl Agent {
     pub(crate) fn start(dir: &std::path::Path, token: &str) -> Self {
+        Self::start_with(dir, token, &[])
+    }
+
+    pub(crate) fn start_with(dir: &std::path::Path, token: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(agent());
-        command.arg("run").arg("--dir").arg(dir);
+        command.arg("run").arg("--dir").arg(dir).args(arguments);
         command.env("FALLOW_TOKEN", token).env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
 mod attach;
+mod confirmation;
 mod copies;
 mod creators;
 mod daemon;
