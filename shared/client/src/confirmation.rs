@@ -20,13 +20,13 @@
 //! its last look: each start counts for one. So does one end that its candidate kills again and again.
 //!
 //! **The acknowledgement** counts once the agent has been up with the candidate for a twentieth of the time
-//! without a break. The first one comes within a second, and would confirm a version that ends the agent in
+//! in one life. The first one comes within a second, and would confirm a version that ends the agent in
 //! the next.
 //!
 //! **What is at stake.** What could go wrong without the version is not held against it:
 //! - Tasks: some could run when the version came. It harms when none computes at the end, and none of the
-//!   jobs that are here may run at all by what it permits, or some were aborted for that. Whoever suspends says so: a version that suspends, and an
-//!   owner who changes his limits meanwhile, harm nothing.
+//!   jobs that are here may run at all by what it permits, or some were aborted for that. Whoever suspends
+//!   says so: a version that suspends, and an owner who changes his limits meanwhile, harm nothing.
 //! - Projects: the host had work from the document before, and every project of the new one is new to it, or
 //!   has another account. It harms when some contact with these has failed, and no scheduler has accepted
 //!   the account. A server of an older project that is down would be down under the old version, too.

@@ -82,3 +82,19 @@ fn r6_10_what_is_wrong_with_the_jobs_of_the_first_keeps_no_copy_from_being_rid_o
     damaged.insert(b"meta".to_vec(), b"1{".to_vec());
     assert!(separate(damaged).is_err(), "the owner's word is not lost without a word");
 }
+
+#[test]
+fn r6_5_a_host_that_was_a_copy_keeps_no_preferences_that_were_on_trial() {
+    let mut first = stored(false);
+    let meta: Value = serde_json::from_slice(&first[&b"meta"[..]][1..]).unwrap();
+    let mut on_trial = meta.clone();
+    on_trial["document"]["preferences"]["leave_in_memory"] = true.into();
+    on_trial["trial"] = serde_json::json!({
+        "before": meta["document"], "used": 0, "acknowledged": false, "taken_over": [],
+        "stake": { "tasks": false, "aborted": false, "projects": false, "accepted": false, "failed": false },
+    });
+    first.insert(b"meta".to_vec(), format!("1{on_trial}").into_bytes());
+    assert!(restored(&first).host.preferences().leave_in_memory);
+    let state = restored(&separated(first));
+    assert!(!state.host.preferences().leave_in_memory && state.host.trial.is_none());
+}
