@@ -1,6 +1,6 @@
 //! Backups of a coordinator, and how one is put back in its place (R6.5, R6.9).
 //!
-//! A backup is one file: a tar archive of all records and of the files that they speak of ([`archive`]). It
+//! A backup is one file: a tar archive of all records and of the files that they speak of (`archive.rs`). It
 //! is made while the coordinator works, and is of one instant ([`make`]): records are copied while others
 //! write (`fallow_store`'s copy), and no file of a project is removed until its own are in.
 //!
