@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fallow_domain::ExitCode;
 use serde_json::Value;
@@ -206,6 +206,74 @@ fn r6_9_a_backup_that_is_not_whole_or_of_another_fleet_changes_nothing() {
     assert_eq!(running.stop(), Some(0));
 }
 
+/// The same backup with other records behind its own, and the sums of a whole one.
+fn with_record(whole: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
+    use ring::digest::{Context, SHA256};
+    let (mut out, mut sum, mut entries) = (Vec::new(), Context::new(&SHA256), 0_u64);
+    let mut builder = tar::Builder::new(&mut out);
+    let mut archive = tar::Archive::new(whole);
+    for entry in archive.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let path = entry.path().unwrap().to_str().unwrap().to_owned();
+        let mut content = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut content).unwrap();
+        if path == "store/000001" {
+            for part in [key, value] {
+                content.extend_from_slice(&u32::try_from(part.len()).unwrap().to_le_bytes());
+                content.extend_from_slice(part);
+            }
+        }
+        if path == "end.json" {
+            let sum = fallow_domain::hex(sum.clone().finish().as_ref());
+            content = format!("{{\"entries\":{entries},\"sha256\":\"{sum}\"}}").into_bytes();
+        }
+        entries += 1;
+        sum.update(&(path.len() as u64).to_be_bytes());
+        sum.update(path.as_bytes());
+        sum.update(&(content.len() as u64).to_be_bytes());
+        sum.update(&content);
+        let mut header = entry.header().clone();
+        header.set_size(content.len() as u64);
+        builder.append_data(&mut header, path, &content[..]).unwrap();
+    }
+    builder.finish().unwrap();
+    drop(builder);
+    out
+}
+
+#[test]
+fn r6_9_a_coordinator_goes_on_as_it_was_where_a_backup_turns_out_to_be_nonsense() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let (mut running, file) = changed_since_backup(dir);
+    let bad = dir.join("bad.tar");
+    fs::write(&bad, with_record(&fs::read(&file).unwrap(), b"document/99999999999999999999", b"nonsense"))
+        .unwrap();
+    let told = refused(dir, &["restore", bad.to_str().unwrap()], ExitCode::BadInput);
+    assert!(told.contains("goes on as it was before"), "{told}");
+    assert_eq!((versions(dir).len(), share(dir)), (4, 30.0));
+    assert!(!dir.join("coordinator/restored").exists());
+    ok(dir, &["restore", &file]);
+    assert_eq!(versions(dir), ["1", "1.1"]);
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r6_5_a_restore_begins_a_term_after_that_of_what_was_there_also_without_documents_in_the_backup() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    let file = dir.join("early.tar");
+    ok(dir, &["backup", file.to_str().unwrap()]);
+    ok(dir, &["project", "create", "demo"]);
+    ok(dir, &["restore"]);
+    ok(dir, &["restore"]);
+    assert_eq!(versions(dir), ["1", "1.1", "2.1"]);
+    ok(dir, &["restore", file.to_str().unwrap()]);
+    assert_eq!(versions(dir), ["3.1"]);
+    assert_eq!(running.stop(), Some(0));
+}
+
 #[test]
 fn r6_10_a_backup_that_names_places_of_its_own_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -259,6 +327,10 @@ fn r6_10_backups_are_for_who_has_the_coordinators_own_token() {
     assert!(told.contains("coordinator's own token"), "{told}");
     assert!(!other.exists() && !dir.join("other.tar.part").exists());
     refused(dir, &["restore", &file, "--operator-token-file", token], ExitCode::Refused);
+    // Nor later: nothing is left that a start would take up.
+    assert!(!dir.join("coordinator/restored").exists());
+    running.kill();
+    let mut running = Running::start(dir);
     assert_eq!(versions(dir).len(), 4);
     assert_eq!(running.stop(), Some(0));
 }
@@ -280,14 +352,25 @@ fn r6_9_a_coordinator_that_is_killed_while_a_backup_takes_its_place_ends_up_with
     let mut running = Running::start(dir);
     copy(&coordinator, &as_it_was);
     assert_eq!(running.stop(), Some(0));
-    fallow_coordinator::daemon::unpack(fs::File::open(&file).unwrap(), &coordinator, "ann@lab", "").unwrap();
+    let unpacked =
+        fallow_coordinator::daemon::unpack(fs::File::open(&file).unwrap(), &coordinator, "ann@lab", "");
+    assert!(fallow_coordinator::backup::arm(&coordinator, &unpacked.unwrap().id).unwrap());
     copy(&coordinator, &as_it_was);
     for delay in (0..120).step_by(6) {
         copy(&as_it_was, &coordinator);
         let mut command = support::command();
         command.args(["coordinator", "run", "--dir"]).arg(&coordinator);
         let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(delay));
+        // Once the backup is in place, it would be any start that is killed.
+        let end = Instant::now() + Duration::from_millis(delay);
+        while Instant::now() < end && coordinator.join("restored").exists() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if !coordinator.join("restored").exists() {
+            support::wait_for("the coordinator to run", || {
+                fallow_coordinator::daemon::DaemonFile::read(&coordinator).ok().map(drop)
+            });
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         let mut running = Running::start(dir);

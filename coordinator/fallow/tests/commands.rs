@@ -67,7 +67,7 @@ fn values_that_mean_nothing_are_refused_with_status_3() {
         (&["rollout", "plan", "--waves", "10%,5%"], "each larger than the one before"),
         (&["rollout", "plan", "--waves", "1", "--soak", "1s"], "5s to 30d"),
         (&["rollout", "plan", "--waves", "1", "--without", "bogus"], "expected refused, lost"),
-        (&["rollout", "plan", "--waves", "no-such-group"], "no-such-group, which is not there"),
+        (&["rollout", "plan", "--waves", "no-such-group"], "no-such-group, which has to be there"),
         (&["rollout", "abort"], "nothing was rolled out"),
         (&["shares", "set", "other=1"], "no project \"other\""),
         (&["jobs", "other"], "no project \"other\""),

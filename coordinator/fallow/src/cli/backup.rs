@@ -83,11 +83,17 @@ pub(crate) struct Restore {
 
 pub(crate) async fn backup(arguments: Backup) -> Result<(), Failure> {
     let Backup { file, force, message, target, json } = arguments;
-    if !force && file.symlink_metadata().is_ok() {
-        return Err(Failure::bad_input(format!(
-            "{} is there already: nothing was written; choose another name, or say --force",
-            file.display()
-        )));
+    let refused = |why: &str| Failure::bad_input(format!("{} {why}", file.display()));
+    match file.symlink_metadata() {
+        Ok(there) if !there.is_file() => {
+            return Err(refused("is no plain file: nothing was written; choose another name"));
+        }
+        Ok(_) if !force => {
+            return Err(refused(
+                "is there already: nothing was written; choose another name, or say --force",
+            ));
+        }
+        _ => {}
     }
     let unwritable =
         |error: &io::Error| Failure::unwritable(&format!("cannot write {}", file.display()), error);
@@ -181,17 +187,25 @@ async fn put_back(file: &Path, message: String, target: &Target, json: bool) -> 
         })
     };
     let unpacked = unpacked.await.map_err(|died| Failure::internal("the backup is not read", died))??;
-    let settled = match DaemonFile::read(&dir) {
-        Ok(daemon) if daemon.is_alive() => {
-            restart(&dir, target).await?;
-            None
-        }
+    let put = match DaemonFile::read(&dir) {
+        Ok(daemon) if daemon.is_alive() => restart(&dir, &unpacked.id, &daemon, target).await.map(|()| None),
         _ => {
-            let dir = dir.clone();
-            let settled = tokio::task::spawn_blocking(move || daemon::settle(&dir)).await;
-            settled.map_err(|died| Failure::internal("the backup is not put back", died))??
+            let (dir, id) = (dir.clone(), unpacked.id.clone());
+            let settled = tokio::task::spawn_blocking(move || {
+                let _ = backup::arm(&dir, &id)?;
+                daemon::settle(&dir)
+            });
+            let settled =
+                settled.await.map_err(|died| Failure::internal("the backup is not put back", died))?;
+            settled.map_err(Failure::from)
         }
     };
+    let settled = put.inspect_err(|_| {
+        // What was not handed over is of no use to anybody. The first failure is the one to tell.
+        if backup::pending(&dir).is_ok_and(|waiting| waiting.is_none()) {
+            let _ = backup::disarm(&dir);
+        }
+    })?;
     let made_at = table::instant(unpacked.made_at.as_micros());
     if json {
         return print_json(&json!({
@@ -205,6 +219,13 @@ async fn put_back(file: &Path, message: String, target: &Target, json: bool) -> 
     }
     let mut text = format!("The coordinator in {} is as it was at {made_at}.\n", dir.display());
     text += "Of its documents a new term begins: hosts take what it says from now on.\n";
+    let replaced = backup::replaced(&dir, &unpacked.id);
+    if !replaced.exists() {
+        text += "Nothing was there before: who was taken out of the fleet since the backup has to be taken out again \
+                 (`fallow hosts revoke`, `fallow operators revoke`, `fallow tokens revoke`). If `fallow hosts` says \
+                 then that hosts follow versions which this coordinator does not have, say `fallow restore` once \
+                 more, without a file.\n";
+    }
     match &settled {
         None => text += "It has begun anew, and runs.\n",
         Some(Settled { lost: Some(why), .. }) => {
@@ -216,7 +237,6 @@ async fn put_back(file: &Path, message: String, target: &Target, json: bool) -> 
         }
         Some(_) => text += &format!("Start it: fallow coordinator run --dir {}\n", dir.display()),
     }
-    let replaced = backup::replaced(&dir, &unpacked.id);
     if replaced.exists() {
         text += &format!("What was there is in {}: delete that when all is well.\n", replaced.display());
     }
@@ -264,7 +284,7 @@ fn other_owner(dir: &Path) -> Result<Option<(u32, u32)>, Failure> {
 /// leads nowhere else. Returns only if that fails.
 fn go_on_as((user, group): (u32, u32), backup: File, dir: &Path, message: &str, json: bool) -> Failure {
     let mut command = std::process::Command::new("/proc/self/exe");
-    command.args(["restore", "-", "--message", message, "--dir"]).arg(dir);
+    command.arg("restore").arg("-").arg(format!("--message={message}")).arg("--dir").arg(dir);
     if json {
         command.arg("--json");
     }
@@ -273,14 +293,27 @@ fn go_on_as((user, group): (u32, u32), backup: File, dir: &Path, message: &str, 
 }
 
 /// Has a running coordinator begin anew, and waits until it has.
-async fn restart(dir: &Path, target: &Target) -> Result<(), Failure> {
+async fn restart(dir: &Path, id: &str, before: &DaemonFile, target: &Target) -> Result<(), Failure> {
     let mut client = target.connect().await?;
-    let _ = client.restore(RestoreRequest {}).await?;
+    let _ = client.restore(RestoreRequest { id: id.to_owned() }).await?;
     let end = Instant::now() + RESTART;
     loop {
         let is_over = backup::pending(dir).is_ok_and(|waiting| waiting.is_none());
         if is_over && DaemonFile::read(dir).is_ok_and(|daemon| daemon.is_alive()) {
-            return Ok(());
+            return match backup::replaced(dir, id).exists() {
+                true => Ok(()),
+                false => Err(Failure::bad_input(
+                    "the backup could not be put in place, and the coordinator goes on as it was before: its log says why",
+                )),
+            };
+        }
+        // It begins anew as the same process.
+        if !before.is_alive() {
+            let text = format!(
+                "the coordinator in {} has ended, and did not begin anew: its log says why; `fallow coordinator run` tries it again",
+                dir.display()
+            );
+            return Err(Failure::new(ExitCode::Unreachable, text));
         }
         if Instant::now() > end {
             return Err(Failure::new(

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use fallow_domain::Instant;
@@ -93,6 +93,17 @@ impl Parts {
     }
 }
 
+/// Whether something in the projects' directory is not whole yet, by its place: `NAME/incoming`, and files
+/// that are being uploaded.
+fn is_unfinished(path: &Path) -> bool {
+    let parts: Vec<_> = path.components().map(Component::as_os_str).collect();
+    match parts[..] {
+        [_, _, within] => within == "incoming",
+        [_, _, within, ..] => within == "upload" && path.extension().is_some_and(|end| end == "part"),
+        _ => false,
+    }
+}
+
 /// Adds a directory with all that is in it, but for what is not whole yet.
 fn add_all(archive: &mut ArchiveWriter<impl Write>, root: &Path, dir: &Path) -> Result<(), BackupError> {
     let shown = root.join(dir);
@@ -105,11 +116,10 @@ fn add_all(archive: &mut ArchiveWriter<impl Write>, root: &Path, dir: &Path) -> 
         let entry = entry.map_err(BackupError::file(&shown, "read"))?;
         let path = dir.join(entry.file_name());
         let kind = entry.file_type().map_err(BackupError::file(root.join(&path), "read"))?;
-        let is_unfinished = path.extension().is_some_and(|extension| extension == "part");
         match () {
-            () if kind.is_dir() && path.file_name().is_some_and(|name| name == "incoming") => {}
+            () if is_unfinished(&path) => {}
             () if kind.is_dir() => add_all(archive, root, &path)?,
-            () if kind.is_file() && !is_unfinished => add(archive, root, &path)?,
+            () if kind.is_file() => add(archive, root, &path)?,
             () => {}
         }
     }
@@ -127,4 +137,25 @@ fn add(archive: &mut ArchiveWriter<impl Write>, root: &Path, path: &Path) -> Res
     let metadata = file.metadata().map_err(BackupError::file(&shown, "read"))?;
     let name = Path::new(archive::FILES).join(path);
     archive.add(&name, metadata.len(), metadata.mode() & 0o777, file).map_err(BackupError::BrokenOff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_9_what_is_not_whole_is_left_out_by_its_place_and_not_by_its_name() {
+        for (path, is_left_out) in [
+            ("projects/p/incoming", true),
+            ("projects/p/upload/ab/result_0.part", true),
+            ("projects/incoming", false),
+            ("projects/incoming/keys", false),
+            ("projects/incoming/incoming", true),
+            ("projects/p/download/kept_table.part", false),
+            ("projects/p/upload/ab/result_0", false),
+            ("projects/p/upload", false),
+        ] {
+            assert_eq!(is_unfinished(Path::new(path)), is_left_out, "{path}");
+        }
+    }
 }

@@ -6,10 +6,13 @@
 //!
 //! A backup is put back in two steps, so that a crash at any time leaves the old state or the new one:
 //!
-//! 1. It is unpacked into `restored/` in the coordinator's directory, and is complete when the file
-//!    `complete.json` is there ([`unpack`]). Nothing else is touched; a coordinator may be at work.
+//! 1. It is unpacked into `restored/` in the coordinator's directory, and is whole when the file
+//!    `unpacked.json` is there ([`unpack`]). Nothing else is touched; a coordinator may be at work. Nothing
+//!    follows from it by itself: whoever may put a backup back says so then ([`arm`]), and that file becomes
+//!    `complete.json`. Where he does not, it is of no effect.
 //! 2. Before the coordinator starts the next time, what is there gives way to it ([`settle`]): it is moved
-//!    to `replaced-` and the time, and nothing is deleted. What has happened to the fleet's identities since
+//!    to `replaced-` and its id, and nothing is deleted. If it turns out to be unusable before anything was
+//!    moved, the coordinator goes on with what is there. What has happened to the fleet's identities since
 //!    the backup holds on (hosts, tokens, operators, the audit log), as far as the old records can be read:
 //!    who was taken out of the fleet does not come back. Documents begin a new term: agents that follow a
 //!    newer version than the backup's take what this coordinator says from then on.
@@ -31,17 +34,23 @@ pub use error::BackupError;
 pub use make::{Source, make};
 pub(crate) use settle::next_term;
 pub use settle::{Settled, replaced, settle};
-pub use unpack::{Pending, Restored, pending, unpack};
+pub use unpack::{Pending, Restored, arm, disarm, pending, unpack};
+
+/// The end of the year 9999, in seconds: no later one can be written.
+const LATEST: u64 = 253_402_300_799;
 
 /// A time as people read it, in UTC.
 pub(crate) fn said(at: Instant) -> String {
-    let since = Duration::from_secs(u64::try_from(at.as_micros() / 1_000_000).unwrap_or_default());
+    let seconds = u64::try_from(at.as_micros() / 1_000_000).unwrap_or_default();
+    let since = Duration::from_secs(seconds.min(LATEST));
     humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string()
 }
 
 /// Where a backup lies that is to take the coordinator's place.
 const RESTORED: &str = "restored";
 /// In there: it is whole.
+const UNPACKED: &str = "unpacked.json";
+/// In there: it is to take the coordinator's place.
 const COMPLETE: &str = "complete.json";
 /// What a backup has of a coordinator's directory, besides its store. `daemon.json` is of a process.
 const FILES: &[&str] = &["authority.key", "authority.pem", "operator.token", "instance"];

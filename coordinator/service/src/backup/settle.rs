@@ -16,7 +16,7 @@ use fallow_store::{Batch, Format, KeyRange, Kind, SledStore, Store, StoreError, 
 use super::unpack::{alone, remove};
 use super::{BackupError, FILES, PROJECTS, Pending, RESTORED, STORE, pending, said};
 use crate::audit::{self, Action, Actor};
-use crate::document::{Author, Documents};
+use crate::document::{self, Author, Documents};
 use crate::fleet;
 
 /// In the store: which backup was put back last.
@@ -49,24 +49,31 @@ pub struct Settled {
 /// there. Blocks. `authority_of` gives the fingerprint of the authority that a store names.
 ///
 /// # Errors
-/// [`BackupError`]. It can be tried again; until then no coordinator starts there.
+/// [`BackupError`]. Where nothing was moved yet, and there is a coordinator to go on with, the backup is
+/// removed; else it can be tried again.
 pub fn settle(
     dir: &Path,
     now: Instant,
     authority_of: impl Fn(&dyn Store) -> Result<Option<String>, StoreError>,
 ) -> Result<Option<Settled>, BackupError> {
-    let Some(waiting) = pending(dir)? else { return Ok(None) };
+    if pending(dir)?.is_none() {
+        return Ok(None);
+    }
     let root = dir.join(RESTORED);
     let _alone = alone(dir)?;
+    let Some(waiting) = pending(dir)? else { return Ok(None) };
     let replaced = self::replaced(dir, &waiting.id);
     let mut lost = None;
     let mut version = None;
-    // Once its store is in place, all that is left is to move the rest.
-    if root.join(STORE).exists() {
-        let store: Arc<dyn Store> = Arc::new(SledStore::open_as(root.join(STORE), Kind::Coordinator)?);
-        lost = carry_over(dir, &waiting, &store, authority_of)?;
-        version = begin_term(&waiting, &store, now)?;
-        store.flush()?;
+    // Once something is moved, all that is left is to move the rest.
+    if !replaced.exists() && root.join(STORE).exists() {
+        let prepared = prepare(dir, &waiting, authority_of, now);
+        (lost, version) = prepared.inspect_err(|_| {
+            if dir.join(STORE).join("sled").exists() {
+                // It would be in every start's way. The first failure is the one to tell.
+                let _ = remove(&root);
+            }
+        })?;
     }
     // What is moved is nobody's any more.
     for store in [root.join(STORE), dir.join(STORE)] {
@@ -86,6 +93,22 @@ pub fn settle(
     Ok(Some(Settled { made_at: waiting.made_at, replaced, version, lost }))
 }
 
+/// Makes the unpacked store what the coordinator begins with: why identities since the backup could not be
+/// carried over, if they could not, and the version that begins the new term.
+fn prepare(
+    dir: &Path,
+    waiting: &Pending,
+    authority_of: impl Fn(&dyn Store) -> Result<Option<String>, StoreError>,
+    now: Instant,
+) -> Result<(Option<String>, Option<DocumentVersion>), BackupError> {
+    let place = dir.join(RESTORED).join(STORE);
+    let store: Arc<dyn Store> = Arc::new(SledStore::open_as(place, Kind::Coordinator)?);
+    let (lost, present) = carry_over(dir, waiting, &store, authority_of)?;
+    let version = begin_term(waiting, &store, present, now)?;
+    store.flush()?;
+    Ok((lost, version))
+}
+
 /// Where what a backup takes the place of is moved.
 #[must_use]
 pub fn replaced(dir: &Path, id: &str) -> PathBuf {
@@ -93,30 +116,32 @@ pub fn replaced(dir: &Path, id: &str) -> PathBuf {
 }
 
 /// Takes from the present store what has happened to identities since the backup. Gives why not, where the
-/// store cannot be read.
+/// store cannot be read; and the newest version of its documents.
 fn carry_over(
     dir: &Path,
     waiting: &Pending,
     to: &Arc<dyn Store>,
     authority_of: impl Fn(&dyn Store) -> Result<Option<String>, StoreError>,
-) -> Result<Option<String>, BackupError> {
+) -> Result<(Option<String>, DocumentVersion), BackupError> {
     let done = to.get(DONE)?;
     let done: Option<String> = done.map(|value| DONE_FORMAT.read(DONE, &value)).transpose()?;
     let place = dir.join(STORE);
-    if done.as_ref() == Some(&waiting.id) || !place.join("sled").exists() {
-        return Ok(None);
+    if !place.join("sled").exists() {
+        return Ok((None, DocumentVersion::default()));
     }
     let from = match SledStore::open_as(&place, Kind::Coordinator) {
         Ok(from) => from,
         Err(error @ (StoreError::Corrupted { .. } | StoreError::NewerFormat { .. })) => {
-            return Ok(Some(error.to_string()));
+            return Ok((Some(error.to_string()), DocumentVersion::default()));
         }
         Err(error) => return Err(error.into()),
     };
     if authority_of(&from)?.is_some_and(|authority| authority != waiting.authority) {
-        // It would be in every start's way.
-        remove(&dir.join(RESTORED))?;
         return Err(BackupError::OtherFleet { dir: dir.to_path_buf() });
+    }
+    let newest = document::newest_version(&from)?;
+    if done.as_ref() == Some(&waiting.id) {
+        return Ok((None, newest));
     }
     // Nobody else reads there before all of it is written: it goes on wherever it is broken off.
     let mut changes = Changes { to: &**to, batch: Batch::new(), count: 0 };
@@ -136,7 +161,7 @@ fn carry_over(
     }
     changes.write()?;
     let _ = to.apply_durable(Batch::new().put(DONE, DONE_FORMAT.write(DONE, &waiting.id)?))?;
-    Ok(None)
+    Ok((None, newest))
 }
 
 /// Changes, written a few hundred at a time.
@@ -162,6 +187,7 @@ impl Changes<'_> {
 fn begin_term(
     waiting: &Pending,
     store: &Arc<dyn Store>,
+    present: DocumentVersion,
     now: Instant,
 ) -> Result<Option<DocumentVersion>, BackupError> {
     let author = Author {
@@ -173,9 +199,14 @@ fn begin_term(
     let _ = audit::apply(&**store, &Batch::new(), &record)?;
     let documents = Documents::open(store.clone())?;
     let newest = documents.document().version;
-    let term = next_term(newest, fleet::followed(&**store)?);
+    let followed = fleet::followed(&**store)?;
+    let is_needed = newest.0 > 0 || present.0 > 0 || followed.iter().any(|version| version.0 > 0);
+    if !is_needed {
+        return Ok(None);
+    }
+    let term = next_term(newest.max(present), followed);
     let why = format!("version {newest} again, from the backup of {}", said(waiting.made_at));
-    Ok(documents.begin_term_now(author, now, term, &why)?)
+    Ok(Some(documents.begin_term_now(author, now, term, &why)?))
 }
 
 /// A term after that of the newest version of a coordinator, and after those that its hosts follow, as far

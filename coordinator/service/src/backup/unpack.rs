@@ -12,7 +12,7 @@ use fallow_store::{Batch, Copied, Kind, SledStore, Store as _};
 use serde::{Deserialize, Serialize};
 
 use super::archive::{self, Head, Unpack};
-use super::{BackupError, COMPLETE, FILES, PROJECTS, RESTORED, STORE};
+use super::{BackupError, COMPLETE, FILES, PROJECTS, RESTORED, STORE, UNPACKED};
 
 /// In a coordinator's directory.
 const LOCK: &str = "restore.lock";
@@ -55,19 +55,48 @@ pub struct Pending {
 /// # Errors
 /// [`BackupError::File`].
 pub fn pending(dir: &Path) -> Result<Option<Pending>, BackupError> {
-    let path = dir.join(RESTORED).join(COMPLETE);
-    match fs::read(&path) {
+    read(&dir.join(RESTORED).join(COMPLETE))
+}
+
+/// Says that the unpacked backup of this id is to take the coordinator's place. False if none is there.
+///
+/// # Errors
+/// [`BackupError`]; nothing waits then.
+pub fn arm(dir: &Path, id: &str) -> Result<bool, BackupError> {
+    let _alone = alone(dir)?;
+    let root = dir.join(RESTORED);
+    let unpacked = root.join(UNPACKED);
+    if read(&unpacked)?.is_none_or(|unpacked| unpacked.id != id) {
+        return Ok(false);
+    }
+    let complete = root.join(COMPLETE);
+    let renamed = fs::rename(&unpacked, &complete).and_then(|()| file::sync_directory_of(&complete));
+    renamed.map_err(BackupError::file(complete, "written"))?;
+    Ok(true)
+}
+
+/// Removes an unpacked backup, whether or not it is to take the coordinator's place.
+///
+/// # Errors
+/// [`BackupError`].
+pub fn disarm(dir: &Path) -> Result<(), BackupError> {
+    let _alone = alone(dir)?;
+    remove(&dir.join(RESTORED))
+}
+
+fn read(path: &Path) -> Result<Option<Pending>, BackupError> {
+    match fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes)
             .map(Some)
-            .map_err(|error| BackupError::file(&path, "read")(io::Error::other(error))),
+            .map_err(|error| BackupError::file(path, "read")(io::Error::other(error))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(BackupError::file(path, "read")(error)),
     }
 }
 
-/// Unpacks a backup into a coordinator's directory, which may not be there yet: from then on it waits to take
-/// the coordinator's place. Blocks. `by` and `message` are for the audit log; `authority` is the fingerprint
-/// of the authority whose the directory is, if it is any fleet's.
+/// Unpacks a backup into a coordinator's directory, which may not be there yet. It takes the coordinator's
+/// place when somebody says so ([`arm`]). Blocks. `by` and `message` are for the audit log; `authority` is
+/// the fingerprint of the authority whose the directory is, if it is any fleet's.
 ///
 /// # Errors
 /// [`BackupError`]; nothing waits then.
@@ -96,7 +125,7 @@ pub fn unpack(
             by: by.to_owned(),
             message: message.to_owned(),
         };
-        let path = root.join(COMPLETE);
+        let path = root.join(UNPACKED);
         let text = serde_json::to_vec_pretty(&pending).map_err(io::Error::other);
         let written = text.and_then(|text| {
             // All of it is on the medium before it counts.

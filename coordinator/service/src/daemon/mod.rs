@@ -138,7 +138,7 @@ impl Coordinator {
                 require_own(&dir)?;
                 private::make(&dir)?;
                 private::require_owner(&dir)?;
-                settle(&dir)?;
+                go_on_with_a_backup(&dir)?;
                 require_store(&dir)?;
                 private::close_store(&dir)?;
                 let store: Arc<dyn Store> =
@@ -355,8 +355,9 @@ impl Coordinator {
     }
 }
 
-/// Unpacks a backup into a coordinator's directory, which is made if there is none. It waits there to take
-/// the coordinator's place ([`settle`]). Blocks. `by` and `message` are for the audit log.
+/// Unpacks a backup into a coordinator's directory, which is made if there is none. Nothing follows from
+/// that before it is said that it is to take the coordinator's place ([`backup::arm`]). Blocks. `by` and
+/// `message` are for the audit log.
 ///
 /// # Errors
 /// [`StartError`]; nothing waits then.
@@ -365,6 +366,20 @@ pub fn unpack(from: impl Read, dir: &Path, by: &str, message: &str) -> Result<Re
     private::make(dir)?;
     let own = authority::fingerprint(dir);
     Ok(backup::unpack(from, dir, own.as_deref(), (by, message), clock::now())?)
+}
+
+/// Puts the backup in place that waits, if one does. If it is unusable, and was removed therefore, the
+/// coordinator goes on with what it has: hosts and researchers wait for it.
+fn go_on_with_a_backup(dir: &Path) -> Result<(), StartError> {
+    match settle(dir) {
+        Ok(_) => Ok(()),
+        Err(error) if dir.join("store/sled").exists() && backup::pending(dir)?.is_none() => {
+            let error = fallow_daemon::causes::line(&error);
+            tracing::error!(error, "the backup is not put back: the coordinator goes on as it was before");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Puts the backup in place that waits in a coordinator's directory, if one does. No coordinator may be at

@@ -418,6 +418,12 @@ fn read_version(store: &dyn Store, version: DocumentVersion) -> Result<Audited, 
     version::read(&key, &value)
 }
 
+/// The newest version that a store has; 0 for none.
+pub(crate) fn newest_version(store: &dyn Store) -> Result<DocumentVersion, StoreError> {
+    let newest = newest(store, PREFIX, &KeyRange::prefix(PREFIX))?;
+    newest.map_or(Ok(DocumentVersion::default()), |(key, _)| number(PREFIX, &key).map(DocumentVersion))
+}
+
 /// Twenty digits, so that versions sort as they were made.
 fn key(version: DocumentVersion) -> Vec<u8> {
     format!("document/{:020}", version.0).into_bytes()

@@ -7,7 +7,7 @@ use super::{Author, DocumentError, Documents, blocking};
 
 impl Documents {
     /// The documents as they are become the first version of a term, for all hosts at once; a change that is
-    /// going out in waves is taken back. Gives the version; none where there are no documents yet. Blocks.
+    /// going out in waves is taken back. Gives the version. Blocks.
     ///
     /// # Errors
     /// [`DocumentError`]; nothing is changed then.
@@ -17,10 +17,7 @@ impl Documents {
         now: Instant,
         term: u64,
         change: &str,
-    ) -> Result<Option<DocumentVersion>, DocumentError> {
-        if self.current().is_none() {
-            return Ok(None);
-        }
+    ) -> Result<DocumentVersion, DocumentError> {
         let alone = self.changing.clone().blocking_lock_owned();
         // Hosts that it would not reach at once follow versions that nobody knows here.
         let making = self.making(Author { emergency: true, ..author }, now);
@@ -28,7 +25,7 @@ impl Documents {
             set.fleet.version = DocumentVersion::first_of(term);
             Ok(change.to_owned())
         })?;
-        Ok(Some(set.fleet.version))
+        Ok(set.fleet.version)
     }
 
     /// The same, where blocking is not fine.
@@ -41,7 +38,7 @@ impl Documents {
         now: Instant,
         term: u64,
         change: String,
-    ) -> Result<Option<DocumentVersion>, DocumentError> {
+    ) -> Result<DocumentVersion, DocumentError> {
         blocking(move || self.begin_term_now(author, now, term, &change)).await
     }
 }

@@ -223,14 +223,13 @@ async fn r6_5_versions_of_a_new_term_follow_all_others_and_are_listed_behind_the
         let begun = documents.clone().begin_term(Author::default(), Instant::EPOCH, term, "again".into());
         begun.await.unwrap()
     };
-    assert_eq!(begin(1).await, None, "there is nothing to begin with");
     documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
     for share in 1..=3 {
         let _ = shares(&documents, &[("a", f64::from(share) * 10.0)]).await.unwrap();
     }
-    assert_eq!(begin(1).await.unwrap().to_string(), "1.1");
+    assert_eq!(begin(1).await.to_string(), "1.1");
     let _ = shares(&documents, &[("a", 50.0)]).await.unwrap();
-    assert_eq!(begin(4).await.unwrap().to_string(), "4.1");
+    assert_eq!(begin(4).await.to_string(), "4.1");
     let _ = shares(&documents, &[("a", 60.0)]).await.unwrap();
     let documents = Documents::open(documents.store.clone()).unwrap();
     assert_eq!(documents.document().version.to_string(), "4.2");

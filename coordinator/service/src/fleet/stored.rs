@@ -4,13 +4,15 @@
 //! Version 1 was an entry as it had come over the link, in protobuf. Such a one is read like one that comes;
 //! it is stored anew when the agent next says something of it.
 
-use fallow_domain::DocumentVersion;
 use fallow_domain::agent_state::Entry;
+use fallow_domain::{AgentId, DocumentVersion};
 use fallow_proto::fleet::{entry, v1 as wire};
 use fallow_store::{Format, KeyRange, Store, StoreError};
 use prost::Message as _;
 
+use super::enrol::AgentRecord;
 use super::keys;
+use super::membership::removed;
 
 const ENTRY: Format = Format { name: "entry of an agent", version: 2, migrate };
 
@@ -22,14 +24,16 @@ pub(super) fn read(key: &[u8], stored: &[u8]) -> Result<Entry, StoreError> {
     ENTRY.read(key, stored)
 }
 
-/// The version of the documents that each host follows, as it said last.
+/// The version of the documents that each host of the fleet follows, as it said last. What somebody says who
+/// was taken out of it counts for nothing.
 ///
 /// # Errors
 /// What the store says.
 pub(crate) fn followed(store: &dyn Store) -> Result<Vec<DocumentVersion>, StoreError> {
     let mut versions = Vec::new();
     store.for_each(&KeyRange::prefix(keys::ENTRIES), &mut |key, value| {
-        if let Some((_, "host")) = keys::split(keys::ENTRIES, &key)
+        if let Some((id, "host")) = keys::split(keys::ENTRIES, &key)
+            && is_member(store, &id)?
             && let Entry::Host(host) = read(&key, &value)?
         {
             versions.push(host.document_version);
@@ -37,6 +41,13 @@ pub(crate) fn followed(store: &dyn Store) -> Result<Vec<DocumentVersion>, StoreE
         Ok(())
     })?;
     Ok(versions)
+}
+
+fn is_member(store: &dyn Store, id: &AgentId) -> Result<bool, StoreError> {
+    let key = keys::agent(id);
+    let record: Option<AgentRecord> =
+        store.get(&key)?.map(|value| keys::AGENT.read(&key, &value)).transpose()?;
+    Ok(record.is_some_and(|record| removed(&record).is_none()))
 }
 
 fn migrate(found: u16, bytes: &[u8]) -> Result<Vec<u8>, String> {

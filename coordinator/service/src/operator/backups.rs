@@ -22,16 +22,15 @@ const WAITING: usize = 4;
 
 pub(super) type Parts = ReceiverStream<Result<wire::BackupPart, Status>>;
 
-/// Begins to make a backup. It is on record when it is whole.
+/// Begins to make a backup. That is on record before the first byte goes out: it holds the fleet's keys.
 pub(super) fn begin(source: Source, author: Author, audit: Arc<AuditLog>) -> Parts {
     let (parts, receiver) = mpsc::channel(WAITING);
     let _detached = tokio::task::spawn_blocking(move || {
         let now = clock::now();
         let mut out = PartWriter { parts: parts.clone(), waiting: Vec::with_capacity(PART) };
-        let made = backup::make(&source, now, &mut out).and_then(|()| {
-            let record = author.record(Action::BackedUp, &format!("as of {}", backup::said(now)));
-            Ok(audit.done(&record)?)
-        });
+        let record = author.record(Action::BackedUp, &format!("begun at {}", backup::said(now)));
+        let recorded = audit.done(&record).map_err(BackupError::Store);
+        let made = recorded.and_then(|()| backup::make(&source, now, &mut out));
         match made {
             Ok(()) => tracing::info!(by = author.actor.name(), "a backup was made"),
             Err(error) => {
@@ -88,10 +87,18 @@ pub(super) async fn begin_term(
     author: Author,
 ) -> Result<wire::BeginTermReply, Status> {
     let newest = documents.document().version;
-    let term =
-        unblocked(move || backup::next_term(newest, fleet.hosts().map(|host| host.state.document_version)));
+    // What somebody says who was taken out of the fleet counts for nothing.
+    let followed = move || {
+        let members = fleet.hosts().filter(|host| host.revoked.is_none());
+        members.map(|host| host.state.document_version).collect::<Vec<_>>()
+    };
+    let followed = unblocked(followed).await?;
+    if newest.0 == 0 && followed.iter().all(|version| version.0 == 0) {
+        return Ok(wire::BeginTermReply { document_version: 0 });
+    }
+    let term = backup::next_term(newest, followed);
     let why = format!("version {newest} again, as the first of a new term");
-    let begun = documents.begin_term(author, clock::now(), term.await?, why).await;
+    let begun = documents.begin_term(author, clock::now(), term, why).await;
     let version = begun.map_err(|error| status::of_document(&error))?;
-    Ok(wire::BeginTermReply { document_version: version.unwrap_or_default().0 })
+    Ok(wire::BeginTermReply { document_version: version.0 })
 }

@@ -651,16 +651,16 @@ impl Service for OperatorService {
     async fn restore(&self, request: Request<wire::RestoreRequest>) -> Reply<wire::RestoreReply> {
         let span = span_of(&request, "Restore");
         let (dir, stop) = (self.source.dir.clone(), self.stop.clone());
-        let restarts = self.restarts.clone();
-        let restore = move || match backup::pending(&dir) {
-            Ok(Some(_)) => {
+        let (restarts, id) = (self.restarts.clone(), request.into_inner().id);
+        let restore = move || match backup::arm(&dir, &id) {
+            Ok(true) => {
                 tracing::info!("the coordinator begins anew, with a backup");
                 restarts.store(true, Ordering::Relaxed);
                 stop.send_replace(true);
                 Ok(wire::RestoreReply {})
             }
-            Ok(None) => {
-                let text = "no backup is unpacked in this coordinator's directory: `fallow restore FILE` does that, too";
+            Ok(false) => {
+                let text = "no such backup is unpacked in this coordinator's directory: `fallow restore FILE` does that, too";
                 Err(Status::failed_precondition(text))
             }
             Err(error) => Err(backups::of_backup(&error)),
