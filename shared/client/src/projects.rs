@@ -278,6 +278,9 @@ impl Client {
             return self.refuse_document(version, why);
         }
         let trial = self.trial_of(&document);
+        if trial.is_none() {
+            self.confirmed_at_once(&document);
+        }
         self.follow_document(document, trial);
         self.notice(
             NoticeLevel::Info,
@@ -288,9 +291,7 @@ impl Client {
 
     /// Follows a document from now on, which is on trial if there is one.
     pub(crate) fn follow_document(&mut self, document: FleetDocument, trial: Option<Trial>) {
-        if trial.is_none() {
-            self.give_back_to_owner(&document);
-        }
+        self.give_back_to_owner(&document);
         // What the owner detached stays so (R6.1: the owner keeps the last word).
         let declined = self.state.host.declined.clone();
         for project in document.projects.iter().filter(|project| !declined.contains(&project.url)) {

@@ -6,8 +6,8 @@ use fallow_proto::operator::v1::Host;
 use super::table::{self, Column, Column::Text};
 
 /// Why a host does not follow the version that it is to have, in words; none for one that does. Of one that
-/// was taken out of the fleet nothing is wanted.
-pub(super) fn cause(host: &Host, now: Instant) -> Option<String> {
+/// was taken out of the fleet nothing is wanted. `newest` is the coordinator's newest version.
+pub(super) fn cause(host: &Host, newest: u64, now: Instant) -> Option<String> {
     let state = host.state.as_ref();
     let follows = DocumentVersion(state.map_or(0, |state| state.document_version));
     let wanted = DocumentVersion(host.wanted_version);
@@ -21,7 +21,7 @@ pub(super) fn cause(host: &Host, now: Instant) -> Option<String> {
     let went_back = went_back.map(|state| state.document_rollback.as_str());
     let said = match refusal {
         _ if host.last_seen_micros == 0 => "has not been here yet: gets it when it comes".to_owned(),
-        _ if follows > wanted && wanted.term() != follows.term() => {
+        _ if follows > DocumentVersion(newest) => {
             "follows a version that this coordinator does not have: `fallow restore` begins a new term"
                 .to_owned()
         }
@@ -50,8 +50,8 @@ pub(super) fn columns() -> Vec<(Column, u8)> {
 }
 
 /// A host's row, if it belongs there.
-pub(super) fn row(host: &Host, name: String, now: Instant) -> Option<Vec<String>> {
-    let why = cause(host, now)?;
+pub(super) fn row(host: &Host, name: String, newest: u64, now: Instant) -> Option<Vec<String>> {
+    let why = cause(host, newest, now)?;
     let follows = host.state.as_ref().map_or(0, |state| state.document_version);
     let versions = [follows, host.wanted_version].map(|version| DocumentVersion(version).to_string());
     let [follows, wanted] = versions;
@@ -74,14 +74,16 @@ mod tests {
             last_seen_micros: 3_600_000_000,
             ..Host::default()
         };
-        let why = |host: Host| cause(&host, now).unwrap_or_default();
+        let why = |host: Host| cause(&host, 6, now).unwrap_or_default();
         assert_eq!(why(host(5, true)), "");
         assert!(why(host(4, true)).starts_with("is about to get it"));
         assert!(why(host(4, false)).starts_with("is off, seen 60.0 min ago"), "{}", why(host(4, false)));
         assert!(why(Host { last_seen_micros: 0, ..host(0, false) }).starts_with("has not been here yet"));
         assert!(why(Host { has_old_content: true, ..host(5, true) }).contains("new labels"));
-        let newer = DocumentVersion::first_of(1).0;
-        assert!(why(host(newer, true)).contains("fallow restore"));
+        for newer in [7, DocumentVersion::first_of(1).0] {
+            assert!(why(host(newer, true)).contains("fallow restore"), "{newer}");
+            assert!(why(host(newer, false)).contains("fallow restore"), "{newer}");
+        }
         let mut refusing = host(4, true);
         let state = refusing.state.as_mut().unwrap();
         (state.document_refusal, state.document_refused_version) = ("no project".into(), 5);

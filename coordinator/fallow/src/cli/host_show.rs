@@ -60,7 +60,7 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
         ("copied", host.copy_note.clone()),
         ("groups", reply.groups.join(", ")),
     ];
-    if let Some(why) = drift::cause(&host, clock::now()) {
+    if let Some(why) = drift::cause(&host, reply.document_version, clock::now()) {
         rows.insert(6, ("why not", why));
     }
     rows.retain(|(what, value)| *what != "copied" || !value.is_empty());
@@ -110,7 +110,7 @@ fn to_json(reply: &ExplainHostReply) -> Value {
         json!({ "name": label.name, "value": label.value, "source": source })
     };
     json!({
-        "host": reply.host.as_ref().map(hosts::host_json),
+        "host": reply.host.as_ref().map(|host| hosts::host_json(host, reply.document_version)),
         "document_version": reply.document_version,
         "labels": reply.labels.iter().map(label).collect::<Vec<_>>(),
         "groups": reply.groups,

@@ -81,19 +81,19 @@ async fn list(arguments: List) -> Result<(), Failure> {
     let mut client = arguments.target.connect().await?;
     let request = ListHostsRequest { selector: arguments.selector };
     let mut reply = client.list_hosts(request).await?.into_inner();
-    let now = clock::now();
+    let (now, newest) = (clock::now(), reply.document_version);
     if arguments.drift {
-        reply.hosts.retain(|host| drift::cause(host, now).is_some());
+        reply.hosts.retain(|host| drift::cause(host, newest, now).is_some());
     }
     if arguments.json {
-        let hosts: Vec<_> = reply.hosts.iter().map(host_json).collect();
+        let hosts: Vec<_> = reply.hosts.iter().map(|host| host_json(host, newest)).collect();
         return print_json(&json!({ "document_version": reply.document_version, "hosts": hosts }));
     }
     if arguments.drift {
         if reply.hosts.is_empty() {
             return print("All hosts follow what they are to follow.\n");
         }
-        let rows = reply.hosts.iter().filter_map(|host| drift::row(host, name(host), now)).collect();
+        let rows = reply.hosts.iter().filter_map(|host| drift::row(host, name(host), newest, now)).collect();
         return print(&fitted::render(drift::columns(), rows, arguments.wide));
     }
     let columns = vec![
@@ -230,7 +230,7 @@ pub(crate) fn metric_of(metrics: &Metrics, metric: Metric) -> Option<f64> {
     }
 }
 
-pub(crate) fn host_json(host: &Host) -> Value {
+pub(crate) fn host_json(host: &Host, newest: u64) -> Value {
     let state = host.state.clone().unwrap_or_default();
     let projects: Vec<_> = host
         .projects
@@ -295,7 +295,7 @@ pub(crate) fn host_json(host: &Host) -> Value {
         "document_content": state.document_content,
         "document_wanted": host.wanted_version,
         "has_old_content": host.has_old_content,
-        "drift": drift::cause(host, clock::now()),
+        "drift": drift::cause(host, newest, clock::now()),
         "document_applied_at": table::instant(state.document_applied_at_micros),
         "document_refused_version": state.document_refused_version,
         "document_refusal": state.document_refusal,
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(state_of(&host, 0), "copy of 01J");
         host.state = Some(HostState { suspended_by: "owner".into(), ..HostState::default() });
         assert_eq!(state_of(&host, 0), "copy of 01J; suspended by owner");
-        let json = host_json(&host);
+        let json = host_json(&host, 0);
         assert_eq!((&json["copy_of"], &json["copy_note"]), (&"01J".into(), &"from there".into()));
         assert_eq!(state_of(&Host::default(), 0), "");
     }
@@ -350,7 +350,7 @@ mod tests {
         };
         let mut host = Host { state: Some(state), ..Host::default() };
         assert_eq!(state_of(&host, 0), "went back from version 7: silence");
-        let json = host_json(&host);
+        let json = host_json(&host, 0);
         let told = (&json["document_rolled_back_version"], &json["document_rollback"]);
         assert_eq!(told, (&7.into(), &"silence".into()));
         let state = host.state.as_mut().unwrap();
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(follows(&host, 3), "2/3");
         host.has_old_content = true;
         assert_eq!(follows(&host, 2), "2/2 (old labels)");
-        let json = host_json(&host);
+        let json = host_json(&host, 0);
         assert_eq!((&json["has_old_content"], &json["document_content"]), (&true.into(), &"".into()));
     }
 }

@@ -78,7 +78,8 @@ impl Reporter {
         match &self.mode {
             Mode::Json => {
                 let projects: Vec<_> = snapshot.projects.iter().map(without_key).collect();
-                let hosts: Vec<_> = snapshot.hosts.iter().map(host_json).collect();
+                let hosts: Vec<_> =
+                    snapshot.hosts.iter().map(|host| host_json(host, snapshot.document_version)).collect();
                 let line = json!({
                     "event": "progress",
                     "seconds": self.seconds(),

@@ -300,6 +300,33 @@ fn r6_5_a_version_that_says_the_same_as_the_confirmed_one_is_confirmed() {
 }
 
 #[test]
+fn r6_5_a_host_that_went_back_is_told_of_no_more_once_a_newer_version_says_what_it_follows() {
+    let mut host = Host::of_version_1();
+    host.offer(plain(2));
+    host.pass(LIMIT + LOOK);
+    assert_eq!((host.version(), host.went_back_from().is_some()), (1, true));
+    // As a rollout is taken back.
+    host.offer(FleetDocument { version: DocumentVersion(3), ..plain(1) });
+    assert_eq!((host.version(), host.on_trial(), host.went_back_from()), (3, false, None));
+}
+
+#[test]
+fn r6_5_a_project_of_the_owners_is_his_though_one_candidate_takes_it_over_and_the_next_drops_it() {
+    let mut host = Host::of_version_1();
+    host.event(attach_unseen(url("own"), key(""), Some(Share::new(7.0).unwrap())));
+    host.offer(document(2, &["a", "own+"], Preferences::default()));
+    host.offer(plain(3));
+    let share = |host: &Host| {
+        let id = host.client.project_of(&url("own"))?;
+        let project = &host.client.state.projects[&id];
+        Some((project.from_document, project.detach_when_done))
+    };
+    assert_eq!(share(&host), Some((false, false)));
+    host.pass(LIMIT * 2);
+    assert_eq!(share(&host), Some((false, false)));
+}
+
+#[test]
 fn r6_5_another_fleet_confirms_nothing_of_the_first_and_remembers_none_of_its_versions() {
     let mut host = Host::of_version_1();
     host.offer(plain(2));
