@@ -485,4 +485,18 @@ mod tests {
         assert!(!project.has_agents_to_tell());
         assert_eq!(project.agent_key(&AgentId("A".into()), now()).unwrap(), before);
     }
+
+    #[test]
+    fn r6_10_a_copy_of_an_agent_of_an_older_store_takes_nothing_of_the_first_ones_along() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: std::sync::Arc<dyn Store> =
+            std::sync::Arc::new(SledStore::open(dir.path().join("store")).unwrap());
+        let (project, shared) = old(&store, dir.path());
+        assert_eq!(rpc(&project, &shared, 0, "one"), Some(1));
+        let [first, copy] = ["A", "B"].map(|name| AgentId(name.into()));
+        let copy = project.copy_key(&copy, &first, now()).unwrap();
+        let first = project.agent_key(&first, now()).unwrap();
+        assert_eq!(rpc(&project, &copy, 1, "one"), Some(2), "what was on the copied disk is the first one's");
+        assert_eq!(rpc(&project, &first, 1, "one"), None, "it goes on as host 1");
+    }
 }

@@ -25,9 +25,9 @@
 //! results of one account count once towards a quorum.
 //!
 //! **Older stores**: agents had the project's own account together. An agent that comes with its own key for
-//! the first time takes its record along, if it shows the identity that was registered with the number. A
-//! project that never had such an account leaves nothing to inherit: there the hosts of its own account are
-//! other people's.
+//! the first time takes its record along, if it shows the identity that was registered with the number; a
+//! copied machine does not, for its disk shows that of the first one. A project that never had such an
+//! account leaves nothing to inherit: there the hosts of its own account are other people's.
 
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::{AgentId, Instant};
@@ -83,6 +83,8 @@ fn of_agent(
     let key = keys.account(account.key.reveal());
     let mut account: Account = txn.get("account", &key)?.unwrap_or_else(|| account.clone());
     let known = match account.host {
+        // The number and the identity on a copy's disk are the first one's.
+        0 if account.voter != 0 => None,
         0 => inherited(project, txn, request)?,
         id => txn.get("host", &keys.host(id))?,
     };
