@@ -89,9 +89,13 @@ impl First {
 
     /// It is linked, and what it says is taken.
     async fn goes_on(&mut self, sequence: u64) {
+        self.says(sequence, vec![host()]).await;
+    }
+
+    async fn says(&mut self, sequence: u64, entries: Vec<wire::Entry>) {
         let body = match sequence {
-            1 => Said::Snapshot(wire::Snapshot { sequence, entries: vec![host()] }),
-            _ => Said::Delta(wire::Delta { sequence, entries: vec![host()], removed: Vec::new() }),
+            1 => Said::Snapshot(wire::Snapshot { sequence, entries }),
+            _ => Said::Delta(wire::Delta { sequence, entries, removed: Vec::new() }),
         };
         self.say.send(wire::FromAgent { traceparent: String::new(), body: Some(body) }).await.unwrap();
         let acknowledged = async {
@@ -345,6 +349,47 @@ async fn r6_10_a_hello_with_a_number_that_is_none_is_refused() {
         wire::Hello { machine: vec![1; 4_096], ..of(&identity, 1) },
     ] {
         assert_eq!(Agent::refused(&identity, bad).await.code(), Code::InvalidArgument);
+    }
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r1_4_of_hosts_that_are_copies_of_one_machine_no_two_are_told_of_jobs_before_another_machine_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let request = CreateProjectRequest { name: "p".into(), share: 50.0, ..Default::default() };
+    operator.create_project(request).await.unwrap();
+    add_app_version(&mut operator, "p", "a").await;
+    let url = coordinator.projects().projects()[0].url.to_string();
+    let project = wire::ProjectState { url: url.clone(), ..Default::default() };
+    let attached =
+        wire::Entry { key: format!("project/{url}"), value: Some(wire::entry::Value::Project(project)) };
+    let identity = enrolled(&coordinator, &mut operator).await;
+    let mut hosts = vec![First::link(&identity, 1).await];
+    for _ in 0..5 {
+        let copy = separate(&identity, &told(&identity, 2).await.unwrap(), &key()).await.unwrap();
+        hosts.push(First::link(&copy, 2).await);
+    }
+    let other = enrolled(&coordinator, &mut operator).await;
+    hosts.push(First::link(&other, 1).await);
+    for host in &mut hosts {
+        host.says(1, vec![self::host(), attached.clone()]).await;
+    }
+    let workunit = NewWorkunit {
+        application: "a".into(),
+        flops_estimate: 1e9,
+        quorum: 2,
+        initial_jobs: 2,
+        max_total_jobs: 4,
+        ..Default::default()
+    };
+    let mut other = hosts.pop().unwrap();
+    for _ in 0..5 {
+        let request =
+            SubmitRequest { project: "p".into(), workunits: vec![workunit.clone()], ..Default::default() };
+        operator.submit(request).await.unwrap();
+        let told = async { while !matches!(other.heard.recv().await, Some(Heard::ContactProject(_))) {} };
+        timeout(Duration::from_secs(5), told).await.expect("it is told");
     }
     coordinator.stop().await.unwrap();
 }
