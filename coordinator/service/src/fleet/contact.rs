@@ -3,7 +3,8 @@
 //! An agent that asked in vain backs off for up to a day; without this, jobs that are submitted after a pause
 //! would wait for the project's `poll`. Of those that are connected and have the project, at most as many are
 //! told as there are new jobs, and some more where a job failed; those with idle CPUs first, else by chance,
-//! so that a stream of single jobs goes to all in turn.
+//! so that a stream of single jobs goes to all in turn. Of a machine and its copies one comes before the
+//! others: where several must agree, no two of them get jobs of one workunit.
 //!
 //! An agent that comes back ([`super::returns`]) is told of the jobs that were submitted while it was away.
 //! Calls count, those to agents that were there and those to agents that come: until its job is taken, or
@@ -43,9 +44,16 @@ impl Fleet {
     /// Tells so many of these at most, if they have the project. Returns how many will be.
     pub(super) fn tell(self: &Arc<Self>, url: &MasterUrl, agents: Vec<Arc<Agent>>, at_most: u64) -> usize {
         let mut rng = generator();
-        let mut chosen: Vec<((bool, u32), Arc<Agent>)> = agents
+        let mut able: Vec<((bool, u32), Arc<Agent>)> = agents
             .into_iter()
             .filter_map(|agent| Some(((!agent.idles_with(url)?, rng.random::<u32>()), agent)))
+            .collect();
+        able.sort_by_key(|(rank, _)| *rank);
+        let are_further = self.are_further(able.iter().map(|(_, agent)| &agent.id));
+        let mut chosen: Vec<((bool, bool), Arc<Agent>)> = able
+            .into_iter()
+            .zip(are_further)
+            .map(|(((is_busy, _), agent), is_further)| ((is_busy, is_further), agent))
             .collect();
         chosen.sort_by_key(|(rank, _)| *rank);
         chosen.truncate(usize::try_from(at_most).unwrap_or(usize::MAX));

@@ -238,13 +238,12 @@ impl Fleet {
     /// How many hosts came of one, its copies and theirs, and of those that it is a copy of, since then.
     fn parted_since(&self, agent: &Agent, since: Instant) -> usize {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
-        let eldest = |id: &AgentId| lineage(&agents, id).last().unwrap_or_else(|| id.clone());
-        let of = eldest(&agent.id);
+        let of = eldest(&agents, &agent.id);
         let is_new = |agent: &&Arc<Agent>| {
             let record = lock(&agent.record);
             record.copy_of.is_some() && record.enrolled_at > since
         };
-        agents.values().filter(is_new).filter(|agent| eldest(&agent.id) == of).count()
+        agents.values().filter(is_new).filter(|agent| eldest(&agents, &agent.id) == of).count()
     }
 
     /// The agent of the host that an agent's is a copy of, or a copy of a copy: the first of them all. None
@@ -252,6 +251,14 @@ impl Fleet {
     pub(super) fn first_of(&self, agent: &Agent) -> Option<AgentId> {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         lineage(&agents, &agent.id).last()
+    }
+
+    /// Of each of these, in their order, whether one before it is of the same machine: they are copies of
+    /// each other.
+    pub(super) fn are_further<'a>(&self, of: impl Iterator<Item = &'a AgentId>) -> Vec<bool> {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        let mut machines = BTreeSet::new();
+        of.map(|id| !machines.insert(eldest(&agents, id))).collect()
     }
 
     /// Agents that were enrolled and neither revoked nor forgotten, and that count as one with another such
@@ -275,6 +282,11 @@ impl Fleet {
             |agent: &&Arc<Agent>| agent.is_member() && lineage(&agents, &agent.id).any(|of| of == *id);
         agents.values().filter(is_copy).map(|agent| agent.id.clone()).collect()
     }
+}
+
+/// The first one of a host's machine: itself, if it is no copy.
+fn eldest(agents: &BTreeMap<AgentId, Arc<Agent>>, id: &AgentId) -> AgentId {
+    lineage(agents, id).last().unwrap_or_else(|| id.clone())
 }
 
 /// The hosts that this one is a copy of: first its own, then that one's. A host is made after the one that it
