@@ -7,8 +7,6 @@
 //!
 //! **Cost.** There are two tables as soon as there is a copied machine; most fleets have none.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fallow_domain::{Instant, PerType};
 
 use super::error::ProjectError;
@@ -25,8 +23,6 @@ pub(crate) struct CountedRequesters {
     accounts: RecentRequesters,
     /// The same, of a machine and its copies one; none as long as there is no copy.
     voters: Option<RecentRequesters>,
-    /// Accounts of copies that asked, by what they count as.
-    copies: BTreeMap<u64, BTreeSet<u64>>,
 }
 
 impl CountedRequesters {
@@ -48,11 +44,13 @@ impl CountedRequesters {
 
     fn note(&mut self, of: HostAccount, note: impl Fn(&mut RecentRequesters, u64)) {
         if of.voter != of.account {
-            self.copies.entry(of.voter).or_default().insert(of.account);
             // Until now each account counted as itself.
             self.voters.get_or_insert_with(|| self.accounts.clone());
         }
         note(&mut self.accounts, of.account);
+        if of.voter != of.account {
+            self.accounts.note_copy(of.account, of.voter);
+        }
         if let Some(voters) = &mut self.voters {
             note(voters, of.voter);
         }
@@ -102,13 +100,9 @@ impl CountedRequesters {
     /// What a host is told that waits for another one where several must agree, if it is one of several that
     /// count as one there.
     pub(crate) fn said_of_copies(&mut self, of: HostAccount, now: Instant) -> Option<String> {
-        let Self { accounts, copies, .. } = self;
-        let mut others = 0;
-        if let Some(of_first) = copies.get_mut(&of.voter) {
-            of_first.retain(|account| accounts.knows(*account, now));
-            let first = Some(of.voter).filter(|first| accounts.knows(*first, now));
-            others = of_first.iter().copied().chain(first).filter(|account| *account != of.account).count();
-        }
+        let accounts = &mut self.accounts;
+        let all = accounts.copies(of.voter, now) + usize::from(accounts.knows(of.voter, now));
+        let others = all.saturating_sub(usize::from(accounts.knows(of.account, now)));
         let who = match others {
             0 if of.voter == of.account => return None,
             0 => "This host is a copy of another machine: where several hosts must agree, both count as one"
@@ -128,6 +122,8 @@ impl CountedRequesters {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use fallow_domain::Duration;
 
     use super::*;
@@ -192,5 +188,22 @@ mod tests {
             let said = requesters.said_of_copies(HostAccount { host: 2, account: 2, voter: 1 }, day).unwrap();
             assert!(said.starts_with("This host is a copy of another machine: "), "{said}");
         }
+    }
+
+    #[test]
+    fn r6_10_of_very_many_copies_that_are_gone_nothing_is_kept() {
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        let mut requesters = CountedRequesters::default();
+        let mut ask = |account, voter, now| {
+            let of = HostAccount { host: account, account, voter };
+            requesters.asked(of, &PerType::cpu(true), None, now);
+            requesters.said_of_copies(of, now).unwrap_or_default()
+        };
+        let said = (1..=10_000).map(|account| ask(account, 1, t(0))).last().unwrap();
+        assert!(said.starts_with("This host and 9999 others are copies of one machine"), "{said}");
+        assert!(ask(2, 1, t(60)).contains(" 9999 others "));
+        assert!(ask(2, 1, t(24 * 60 + 1)).starts_with("This host is a copy of another machine"));
+        ask(10_001, 10_001, t(48 * 60 + 2));
+        assert_eq!(requesters.accounts.kept_of_copies(), 0);
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct RecentRequesters {
     by_time: BTreeSet<(Instant, u64, ResourceType)>,
     /// Those of clients outside the fleet.
     outside: BTreeSet<u64>,
+    /// Those of copied machines, by what they count as where several must agree.
+    copies: BTreeMap<u64, BTreeSet<u64>>,
     /// The same accounts by what they ask for and by host class; of accounts that only the store told of, no
     /// class is known.
     classes: BTreeMap<(PerType<bool>, Option<HostClass>), HostClassMembers>,
@@ -62,6 +64,8 @@ struct Requester {
     limits: Option<HostLimits>,
     /// When it could have taken more and last got nothing.
     left_without: Option<Instant>,
+    /// What it counts as where several must agree, if it is a copied machine's.
+    copy_of: Option<u64>,
 }
 
 impl Requester {
@@ -119,6 +123,20 @@ impl RecentRequesters {
         if self.all.contains_key(&account) {
             self.outside.insert(account);
         }
+    }
+
+    /// An account that asked is a copied machine's.
+    pub(crate) fn note_copy(&mut self, account: u64, voter: u64) {
+        if let Some(requester) = self.all.get_mut(&account) {
+            requester.copy_of = Some(voter);
+            self.copies.entry(voter).or_default().insert(account);
+        }
+    }
+
+    /// How many copied machines asked lately that count as this account.
+    pub(crate) fn copies(&mut self, voter: u64, now: Instant) -> usize {
+        self.keep_lately(now);
+        self.copies.get(&voter).map_or(0, BTreeSet::len)
     }
 
     /// How many accounts outside the fleet asked lately.
@@ -211,6 +229,14 @@ impl RecentRequesters {
         change(&mut requester);
         if !requester.asked.iter().any(|(_, last)| last.is_some()) {
             self.outside.remove(&account);
+            if let Some(voter) = requester.copy_of
+                && let Some(copies) = self.copies.get_mut(&voter)
+            {
+                copies.remove(&account);
+                if copies.is_empty() {
+                    self.copies.remove(&voter);
+                }
+            }
             return;
         }
         self.by_time.extend(times(&requester).map(|(at, kind)| (at, account, kind)));
@@ -218,6 +244,14 @@ impl RecentRequesters {
         let class = self.classes.entry(key).or_default();
         class.add(account, requester.left_without, requester.limits.as_ref());
         self.all.insert(account, requester);
+    }
+}
+
+#[cfg(test)]
+impl RecentRequesters {
+    /// Entries of what is kept of copied machines.
+    pub(crate) fn kept_of_copies(&self) -> usize {
+        self.copies.len() + self.copies.values().map(BTreeSet::len).sum::<usize>()
     }
 }
 
