@@ -205,8 +205,9 @@ fn send_what_suits(
     }
     if reply.jobs.is_empty() && !may_later {
         lock(&project.requesters).left_without(reply.host_account(), now);
-        // Whoever has no space for any of the jobs leaves them to others until it asks again.
-        if passed.disk.is_some() || passed.memory.is_some() {
+        // Whoever has no space for any of the jobs, or has had a copy of each, leaves them to others until it
+        // asks again.
+        if passed.disk.is_some() || passed.memory.is_some() || passed.has_one > 0 {
             let of = (reply.host.account, reply.host.id);
             lock(&project.asking).cannot_take(of, project.settings().poll, now);
         }

@@ -114,6 +114,18 @@ fn r6_8_the_credit_of_a_job_that_a_copy_computed_is_the_copys() {
 }
 
 #[test]
+fn r6_8_copies_that_can_have_nothing_of_what_waits_leave_their_part_of_a_batch_to_other_hosts() {
+    let (fixture, info) = with_workunits(40, 2);
+    let mut machine = vec![Client::new(&fixture, &info, "first")];
+    machine.extend((0..20).map(|id| copy(&fixture, &info, &format!("copy {id}"), "first")));
+    while machine.iter_mut().map(|host| host.fetch(1e5).results.len()).sum::<usize>() > 0 {}
+    assert_eq!(machine.iter().map(|host| host.held.len()).sum::<usize>(), 40);
+    let mut other = Client::new(&fixture, &info, "other");
+    let reply = other.fetch(1e5);
+    assert!(reply.results.len() > 10, "{} jobs: {}", reply.results.len(), messages(&reply));
+}
+
+#[test]
 fn r6_10_who_waits_for_another_host_is_told_that_copies_count_as_one_and_what_makes_them_count() {
     let (fixture, info) = with_workunits(1, 2);
     let mut first = Client::new(&fixture, &info, "first");
