@@ -8,6 +8,8 @@ mod bounds;
 mod client;
 #[path = "project/copies.rs"]
 mod copies;
+#[path = "project/crowd.rs"]
+mod crowd;
 #[path = "project/failed.rs"]
 mod failed;
 #[path = "project/fixture.rs"]
