@@ -96,6 +96,32 @@ fn r6_8_where_several_must_agree_no_failed_job_waits_for_a_copy_that_never_count
 }
 
 #[test]
+fn r6_8_where_several_must_agree_a_busy_machine_is_waited_for_although_an_idle_copy_of_it_is_too_small() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut busy = Client::new(&fixture, &info, "busy");
+    assert_eq!(busy.fetch(1.0).results.len(), 1);
+    fixture.server.submit("p", vec![workunit("app", "y", 1e11, 2)]).unwrap();
+    let mut broken = Client::new(&fixture, &info, "broken");
+    let mut other = Client::new(&fixture, &info, "other");
+    assert_eq!([broken.fetch(1.0), other.fetch(1.0)].map(|reply| reply.results.len()), [1, 1]);
+    other.complete_all("y");
+    fail(&mut broken);
+    let mut small = copy(&fixture, &info, "small", "busy");
+    small.request.host_info.m_nbytes = 1_000.0;
+    // The busy one computes for hours, and asks for nothing meanwhile.
+    for attempt in 1..=12 {
+        let told = messages(&small.fetch(1.0));
+        assert!(told.contains("MB RAM"), "{told}");
+        fixture.advance(Duration::from_mins(31));
+        assert_eq!(broken.fetch(1.0).results.len(), 0, "attempt {attempt}");
+    }
+    busy.complete_all("x");
+    assert_eq!(busy.fetch(1.0).results.len(), 1);
+    busy.complete_all("y");
+    assert_eq!(validated(&fixture, "p"), 2);
+}
+
+#[test]
 fn r6_8_the_credit_of_a_job_that_a_copy_computed_is_the_copys() {
     let (fixture, info) = with_workunits(1, 1);
     let mut first = Client::new(&fixture, &info, "first");
