@@ -90,6 +90,18 @@ impl CountedRequesters {
         }
     }
 
+    /// Whether nobody is waited for who could run a workunit that failed on whoever asks
+    /// ([`RecentRequesters::is_for_anybody`]).
+    pub(crate) fn is_for_anybody(
+        &mut self,
+        workunit: &Workunit,
+        now: Instant,
+        can: impl Fn(&HostLimits, &PerType<bool>) -> bool,
+    ) -> bool {
+        let voters = self.voters.as_mut().filter(|_| workunit.counts_voters());
+        self.accounts.is_for_anybody(voters, &workunit.accounts(), workunit.quiet_since(now), now, can)
+    }
+
     /// How many asked lately, or have had a copy, that a workunit does not count by themselves.
     pub(crate) fn uncounted(&mut self, workunit: &Workunit, now: Instant) -> usize {
         let had = workunit.had().map(|of| of.account).collect();

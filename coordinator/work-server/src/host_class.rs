@@ -54,38 +54,43 @@ impl HostClassMembers {
     }
 
     /// Whether a member could run a job, of those that have had no copy and did not go away with nothing
-    /// since it waits. `of` gives when a member last did that, and what it is.
+    /// since it waits. `of` gives when a member last did that, and what it is. `has_had` says who has had a
+    /// copy: about so many (`had`), or more where some count as one; then not all of them are passed over.
     pub(super) fn find<'s>(
         &self,
-        had: &BTreeSet<u64>,
+        (had, has_had): (usize, impl Fn(u64) -> bool),
         since: Instant,
         can: impl Fn(&HostLimits) -> bool,
         of: impl Fn(u64) -> Option<(Option<Instant>, &'s HostLimits)>,
     ) -> Feasible {
         let is_before = |left: Option<Instant>| left.is_none_or(|at| at < since);
+        let most_passed = 2 * LOOKED_AT + had;
         // Whoever went away with nothing since then comes last.
         let left = self.members.iter().take_while(|(left, _)| is_before(*left));
-        let mut left = left.map(|(_, account)| *account).filter(|account| !had.contains(account)).peekable();
-        if left.peek().is_none() {
+        let is_cut = left.clone().nth(most_passed).is_some();
+        let left = left.take(most_passed).map(|(_, account)| *account);
+        let mut left = left.filter(|account| !has_had(*account)).peekable();
+        if left.peek().is_none() && !is_cut {
             return Feasible::No;
         }
-        let Some(sample) = &self.sample else { return Feasible::Yes };
+        let Some(sample) = &self.sample else {
+            return if left.peek().is_some() { Feasible::Yes } else { Feasible::Unknown };
+        };
         let [least, most] = [BTreeSet::first, BTreeSet::last].map(|end| self.at(end, sample));
         if !can(&most) {
             return Feasible::No;
         }
         let can_account = |account| of(account).is_none_or(|(_, limits)| can(limits));
-        if can(&least) || left.by_ref().take(LOOKED_AT).any(can_account) {
+        if left.peek().is_some() && can(&least) || left.by_ref().take(LOOKED_AT).any(can_account) {
             return Feasible::Yes;
         }
-        if left.peek().is_none() {
+        if left.peek().is_none() && !is_cut {
             return Feasible::No;
         }
         let may = |account: u64| {
-            !had.contains(&account) && of(account).is_none_or(|(left, limits)| is_before(left) && can(limits))
+            !has_had(account) && of(account).is_none_or(|(left, limits)| is_before(left) && can(limits))
         };
-        let mut orders =
-            (0..SIZES).map(|place| self.find_by_size(place, (&least, &most), had.len(), &can, may));
+        let mut orders = (0..SIZES).map(|place| self.find_by_size(place, (&least, &most), had, &can, may));
         orders.find(|found| *found != Feasible::Unknown).unwrap_or(Feasible::Unknown)
     }
 

@@ -165,28 +165,34 @@ impl RecentRequesters {
     /// Whether a job that waits since then, of a workunit that failed on the account that asks, is for that
     /// account again. A `since` later than `now` is from before the clock was set back: it counts as waited
     /// long enough. `had` are all that had a copy; `can` says whether an account that is this and asks for
-    /// these types could run it: one that has more of everything can if another one can.
+    /// these types could run it: one that has more of everything can if another one can. With `voters`, of
+    /// whom a machine and its copies are one, `had` are such; whether they could run it is looked at for each
+    /// account.
     pub(crate) fn is_for_anybody(
         &mut self,
+        voters: Option<&mut Self>,
         had: &BTreeSet<u64>,
         since: Instant,
         now: Instant,
         can: impl Fn(&HostLimits, &PerType<bool>) -> bool,
     ) -> bool {
-        let waited = now.since(since);
+        let (waited, counts_voters) = (now.since(since), voters.is_some());
         if since > now || waited >= LATELY {
             return true;
         }
         if waited < PATIENCE {
-            return !self.has_others(had, now);
+            return !voters.unwrap_or(self).has_others(had, now);
         }
         self.keep_lately(now);
         let of = |account| {
             let requester = self.all.get(&account)?;
             Some((requester.left_without, requester.limits.as_ref()?))
         };
+        let voter = |account| self.all.get(&account).and_then(|requester| requester.copy_of);
+        let has_had =
+            |account: u64| had.contains(&voter(account).filter(|_| counts_voters).unwrap_or(account));
         !self.classes.iter().any(|((asks, _), class)| {
-            match class.find(had, since, |limits| can(limits, asks), of) {
+            match class.find((had.len(), has_had), since, |limits| can(limits, asks), of) {
                 Feasible::No => false,
                 Feasible::Yes => true,
                 Feasible::Unknown => waited < UNKNOWN_WAIT,
@@ -277,7 +283,7 @@ mod tests {
         since: Instant,
         now: Instant,
     ) -> bool {
-        requesters.is_for_anybody(had, since, now, |_, _| true)
+        requesters.is_for_anybody(None, had, since, now, |_, _| true)
     }
 
     #[test]
@@ -316,7 +322,7 @@ mod tests {
                 looked_at.set(looked_at.get() + 1);
                 false
             };
-            assert!(requesters.is_for_anybody(&[1].into(), t(1), t(40), cannot));
+            assert!(requesters.is_for_anybody(None, &[1].into(), t(1), t(40), cannot));
         }
         assert!(looked_at.get() <= 20 * 2, "{}", looked_at.get());
     }
@@ -332,7 +338,7 @@ mod tests {
                 Some(HostLimits::with_memory(Bytes(memory))),
                 t(0),
             );
-            requesters.is_for_anybody(&[1].into(), t(1), t(31), |limits, _| {
+            requesters.is_for_anybody(None, &[1].into(), t(1), t(31), |limits, _| {
                 limits.memory() >= Bytes(12_000_000_000)
             })
         };
@@ -357,8 +363,8 @@ mod tests {
             looked_at.set(looked_at.get() + 1);
             limits.memory() >= Bytes(12 << 30) && limits.disk() >= Bytes(12 << 30)
         };
-        assert!(!requesters.is_for_anybody(&[1].into(), t(1), t(120), can));
-        assert!(requesters.is_for_anybody(&[1].into(), t(1), t(121), can));
+        assert!(!requesters.is_for_anybody(None, &[1].into(), t(1), t(120), can));
+        assert!(requesters.is_for_anybody(None, &[1].into(), t(1), t(121), can));
         assert!(looked_at.get() <= 2 * 400, "{}", looked_at.get());
     }
 
@@ -372,7 +378,7 @@ mod tests {
         requesters.asked(2, &both, Some(HostLimits::default()), t(0));
         requesters.asked(2, &cpu, Some(HostLimits::default()), t(23 * 60));
         let mut is_for_anybody = |since, now| {
-            requesters.is_for_anybody(&[1].into(), since, now, |_, asks| asks[ResourceType::Nvidia])
+            requesters.is_for_anybody(None, &[1].into(), since, now, |_, asks| asks[ResourceType::Nvidia])
         };
         assert!(!is_for_anybody(t(1), t(32)));
         assert!(!is_for_anybody(t(24 * 60 + 1), t(24 * 60 + 30)), "somebody new may come");
@@ -457,7 +463,7 @@ mod tests {
                         asks[ResourceType::Nvidia] && limits.memory() >= Bytes(*need)
                     };
                     let expected = plain.is_for_anybody(had, since, now, *need);
-                    prop_assert_eq!(requesters.is_for_anybody(had, since, now, can), expected);
+                    prop_assert_eq!(requesters.is_for_anybody(None, had, since, now, can), expected);
                 }
             }
         }

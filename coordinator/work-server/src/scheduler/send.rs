@@ -540,9 +540,7 @@ impl<'a> Search<'a> {
         let can = |limits: &HostLimits, asks: &PerType<bool>| {
             limits.can(catalog, workunit, |kind| asks[kind] && types[kind])
         };
-        let mut requesters = lock(&self.project.requesters);
-        let requesters = requesters.counted(workunit);
-        requesters.is_for_anybody(&workunit.accounts(), workunit.quiet_since(self.now), self.now, can)
+        lock(&self.project.requesters).is_for_anybody(workunit, self.now, can)
     }
 
     /// Whether the candidates would fill the request even if the policy refused half of them.
