@@ -4,6 +4,7 @@
 use fallow_boinc::account::{AccountOut, ProjectConfig, error_num, lookup_query, passwd_hash};
 use fallow_client::TransferErrorKind;
 use fallow_domain::{AccountKey, MasterUrl};
+use fallow_tls::Proxies;
 
 use crate::error::AgentError;
 use crate::transfer::Web;
@@ -25,12 +26,18 @@ pub fn checked(key: &str) -> Result<AccountKey, AgentError> {
     ))
 }
 
+/// HTTP through the proxies that the environment of this process names.
+fn web() -> Result<Web, AgentError> {
+    let proxies = Proxies::from_environment().map_err(|error| AgentError::bad_input(error.to_string()))?;
+    Web::new(proxies).map_err(AgentError::unreachable)
+}
+
 /// Asks whether a project answers under a URL.
 ///
 /// # Errors
 /// [`AgentError::Unreachable`] when nobody answers, [`AgentError::BadInput`] when it is somebody else.
 pub async fn find_project(url: &MasterUrl) -> Result<ProjectConfig, AgentError> {
-    let web = Web::new().map_err(AgentError::unreachable)?;
+    let web = web()?;
     let page = web.page(&format!("{url}get_project_config.php")).await.map_err(|error| match error.kind {
         TransferErrorKind::Permanent => {
             AgentError::bad_input(format!("{url} is no project's URL ({error}): nothing is attached"))
@@ -52,7 +59,7 @@ pub async fn find_project(url: &MasterUrl) -> Result<ProjectConfig, AgentError> 
 /// # Errors
 /// [`AgentError::Refused`] when it knows no such account; as [`find_project`] besides.
 pub async fn look_up(url: &MasterUrl, email: &str, password: &str) -> Result<AccountKey, AgentError> {
-    let web = Web::new().map_err(AgentError::unreachable)?;
+    let web = web()?;
     let query = format!("{url}{}", lookup_query(email, &passwd_hash(password, email)));
     let page = web.page(&query).await.map_err(|error| match error.kind {
         // The query holds the password's hash, which is as good as the password: it is not shown.

@@ -46,6 +46,12 @@ Environment:
   FALLOW_LOG                   what is logged, such as debug
   FALLOW_LOG_FORMAT            compact or json
   FALLOW_POLICY                as --policy
+  HTTPS_PROXY                  proxy to coordinator and https projects, such as
+                               http://HOST:PORT or http://USER:PW@HOST:PORT
+  http_proxy                   proxy to http projects
+  ALL_PROXY                    proxy to all of them, where these are not set
+  NO_PROXY                     hosts, domains and networks that are reached
+                               without a proxy, parted by commas; * for all
   OTEL_EXPORTER_OTLP_ENDPOINT  where metrics, logs and traces are exported to";
 
 /// The policies that there are for an agent to follow, and the switches beside them.

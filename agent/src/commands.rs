@@ -10,7 +10,7 @@ use fallow_daemon::clock;
 use fallow_domain::{Bytes, Device, MasterUrl, Share};
 use fallow_store::StoreError;
 use fallow_telemetry::Service;
-use fallow_tls::{AccessString, Address, Purpose};
+use fallow_tls::{AccessString, Address, Proxies, Purpose};
 
 use crate::cli::{Attach, AttachedArg, Cli, Command, DirArg, Exclude, Run, Status};
 use crate::control::client::ask;
@@ -85,6 +85,7 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
     let settings = Settings {
         dir,
         enrolment,
+        proxies: Proxies::from_environment().map_err(|error| AgentError::bad_input(error.to_string()))?,
         guard: own_program(),
         policy: arguments.policy,
         guard_grace: Duration::from_millis(arguments.guard_grace_ms),

@@ -30,7 +30,8 @@ pub fn command(name: &str) -> Command {
     let mut command = Command::new(binary(name));
     for (variable, _) in std::env::vars_os() {
         let variable = variable.to_string_lossy().into_owned();
-        if variable.starts_with("OTEL_") || variable.starts_with("FALLOW_") {
+        let names_proxies = variable.to_ascii_lowercase().ends_with("_proxy");
+        if variable.starts_with("OTEL_") || variable.starts_with("FALLOW_") || names_proxies {
             command.env_remove(variable);
         }
     }

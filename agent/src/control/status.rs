@@ -302,8 +302,14 @@ impl Status {
         match &self.fleet {
             None => out.push_str("no coordinator\n"),
             Some(link) if link.connected => {
-                let _ =
-                    writeln!(out, "linked to the coordinator at {} as {}", link.coordinator, link.agent_id);
+                let through = link.proxy.as_ref().map(|proxy| format!(" through the proxy at {proxy}"));
+                let _ = writeln!(
+                    out,
+                    "linked to the coordinator at {} as {}{}",
+                    link.coordinator,
+                    link.agent_id,
+                    through.unwrap_or_default()
+                );
             }
             Some(link) => {
                 let why = link.last_error.as_deref().unwrap_or("connecting");

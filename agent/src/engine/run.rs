@@ -11,7 +11,7 @@ use fallow_daemon::clock;
 use fallow_daemon::file_lock::FileLock;
 use fallow_domain::{Bytes, DocumentVersion, Duration, HostFacts, HostSpeed};
 use fallow_policy::composition::Composition;
-use fallow_tls::{AccessString, Address};
+use fallow_tls::{AccessString, Address, Proxies};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
@@ -51,6 +51,8 @@ pub struct Settings {
     pub dir: DataDir,
     /// Its fleet.
     pub enrolment: Enrolment,
+    /// The proxies that it connects through.
+    pub proxies: Proxies,
     /// The policies to follow.
     pub policy: Composition,
     /// The program that is run as the guard: `fallow-agent` itself.
@@ -163,7 +165,8 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     })
     .await??;
     let supervisor = supervisor(&settings, &facts, inputs.clone())?;
-    let web = Web::new().map_err(|why| AgentError::system(why, std::io::Error::other("TLS")))?;
+    let web = Web::new(settings.proxies.clone())
+        .map_err(|why| AgentError::system(why, std::io::Error::other("TLS")))?;
     let fleet = member.as_ref().map(|member| member.identity().authority.to_string());
     let fleet_projects = web.fleet_projects();
     if let Some(identity) = member.as_ref().map(Membership::identity) {
@@ -308,7 +311,7 @@ async fn enrolled(
             let from = identity.coordinator();
             let is_there = |address: &Address| identity.addresses.contains(address);
             let to = coordinator.clone().filter(|address| !is_there(address));
-            let mut member = Membership::new(identity, &settings.dir)?;
+            let mut member = Membership::new(identity, &settings.dir, settings.proxies.clone())?;
             let Some(to) = to else { return Ok(Some(member)) };
             if member.move_to(to.clone()).await? {
                 tracing::info!(from, %to, "the coordinator has moved");
@@ -337,7 +340,8 @@ async fn enrolled(
             if let Some(coordinator) = coordinator {
                 token.addresses = vec![coordinator.clone()];
             }
-            let member = membership::enroll(&token, &settings.dir, hostname).await?;
+            let member =
+                membership::enroll(&token, &settings.dir, hostname, settings.proxies.clone()).await?;
             let coordinator = member.identity().coordinator();
             tracing::info!(agent = %member.identity().agent_id(), coordinator, "enrolled");
             Ok(Some(member))

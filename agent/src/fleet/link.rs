@@ -16,7 +16,7 @@ use fallow_proto::fleet::v1::{
     from_coordinator,
 };
 use fallow_proto::fleet::{document, entry, entry_key, limits};
-use fallow_tls::ConnectError;
+use fallow_tls::{ConnectError, Dialled};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,9 @@ pub struct LinkStatus {
     pub agent_id: String,
     /// The stream stands.
     pub connected: bool,
+    /// The proxy that it goes through: host and port.
+    #[serde(default)]
+    pub proxy: Option<String>,
     /// Why it did not, the last time.
     pub last_error: Option<String>,
 }
@@ -189,6 +192,7 @@ impl<E: Engine> Session<E> {
             lock(&self.shared.outbox).lost();
             let was_connected = {
                 let mut status = lock(&self.shared.status);
+                status.proxy = None;
                 std::mem::take(&mut status.connected)
             };
             let (why, wait) = match end {
@@ -238,23 +242,25 @@ impl<E: Engine> Session<E> {
     }
 
     async fn talk(&mut self) -> Result<(), End> {
-        let mut channel = self.member.connect().await.map_err(|error| match &error {
+        let mut dialled = self.member.connect().await.map_err(|error| match &error {
             ConnectError::OtherAuthority { .. } => End::Refused(error.to_string()),
             _ => End::Lost(causes::line(&error)),
         })?;
         if self.must_renew || self.renews_in().is_zero() {
             let had_to = std::mem::take(&mut self.must_renew);
-            match self.member.renew(channel.clone()).await {
+            match self.member.renew(dialled.channel.clone()).await {
                 Ok(()) => {
                     say_renewed(&self.member);
                     // This connection shows the older one, which may have expired.
-                    channel = self.member.connect().await.map_err(|error| End::Lost(causes::line(&error)))?;
+                    dialled = self.member.connect().await.map_err(|error| End::Lost(causes::line(&error)))?;
                 }
                 // As long as the older one is good, the link goes on with it.
                 Err(status) if had_to || is_final(&status) => return Err(status.into()),
                 Err(status) => say_not_renewed(&status),
             }
         }
+        let Dialled { channel, proxy } = dialled;
+        let proxy = proxy.map(|proxy| proxy.to_string());
         let (to, outgoing) = mpsc::channel(64);
         let (document_version, document_content) = self.ask(Ask::Version).await?;
         let hello = Hello {
@@ -281,7 +287,7 @@ impl<E: Engine> Session<E> {
             _ => return Err(End::Lost("the coordinator's first message is no welcome".into())),
         };
         self.note_projects(&welcome).await;
-        self.resume(&welcome).await?;
+        self.resume(&welcome, proxy).await?;
         self.exchange(&to, &mut stream, &welcome, channel).await
     }
 
@@ -315,7 +321,7 @@ impl<E: Engine> Session<E> {
         self.engine.arrived(Arrived::ProjectsAt { url, authority }).await;
     }
 
-    async fn resume(&mut self, welcome: &Welcome) -> Result<(), End> {
+    async fn resume(&mut self, welcome: &Welcome, proxy: Option<String>) -> Result<(), End> {
         if welcome.protocol != PROTOCOL {
             return Err(End::Refused(format!(
                 "the coordinator speaks version {} of the fleet protocol, this agent version {PROTOCOL}: bring both to the same release",
@@ -333,8 +339,9 @@ impl<E: Engine> Session<E> {
         self.shared.anew.store(false, Ordering::Release);
         let mut status = lock(&self.shared.status);
         (status.connected, status.last_error) = (true, None);
+        status.proxy.clone_from(&proxy);
         tracing::info!(
-            coordinator = self.member.identity().coordinator(), agent = %self.member.identity().agent_id(),
+            coordinator = self.member.identity().coordinator(), agent = %self.member.identity().agent_id(), proxy,
             applied = welcome.applied_sequence, snapshot, "linked to the coordinator"
         );
         Ok(())

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use fallow_daemon::causes;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::fleet::v1::{EnrollReply, EnrollRequest, RenewRequest, SeparateRequest};
-use fallow_tls::{AccessString, Address, ConnectError, Connector, HostCredentials, HostKey};
+use fallow_tls::{
+    AccessString, Address, ConnectError, Connector, Dialled, HostCredentials, HostKey, Proxies,
+};
 use rand::SeedableRng;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -33,11 +35,12 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Of the agent in this directory, whose identity was read or just came.
+    /// Of the agent in this directory, whose identity was read or just came. It connects through these
+    /// proxies.
     ///
     /// # Errors
     /// [`AgentError::Damaged`] when its key is not there or another one.
-    pub fn new(identity: Identity, dir: &DataDir) -> Result<Self, AgentError> {
+    pub fn new(identity: Identity, dir: &DataDir, proxies: Proxies) -> Result<Self, AgentError> {
         let key = identity::read_key(dir)?.ok_or_else(|| {
             AgentError::damaged(format!(
                 "the agent's key {} is missing, and its identity {} is there: restore it from a copy; or delete the identity, too, and \
@@ -61,6 +64,7 @@ impl Membership {
         let line = |error: fallow_tls::TlsError| misfit(causes::line(&error));
         credentials.replace(&identity.certificate, &key).map_err(line)?;
         let connector = Connector::new(identity.authority, Some(credentials.clone())).map_err(line)?;
+        let connector = connector.through(proxies);
         Ok(Self { identity, key: Arc::new(key), credentials, connector, dir: dir.clone() })
     }
 
@@ -73,7 +77,7 @@ impl Membership {
     ///
     /// # Errors
     /// [`ConnectError`].
-    pub async fn connect(&self) -> Result<Channel, ConnectError> {
+    pub async fn connect(&self) -> Result<Dialled, ConnectError> {
         fallow_tls::dial(&self.connector, &self.identity.addresses, &endpoint()).await
     }
 
@@ -89,7 +93,7 @@ impl Membership {
                 self.identity.write(&self.dir.identity())?;
                 Ok(true)
             }
-            Err(ConnectError::Unreachable { .. }) => Ok(false),
+            Err(error) if error.may_pass() => Ok(false),
             Err(error) => Err(of_connect(&error)),
         }
     }
@@ -165,12 +169,17 @@ impl Membership {
 /// # Errors
 /// [`AgentError::Unreachable`] when no coordinator answers for fifteen seconds, or something else does;
 /// [`AgentError::Refused`] when it does not take the token, or is another fleet's.
-pub async fn enroll(access: &AccessString, dir: &DataDir, hostname: &str) -> Result<Membership, AgentError> {
+pub async fn enroll(
+    access: &AccessString,
+    dir: &DataDir,
+    hostname: &str,
+    proxies: Proxies,
+) -> Result<Membership, AgentError> {
     let key = identity::key(dir)?;
     let setup = |error: fallow_tls::TlsError| {
         AgentError::system("cannot set up TLS", std::io::Error::other(causes::line(&error)))
     };
-    let connector = Connector::new(access.authority, None).map_err(setup)?;
+    let connector = Connector::new(access.authority, None).map_err(setup)?.through(proxies.clone());
     let request = EnrollRequest {
         token: access.secret.clone(),
         hostname: hostname.to_owned(),
@@ -211,7 +220,7 @@ pub async fn enroll(access: &AccessString, dir: &DataDir, hostname: &str) -> Res
     let identity = Identity::new(access.addresses.clone(), access.authority, reply.certificate, &key);
     let identity = identity.map_err(nonsense)?;
     identity.write(&dir.identity())?;
-    Membership::new(identity, dir)
+    Membership::new(identity, dir, proxies)
 }
 
 /// Why an agent was not enrolled.
@@ -227,12 +236,12 @@ async fn ask(
     addresses: &[Address],
     request: &EnrollRequest,
 ) -> Result<EnrollReply, Failed> {
-    let channel =
+    let dialled =
         fallow_tls::dial(connector, addresses, &endpoint()).await.map_err(|error| match &error {
-            ConnectError::Unreachable { .. } => Failed::Now(causes::line(&error)),
+            error if error.may_pass() => Failed::Now(causes::line(error)),
             _ => Failed::ForGood(of_connect(&error)),
         })?;
-    let reply = answered(FleetClient::new(channel).enroll(request.clone())).await;
+    let reply = answered(FleetClient::new(dialled.channel).enroll(request.clone())).await;
     reply.map(tonic::Response::into_inner).map_err(|status| match status.code() {
         Code::Unavailable | Code::DeadlineExceeded | Code::Unknown | Code::Cancelled => {
             Failed::Now(status.message().to_owned())
@@ -278,11 +287,11 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let dir = DataDir::at(place.path());
         let identity = identity::tests::sample(&HostKey::generate().unwrap());
-        let error = Membership::new(identity.clone(), &dir).unwrap_err().to_string();
+        let error = Membership::new(identity.clone(), &dir, Proxies::default()).unwrap_err().to_string();
         assert!(error.contains("identity.key is missing"), "{error}");
         assert!(!dir.identity_key().exists());
         identity::key(&dir).unwrap();
-        let error = Membership::new(identity, &dir).unwrap_err().to_string();
+        let error = Membership::new(identity, &dir, Proxies::default()).unwrap_err().to_string();
         assert!(error.contains("is for another key"), "{error}");
     }
 }

@@ -5,15 +5,18 @@
 
 use std::sync::{Arc, RwLock};
 
-use fallow_tls::Fingerprint;
+use fallow_tls::{Fingerprint, Proxies};
 use reqwest::{Client, Url};
 
 use super::pace::Limits;
 use super::web;
 
 /// The client for them, as soon as it is known where they are.
-#[derive(Clone, Debug, Default)]
-pub struct FleetProjects(Arc<RwLock<Option<Reached>>>);
+#[derive(Clone, Debug)]
+pub struct FleetProjects {
+    reached: Arc<RwLock<Option<Reached>>>,
+    proxies: Proxies,
+}
 
 #[derive(Debug)]
 struct Reached {
@@ -23,6 +26,11 @@ struct Reached {
 }
 
 impl FleetProjects {
+    /// Nobody knows yet where they are. They are reached through these proxies.
+    pub(super) fn new(proxies: Proxies) -> Self {
+        Self { reached: Arc::default(), proxies }
+    }
+
     /// Takes note of where they are, if that was said.
     pub fn note(&self, url: &str, authority: Fingerprint) {
         if !url.is_empty()
@@ -46,22 +54,20 @@ impl FleetProjects {
             Ok(url) if url.scheme() == "https" => {
                 let host = url.host_str().ok_or("it names no host")?.to_owned();
                 let config = fallow_tls::web_config(authority).map_err(|error| error.to_string())?;
-                let builder = web::client(Limits::default()).tls_backend_preconfigured(config);
-                let is_near = fallow_daemon::loopback::is_this_host(&host);
-                let builder = if is_near { builder.no_proxy() } else { builder };
+                let builder = web::client(Limits::default(), &self.proxies).tls_backend_preconfigured(config);
                 let client = builder.build().map_err(|error| error.to_string())?;
                 Some(Reached { host, port: url.port_or_known_default(), client })
             }
             Ok(_) => None,
             Err(error) => return Err(error.to_string()),
         };
-        *fallow_daemon::write(&self.0) = reached;
+        *fallow_daemon::write(&self.reached) = reached;
         Ok(())
     }
 
     /// The client for a URL, if it is one of theirs.
     pub(super) fn client(&self, url: &Url) -> Option<Client> {
-        let reached = fallow_daemon::read(&self.0);
+        let reached = fallow_daemon::read(&self.reached);
         let reached = reached.as_ref()?;
         let is_theirs = url.scheme() == "https"
             && url.host_str() == Some(reached.host.as_str())
@@ -77,7 +83,7 @@ mod tests {
     #[test]
     fn r6_10_the_fleets_authority_is_trusted_for_its_coordinators_projects_and_for_nobody_else() {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let projects = FleetProjects::default();
+        let projects = FleetProjects::new(Proxies::default());
         let authority = Fingerprint::of(b"authority");
         let is_theirs = |url: &str| projects.client(&Url::parse(url).unwrap()).is_some();
         assert!(!is_theirs("https://lab.example.org:24002/primes/"));

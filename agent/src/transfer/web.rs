@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use fallow_client::{Direction, TransferError, TransferErrorKind};
-use fallow_daemon::{causes, loopback};
+use fallow_daemon::causes;
+use fallow_tls::{Proxies, Proxy};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RANGE};
 use reqwest::{Body, Client, RequestBuilder, Response, StatusCode, Url};
 use tokio::time::{Instant, timeout_at};
@@ -33,25 +34,35 @@ const PAGE_MAX: usize = 1 << 20;
 /// Longest scheduler reply: a thousand jobs are about 3 MB.
 pub(super) const REPLY_MAX: usize = 32 << 20;
 
-/// HTTP clients: one that honours the environment's proxies, and one for this very host, which no proxy can
-/// reach.
+/// HTTP clients, through the proxies that lead to each host: one for all, and one for the projects of the
+/// agent's coordinator.
 #[derive(Clone, Debug)]
 pub struct Web {
-    far: Client,
-    near: Client,
+    client: Client,
     fleet: FleetProjects,
+    proxies: Proxies,
     limits: Limits,
 }
 
 /// What every HTTP client of the agent's is like.
-pub(super) fn client(limits: Limits) -> reqwest::ClientBuilder {
+pub(super) fn client(limits: Limits, proxies: &Proxies) -> reqwest::ClientBuilder {
+    let proxies = proxies.clone();
+    let chosen = move |url: &Url| proxy(&proxies, url).map(|proxy| proxy.secret_url().to_owned());
     Client::builder()
+        // Those alone, and not what it would read of the environment by itself.
+        .no_proxy()
+        .proxy(reqwest::Proxy::custom(chosen))
         .user_agent(USER_AGENT)
         .connect_timeout(CONNECT)
         .referer(false)
         .redirect(reqwest::redirect::Policy::none())
         .pool_max_idle_per_host(2)
         .pool_idle_timeout(limits.idle)
+}
+
+/// The proxy that leads to a URL.
+fn proxy(proxies: &Proxies, url: &Url) -> Option<Proxy> {
+    proxies.towards(url.scheme(), url.host_str()?)
 }
 
 /// An HTTP request.
@@ -122,29 +133,25 @@ impl Web {
     ///
     /// # Errors
     /// In words, when TLS cannot be set up.
-    pub fn new() -> Result<Self, String> {
-        Self::with_limits(Limits::default())
+    pub fn new(proxies: Proxies) -> Result<Self, String> {
+        Self::with_limits(Limits::default(), proxies)
     }
 
     /// The same, with other bounds on time.
     ///
     /// # Errors
     /// As [`Web::new`].
-    pub fn with_limits(limits: Limits) -> Result<Self, String> {
+    pub fn with_limits(limits: Limits, proxies: Proxies) -> Result<Self, String> {
         // Fails only if some provider is installed already, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let base = || client(limits);
+        let base = || client(limits, &proxies);
         // A host without CA certificates can still talk to projects over plain HTTP.
-        let build = |no_proxy: bool| {
-            let with = |builder: reqwest::ClientBuilder| if no_proxy { builder.no_proxy() } else { builder };
-            with(base()).build().or_else(|error| {
-                tracing::warn!(%error, "no CA certificates on this host: projects with https cannot be reached");
-                with(base()).tls_certs_only([]).build()
-            })
-        };
-        let fail = |error: reqwest::Error| format!("cannot set up HTTP: {}", chain(&error));
-        let (far, near) = (build(false).map_err(fail)?, build(true).map_err(fail)?);
-        Ok(Self { far, near, fleet: FleetProjects::default(), limits })
+        let built = base().build().or_else(|error| {
+            tracing::warn!(%error, "no CA certificates on this host: projects with https cannot be reached");
+            base().tls_certs_only([]).build()
+        });
+        let client = built.map_err(|error| format!("cannot set up HTTP: {}", chain(&error)))?;
+        Ok(Self { client, fleet: FleetProjects::new(proxies.clone()), proxies, limits })
     }
 
     /// Where the projects of the agent's coordinator are, once that is known.
@@ -177,8 +184,14 @@ impl Web {
         let mut method = if request.content.is_some() { Method::Post } else { Method::Get };
         for _ in 0..=HOPS_MAX {
             let sent = Instant::now();
-            let response =
-                self.head(self.builder(request, method, &url)?, request, &place, &mut pace).await?;
+            let proxy = proxy(&self.proxies, &url);
+            let response = self.head(self.builder(request, method, &url)?, request, &place, &mut pace).await;
+            let response = response.map_err(|error| through(error, proxy.as_ref()))?;
+            if let Some(proxy) = &proxy
+                && response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+            {
+                return Err(user_wanted(&place, proxy));
+            }
             let next = redirect::next(&url, method, response.status(), response.headers());
             let Some(hop) = next.map_err(|why| permanent(format!("{place}: {why}")))? else {
                 let decoder = match request.may_encode {
@@ -214,9 +227,8 @@ impl Web {
         method: Method,
         url: &Url,
     ) -> Result<RequestBuilder, TransferError> {
-        let near = url.host_str().is_some_and(loopback::is_this_host);
         let of_fleet = self.fleet.client(url);
-        let client = of_fleet.as_ref().unwrap_or(if near { &self.near } else { &self.far });
+        let client = of_fleet.as_ref().unwrap_or(&self.client);
         let builder = match (method, request.content) {
             (Method::Post, Some(content)) => {
                 let builder = client.post(url.clone()).header(CONTENT_TYPE, "text/xml");
@@ -369,6 +381,23 @@ pub(super) fn refused(url: &str, status: StatusCode) -> TransferError {
         TransferErrorKind::Transient
     };
     TransferError::new(kind, format!("{url}: HTTP status {status}"))
+}
+
+/// The proxy has a part in what fails before an answer comes.
+fn through(error: TransferError, proxy: Option<&Proxy>) -> TransferError {
+    let Some(proxy) = proxy else { return error };
+    let what = format!("{} (through the proxy at {proxy}, which {} names)", error.what, proxy.variable());
+    TransferError::new(error.kind, what)
+}
+
+/// Never for good, as other refusals are: it is not the project that refuses.
+fn user_wanted(place: &str, proxy: &Proxy) -> TransferError {
+    let variable = proxy.variable();
+    let what = format!(
+        "{place}: the proxy at {proxy} wants a user and a password that it knows (HTTP status 407): give them in {variable}, as \
+         http://USER:PASSWORD@{proxy}"
+    );
+    TransferError::new(TransferErrorKind::Transient, what)
 }
 
 fn failed(url: &str, error: &reqwest::Error) -> TransferError {

@@ -100,6 +100,10 @@ impl Coordinator {
         (address, tokio::spawn(async move { serving.await.unwrap() }))
     }
 
+    pub(crate) fn authority(&self) -> fallow_tls::Fingerprint {
+        self.1.fingerprint()
+    }
+
     fn certificate(&self, request: &[u8]) -> Vec<u8> {
         let life = self.0.lock().unwrap().life;
         let life = if life.is_positive() { life } else { fallow_domain::Duration::from_hours(1) };
@@ -111,10 +115,7 @@ impl Coordinator {
     pub(crate) fn is_copied(&self) {
         let mut held = self.0.lock().unwrap();
         held.copies += 1;
-        held.out = None;
-        if let Some(talk) = held.talk.take() {
-            talk.abort();
-        }
+        held.lose();
     }
 
     pub(crate) async fn send(&self, body: from_coordinator::Body, traceparent: &str) {
@@ -249,6 +250,14 @@ impl Fleet for Coordinator {
 }
 
 impl Held {
+    /// The link is gone.
+    pub(crate) fn lose(&mut self) {
+        self.out = None;
+        if let Some(talk) = self.talk.take() {
+            talk.abort();
+        }
+    }
+
     pub(crate) fn agent(&self) -> String {
         format!("agent-{}", self.copies + 1)
     }

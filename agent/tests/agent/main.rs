@@ -16,6 +16,9 @@ mod hostile_jobs;
 mod incoming;
 mod link;
 mod messages;
+mod proxied;
+#[path = "../../../shared/tls/tests/support/proxy.rs"]
+mod proxy;
 mod spinning;
 mod supervision;
 mod support;

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::proxy::{self, Proxies, Proxy, ProxyFault};
 use crate::{ALPN, Address, COORDINATOR_NAME, ConnectError, Fingerprint, HostKey, TlsError, provider};
 
 /// A connection has to stand within so long.
@@ -24,6 +25,8 @@ pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// How long the handshake over it may take. A coordinator that is flooded with connections takes them one
 /// after the other, each for a moment: whoever waits comes to his turn.
 const HANDSHAKE: Duration = Duration::from_secs(30);
+/// How long a proxy may take to answer: it resolves the name and connects meanwhile.
+const PROXY: Duration = Duration::from_secs(15);
 
 /// The certificate that an agent shows. It can be replaced while the agent runs: connections from then on
 /// show the new one.
@@ -143,6 +146,7 @@ pub fn web_config(authority: Fingerprint) -> Result<ClientConfig, TlsError> {
 #[derive(Clone, Debug)]
 pub struct Connector {
     config: Arc<ClientConfig>,
+    proxies: Proxies,
 }
 
 impl Connector {
@@ -161,27 +165,42 @@ impl Connector {
         };
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.resumption = rustls::client::Resumption::disabled();
-        Ok(Self { config: Arc::new(config) })
+        Ok(Self { config: Arc::new(config), proxies: Proxies::default() })
     }
 
-    /// A connection to an address.
+    /// The same, through these proxies. Without, it connects directly.
+    #[must_use]
+    pub fn through(self, proxies: Proxies) -> Self {
+        Self { proxies, ..self }
+    }
+
+    /// The proxy through which an address is reached.
+    pub(crate) fn proxy(&self, address: &Address) -> Option<Proxy> {
+        self.proxies.towards("https", address.host())
+    }
+
+    /// A connection to an address, or through a proxy to it.
     ///
     /// # Errors
-    /// [`ConnectError`]: nobody answers, or not the fleet's coordinator.
+    /// [`ConnectError`]: nobody answers, or not the fleet's coordinator, or a proxy does not lead there.
     pub async fn connect(&self, address: &Address) -> Result<TlsStream<TcpStream>, ConnectError> {
         let unreachable = |source| ConnectError::Unreachable { address: address.clone(), source };
-        let silent = |within: Duration| {
-            io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", within.as_secs()))
+        let proxy = self.proxy(address);
+        let stream = match &proxy {
+            None => reach_in_time(address).await.map_err(unreachable)?,
+            Some(proxy) => tunnel(proxy, address).await.map_err(|fault| ConnectError::Proxy {
+                proxy: proxy.clone(),
+                address: address.clone(),
+                fault,
+            })?,
         };
-        let stream = timeout(CONNECT, reach(address)).await;
-        let stream = stream.unwrap_or_else(|_| Err(silent(CONNECT))).map_err(unreachable)?;
         // Messages are small and waited for.
         let _ = stream.set_nodelay(true);
         let name =
             ServerName::try_from(COORDINATOR_NAME).map_err(|error| unreachable(io::Error::other(error)))?;
         let handshake = TlsConnector::from(self.config.clone()).connect(name, stream);
         let stream = timeout(HANDSHAKE, handshake).await.unwrap_or_else(|_| Err(silent(HANDSHAKE)));
-        let stream = stream.map_err(|source| judge(address, source))?;
+        let stream = stream.map_err(|source| judge(address, proxy, source))?;
         match stream.get_ref().1.alpn_protocol() {
             Some(ALPN) => Ok(stream),
             _ => Err(ConnectError::NoCoordinator {
@@ -190,6 +209,19 @@ impl Connector {
             }),
         }
     }
+}
+
+fn silent(within: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", within.as_secs()))
+}
+
+async fn tunnel(proxy: &Proxy, address: &Address) -> Result<TcpStream, ProxyFault> {
+    let stream = reach_in_time(proxy.address()).await.map_err(ProxyFault::Unreachable)?;
+    proxy::open(stream, address, proxy.credentials(), PROXY).await
+}
+
+async fn reach_in_time(address: &Address) -> io::Result<TcpStream> {
+    timeout(CONNECT, reach(address)).await.unwrap_or_else(|_| Err(silent(CONNECT)))
 }
 
 /// Connects to the first of a host's numbers that answers. Each has its part of the time: one whose packets
@@ -209,7 +241,7 @@ async fn reach(address: &Address) -> io::Result<TcpStream> {
 }
 
 /// What a handshake that failed means.
-fn judge(address: &Address, source: io::Error) -> ConnectError {
+fn judge(address: &Address, proxy: Option<Proxy>, source: io::Error) -> ConnectError {
     let address = address.clone();
     let tls = source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match tls {
@@ -222,9 +254,12 @@ fn judge(address: &Address, source: io::Error) -> ConnectError {
             Some(source) => ConnectError::NotValidNow { address, source },
             None => ConnectError::Unreachable { address, source },
         },
-        Some(rustls::Error::InvalidCertificate(_)) => ConnectError::OtherAuthority { address },
+        Some(rustls::Error::InvalidCertificate(_)) => ConnectError::OtherAuthority { address, proxy },
         Some(_) => ConnectError::NoCoordinator { address, source },
         // It may just be ending, or have no place.
-        None => ConnectError::Unreachable { address, source },
+        None => match proxy {
+            Some(proxy) => ConnectError::Proxy { proxy, address, fault: ProxyFault::Cut(source) },
+            None => ConnectError::Unreachable { address, source },
+        },
     }
 }

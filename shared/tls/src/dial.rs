@@ -11,7 +11,16 @@ use tokio_rustls::client::TlsStream;
 use tonic::transport::Uri;
 
 use crate::client::CONNECT;
-use crate::{Address, ConnectError, Connector};
+use crate::{Address, ConnectError, Connector, Proxy};
+
+/// A way to a coordinator.
+#[derive(Debug)]
+pub struct Dialled {
+    /// The channel.
+    pub channel: tonic::transport::Channel,
+    /// The proxy that it goes through.
+    pub proxy: Option<Proxy>,
+}
 
 /// Connects to the first of these addresses that answers as the fleet's coordinator, and gives a channel over
 /// `endpoint`'s settings, whose own address counts for nothing. A channel that lost its connection makes
@@ -26,15 +35,18 @@ pub async fn dial(
     connector: &Connector,
     addresses: &[Address],
     endpoint: &tonic::transport::Endpoint,
-) -> Result<tonic::transport::Channel, ConnectError> {
+) -> Result<Dialled, ConnectError> {
     let (address, first) = first_of(connector, addresses).await?;
     let redial = Redial {
         connector: connector.clone(),
         address: address.clone(),
         first: Arc::new(Mutex::new(Some(first))),
     };
-    let channel = endpoint.connect_with_connector(redial).await;
-    channel.map_err(|error| ConnectError::NoCoordinator { address, source: io::Error::other(error) })
+    let proxy = connector.proxy(&address);
+    match endpoint.connect_with_connector(redial).await {
+        Ok(channel) => Ok(Dialled { channel, proxy }),
+        Err(error) => Err(ConnectError::NoCoordinator { address, source: io::Error::other(error) }),
+    }
 }
 
 /// The connections that were begun beside the one that is taken end with this.
@@ -58,7 +70,7 @@ async fn first_of(
             None => return Err(failed.unwrap_or(ConnectError::NoAddress)),
             Some(Ok(Ok(taken))) => return Ok(taken),
             Some(Ok(Err(error))) => {
-                if failed.is_none() || !matches!(error, ConnectError::Unreachable { .. }) {
+                if failed.is_none() || !error.may_pass() {
                     failed = Some(error);
                 }
             }

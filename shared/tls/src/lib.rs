@@ -13,6 +13,8 @@
 //! [`Peer`]; here it is only proved. A certificate that has expired is accepted as a proof of who somebody
 //! is, and [`HostCertificate::not_after`] tells that it has: a host that was off for months may renew it.
 //!
+//! The way there may lead through an HTTP proxy ([`Proxies`]), which learns the address and nothing else.
+//!
 //! An exception among the rooms under `shared/`: it knows sockets and the clock, for it is about connections.
 //! Omitted: intermediate authorities, revocation lists (the coordinator keeps who is revoked), a second
 //! authority while one is replaced.
@@ -26,6 +28,7 @@ mod dial;
 mod error;
 mod fingerprint;
 mod key;
+mod proxy;
 mod server;
 
 pub use access_string::{AccessString, AccessStringError, Purpose};
@@ -33,10 +36,11 @@ pub use address::{Address, AddressError};
 pub use authority::{Authority, BACKDATED, Issued};
 pub use certificate::{HostCertificate, Peer};
 pub use client::{Connector, HostCredentials, web_config};
-pub use dial::dial;
+pub use dial::{Dialled, dial};
 pub use error::{ConnectError, TlsError};
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use key::HostKey;
+pub use proxy::{BadProxies, Proxies, Proxy, ProxyFault};
 pub use server::{
     CoordinatorCertificate, accept, accept_anybody, public_config, server_config, speaks_http2,
 };

@@ -2,6 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 #![allow(clippy::disallowed_methods, reason = "the handshake itself reads the clock")]
 
+#[path = "handshake/proxied.rs"]
+mod proxied;
+#[path = "support/proxy.rs"]
+mod proxy;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -255,7 +260,7 @@ async fn silent() -> (Address, oneshot::Receiver<TcpStream>) {
 fn dial(
     connector: Connector,
     addresses: [Address; 2],
-) -> JoinHandle<Result<tonic::transport::Channel, ConnectError>> {
+) -> JoinHandle<Result<fallow_tls::Dialled, ConnectError>> {
     let endpoint = tonic::transport::Endpoint::from_static("http://coordinator.fallow.invalid");
     tokio::spawn(async move { fallow_tls::dial(&connector, &addresses, &endpoint).await })
 }

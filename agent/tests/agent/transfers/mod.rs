@@ -4,6 +4,7 @@
 mod calls;
 mod downloads;
 mod encodings;
+mod proxied;
 mod redirects;
 mod slow;
 mod uploads;
@@ -19,6 +20,7 @@ use fallow_boinc::scheduler::{ClientVersion, SchedulerReply, SchedulerRequest};
 use fallow_boinc::signature::md5_hex;
 use fallow_client::{Download, Event, FileKey, Traffic, TransferError, Upload};
 use fallow_domain::{Bytes, MasterUrl, ProjectId};
+use fallow_tls::Proxies;
 use tokio::sync::mpsc;
 
 use crate::support::{PATIENCE, put};
@@ -121,11 +123,16 @@ impl Bench {
     }
 
     fn with_limits(limits: Limits) -> Self {
+        Self::behind(limits, Proxies::default())
+    }
+
+    fn behind(limits: Limits, proxies: Proxies) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::at(dir.path());
         let (sender, events) = mpsc::channel(8);
         let version = ClientVersion { major: 8, minor: 3, release: 0 };
-        let transfers = Transfers::new(Web::with_limits(limits).unwrap(), data.clone(), version, sender);
+        let transfers =
+            Transfers::new(Web::with_limits(limits, proxies).unwrap(), data.clone(), version, sender);
         Self { _dir: dir, data, transfers, events, stale: Bytes(0), moved: Vec::new(), traffic: Vec::new() }
     }
 

@@ -10,7 +10,7 @@ use fallow_daemon::causes;
 use fallow_domain::ExitCode;
 use fallow_proto::operator::v1::operator_client::OperatorClient;
 use fallow_store::Kind;
-use fallow_tls::{AccessString, Address, AddressError, ConnectError, Connector};
+use fallow_tls::{AccessString, Address, AddressError, ConnectError, Connector, Proxies};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -259,12 +259,14 @@ impl From<Refused> for Failure {
 
 async fn connect_within(access: &AccessString, longest: Duration) -> Result<Client, Refused> {
     let setup = |error| Refused::Other(Failure::caused(ExitCode::Internal, "TLS cannot be set up", error));
-    let connector = Connector::new(access.authority, None).map_err(setup)?;
+    let proxies = Proxies::from_environment();
+    let proxies = proxies.map_err(|error| Refused::Other(Failure::bad_input(error.to_string())))?;
+    let connector = Connector::new(access.authority, None).map_err(setup)?.through(proxies);
     let endpoint = Endpoint::from_static("http://coordinator.fallow.invalid")
         .connect_timeout(Duration::from_secs(40))
         .timeout(longest);
-    let channel = fallow_tls::dial(&connector, &access.addresses, &endpoint).await;
-    let channel = channel.map_err(|error| match error {
+    let dialled = fallow_tls::dial(&connector, &access.addresses, &endpoint).await;
+    let dialled = dialled.map_err(|error| match error {
         ConnectError::Unreachable { address, source } => Refused::Other(Failure::new(
             ExitCode::Unreachable,
             format!(
@@ -282,7 +284,7 @@ async fn connect_within(access: &AccessString, longest: Duration) -> Result<Clie
         Refused::Other(Failure::caused(ExitCode::Refused, "the operator's token is unusable", error))
     })?;
     let credentials = Credentials { bearer, author: author().parse().ok() };
-    Ok(OperatorClient::with_interceptor(channel, credentials).max_decoding_message_size(ANSWER_BYTES))
+    Ok(OperatorClient::with_interceptor(dialled.channel, credentials).max_decoding_message_size(ANSWER_BYTES))
 }
 
 /// For the audit record.

@@ -58,7 +58,8 @@ pub async fn channel(
 ) -> Result<Channel, ConnectError> {
     let connector = Connector::new(access.authority, credentials).unwrap();
     let endpoint = Endpoint::from_static("http://coordinator.fallow.invalid");
-    fallow_tls::dial(&connector, &access.addresses, &endpoint).await
+    let dialled = fallow_tls::dial(&connector, &access.addresses, &endpoint).await?;
+    Ok(dialled.channel)
 }
 
 /// The secrets of new tokens.
