@@ -1,10 +1,13 @@
 //! A fleet on a network (R6.8, R6.10): coordinator and agents on two machines with addresses of their own,
 //! which are network namespaces here, TLS between them, and an unmodified BOINC client beside the agents. And
-//! an agent that was away until its certificate had expired.
+//! an agent behind a proxy, and one that was away until its certificate had expired.
 //!
 //! Namespaces need root and Debian's iproute2; without them the first test says so and passes, unless
 //! `FALLOW_REQUIRE_PEERS=1`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
+
+#[path = "../../shared/tls/tests/support/proxy.rs"]
+mod proxy;
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -12,6 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use fallow_e2e::{PATIENCE, binary, command, fallow_json, free_port, peers_required, wait_for};
+use proxy::{Manner, TestProxy};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -252,4 +256,63 @@ fn r6_10_an_agent_that_comes_back_with_an_expired_certificate_renews_it_and_is_l
         (said.matches("certificate was renewed").count() >= 4).then_some(said)
     });
     assert!(!said.contains("no link to the coordinator"), "{said}");
+}
+
+/// Nobody but the proxy knows the name of the coordinator's machine: whatever comes there came through it.
+#[test]
+fn r6_10_an_agent_behind_a_proxy_joins_computes_and_reports_through_it_alone() {
+    let dir = tempfile::Builder::new().prefix("fallow-e2e-").tempdir().unwrap();
+    let lab = dir.path().join("coordinator");
+    let (fleet, http) = (free_port(), free_port());
+    let (listen, http_at) = (format!("127.0.0.1:{fleet}"), format!("0.0.0.0:{http}"));
+    let advertised = format!("lab.invalid:{fleet}");
+    let run = ["coordinator", "run", "--listen", &listen, "--http", &http_at, "--advertise", &advertised];
+    let _coordinator = logged(fallow(&lab, &run), &dir.path().join("coordinator.log"));
+    wait_for("the coordinator to answer", PATIENCE, || {
+        fallow(&lab, &["hosts"]).output().unwrap().status.success().then_some(())
+    });
+    let json = |arguments: &[&str]| fallow_json(&lab, arguments);
+    let made = json(&["project", "create", "primes", "--request-delay", "1s"]);
+    assert_eq!(made["url"], format!("https://lab.invalid:{http}/primes/"));
+    json(&["project", "set", "primes", "report-immediately=true"]);
+    let program = binary("mersenne");
+    json(&["app", "add", "primes", "mersenne", program.to_str().unwrap(), "--version", "1.0"]);
+    let batch = dir.path().join("batch.toml");
+    fs::write(&batch, BATCH.replace("quorum = 3", "quorum = 1")).unwrap();
+    json(&["submit", "primes", "--file", batch.to_str().unwrap()]);
+
+    // As alice, whose password is hunter2.
+    let proxy = TestProxy::start(Manner::Wants("Basic YWxpY2U6aHVudGVyMg=="));
+    let token = json(&["tokens", "create"])["tokens"][0].as_str().unwrap().to_owned();
+    let (place, log) = (dir.path().join("agent"), dir.path().join("agent.log"));
+    let mut agent = command("fallow-agent");
+    agent.arg("run").arg("--dir").arg(&place).args(["--benchmark-after-ms", "3600000"]);
+    agent.env("FALLOW_TOKEN", &token).env("FALLOW_LOG", "trace");
+    agent.env("HTTPS_PROXY", format!("http://alice:hunter2@{}", proxy.address()));
+    let _agent = logged(agent, &log);
+    wait_for("the workunit to be validated", Duration::from_mins(10), || {
+        (json(&["projects"])["projects"][0]["workunits_validated"] == 1).then_some(())
+    });
+    assert_eq!(json(&["hosts"])["hosts"][0]["connected"], true);
+    // An operator's tools too, from the same network.
+    let operator = |proxy: &str| {
+        let mut hosts = fallow(&lab, &["hosts", "--coordinator", &advertised]);
+        hosts.env("HTTPS_PROXY", proxy).output().unwrap()
+    };
+    let through = operator(&format!("http://alice:hunter2@{}", proxy.address()));
+    assert!(through.status.success(), "{}", String::from_utf8_lossy(&through.stderr));
+    let refused = operator("http://alice:hunter2@");
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        refused.status.code() == Some(3) && text.contains("HTTPS_PROXY") && !text.contains("hunter2"),
+        "{text}"
+    );
+    let asked = proxy.asked();
+    let [to_fleet, to_projects] = [fleet, http].map(|port| format!("CONNECT lab.invalid:{port}"));
+    assert!(asked.contains(&to_fleet) && asked.contains(&to_projects), "{asked:?}");
+    assert!(asked.iter().all(|line| *line == to_fleet || *line == to_projects), "{asked:?}");
+    let said = fs::read_to_string(&log).unwrap();
+    for secret in ["hunter2", "alice", "YWxpY2U6aHVudGVyMg"] {
+        assert!(!said.contains(secret), "the log holds {secret}");
+    }
 }
