@@ -23,6 +23,7 @@
 mod batch;
 mod commit_record;
 mod copying;
+mod engine_files;
 mod error;
 mod format;
 mod kind;

@@ -25,6 +25,7 @@ use fallow_daemon::file_lock::{DYING, FileLock, GOING, LockError, wait_until_fre
 
 use crate::commit_record::CommitRecord;
 use crate::copying::Copies;
+use crate::engine_files;
 use crate::quiet::catching;
 use crate::{
     Batch, BatchResult, Entry, Format, KeyRange, Kind, PAGE, Precondition, Store, StoreError, TakeCopied,
@@ -261,9 +262,6 @@ enum Failure {
     Unfinished(StoreError),
 }
 
-/// The engine's settings as it writes them: text, and its CRC. They are the same in every store.
-const SETTINGS: &[u8] = b"segment_size: 524288\nuse_compression: false\nversion: 0.34\nv\x19Q\xc1";
-
 /// Makes the directory this process's own, or says who has it.
 fn lock(dir: &Path) -> Result<FileLock, StoreError> {
     FileLock::take(&dir.join("lock")).map_err(|refused| match refused {
@@ -272,29 +270,13 @@ fn lock(dir: &Path) -> Result<FileLock, StoreError> {
     })
 }
 
-/// The engine only logs that its settings are damaged, and goes on with what is left of them. It writes them
-/// before anything else, so that beside data they are whole.
-fn check_settings(dir: &Path, folder: &Path) -> Result<(), StoreError> {
-    let has_data = std::fs::metadata(folder.join("db")).is_ok_and(|data| data.len() > 0);
-    match std::fs::read(folder.join("conf")) {
-        Ok(settings) if settings == SETTINGS => Ok(()),
-        Ok(_) if has_data => Err(StoreError::corrupted(dir, "its engine's settings (sled/conf) are damaged")),
-        Err(error) if has_data && error.kind() == std::io::ErrorKind::NotFound => {
-            Err(StoreError::corrupted(dir, "its engine's settings (sled/conf) are missing"))
-        }
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(StoreError::from_io(dir, "read the settings of its engine", error))
-        }
-        _ => Ok(()),
-    }
-}
-
 impl Opened {
     /// An engine that is about to go is waited for, for so long.
     fn open(dir: &Path, patience: std::time::Duration) -> Result<Self, StoreError> {
         let folder = dir.join(ENGINE);
         wait_until_free(&folder.join("db"), patience);
-        check_settings(dir, &folder)?;
+        engine_files::check_settings(dir, &folder)?;
+        engine_files::remove_unfinished(dir, &folder)?;
         let config = sled::Config::new().path(&folder).flush_every_ms(None).cache_capacity(CACHE);
         let db = catching(|| config.open())
             .map_err(|panic| StoreError::corrupted(dir, panic))?

@@ -366,6 +366,27 @@ fn r4_12_a_full_volume_is_an_ordinary_error_and_the_store_goes_on_when_there_is_
 }
 
 /// Whatever is done to its files, a store opens with exactly what was written, or says that it is corrupted.
+/// As a process leaves it that is killed while it opens the store.
+#[test]
+fn r6_9_a_summary_of_the_log_that_a_killed_process_left_unfinished_is_no_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..3 {
+        put(&open(dir.path()), &format!("k{round}"), "v");
+    }
+    let engine = dir.path().join("sled");
+    let summaries: Vec<String> =
+        files(dir.path()).into_iter().filter(|name| name.contains("snap.")).collect();
+    let [summary] = &summaries[..] else { panic!("{summaries:?}") };
+    let whole = fs::read(dir.path().join(summary)).unwrap();
+    for length in [0, 1, 12, whole.len() / 2, whole.len() - 1, whole.len()] {
+        let unfinished = engine.join("snap.00000000000FFFFF.generating");
+        fs::write(&unfinished, &whole[..length]).unwrap();
+        let store = SledStore::open(dir.path()).unwrap_or_else(|error| panic!("{length} bytes: {error}"));
+        assert_eq!(store.scan_prefix(b"k").unwrap().len(), 3, "{length} bytes");
+        assert!(!unfinished.exists());
+    }
+}
+
 #[test]
 fn r6_9_damage_is_an_error_and_never_a_panic_or_a_loss_unsaid() {
     let dir = tempfile::tempdir().unwrap();
