@@ -88,8 +88,9 @@ pub(crate) fn spawn(shared: Arc<Shared>) -> Result<JoinHandle<()>, ProjectError>
     })
 }
 
-/// Does all there is to do in all projects.
+/// Does all there is to do in all projects. Waits for another one that does.
 pub(crate) fn run(shared: &Shared) -> Result<(), ProjectError> {
+    let _alone = lock(&shared.background);
     let mut failure = Ok(());
     for project in shared.all() {
         // One project's bad file does not hold up the others.

@@ -127,7 +127,10 @@ impl Project {
             job.waits_until = retry;
             (job.waits_for, job.copied_hosts) = match retry {
                 Some(until) => (format!("its next attempt in {}", in_seconds(until.since(now))), 0),
-                None => (format!("{}{lacking}", waits_for(workunit, of_agents)), copied_hosts),
+                None => {
+                    let waits_for = self.waits_for(workunit, of_agents, lacking.is_empty(), now);
+                    (format!("{waits_for}{lacking}"), copied_hosts)
+                }
             };
         }
         Ok(WorkunitView {
@@ -174,6 +177,22 @@ impl Project {
         (format!(": {quorum} needed, {asking}{beside}"), copied as u64)
     }
 
+    /// What an unsent job of the workunit waits for; nothing where those may have it that have failed it. An
+    /// agent is its account's only host; where others had a copy, the account is what counts. `is_enough` says
+    /// whether there are as many as its quorum needs.
+    fn waits_for(&self, workunit: &Workunit, of_agents: bool, is_enough: bool, now: Instant) -> &'static str {
+        let had: Vec<&Job> = workunit.jobs.iter().filter(|job| job.host != 0).collect();
+        let has_failed = |job: &&Job| job.state == ServerState::Over && job.outcome != Some(Outcome::Success);
+        match (had.iter().any(has_failed), of_agents) {
+            _ if had.is_empty() => "",
+            (true, _) if is_enough && self.is_for_anybody(workunit, now) => "",
+            (true, true) => "a host that has not failed it",
+            (true, false) => "an account that has not failed it",
+            (false, true) => "another host",
+            (false, false) => "another account",
+        }
+    }
+
     fn canonical(&self, workunit: &Workunit) -> Result<Option<CanonicalResult>, ProjectError> {
         let WorkunitState::Validated { canonical } = workunit.state else { return Ok(None) };
         let job = workunit.job_name(canonical);
@@ -203,20 +222,6 @@ type Named = (String, Option<AgentId>);
 /// The hosts that have or had a job of the workunit.
 fn hosts_of(workunit: &Workunit) -> impl Iterator<Item = u64> {
     workunit.jobs.iter().map(|job| job.host).filter(|host| *host != 0)
-}
-
-/// What an unsent job of the workunit waits for. An agent is its account's only host; where others had a
-/// copy, the account is what counts.
-fn waits_for(workunit: &Workunit, of_agents: bool) -> &'static str {
-    let had: Vec<&Job> = workunit.jobs.iter().filter(|job| job.host != 0).collect();
-    let has_failed = |job: &&Job| job.state == ServerState::Over && job.outcome != Some(Outcome::Success);
-    match (had.iter().any(has_failed), of_agents) {
-        _ if had.is_empty() => "",
-        (true, true) => "a host that has not failed it",
-        (true, false) => "an account that has not failed it",
-        (false, true) => "another host",
-        (false, false) => "another account",
-    }
 }
 
 fn job_view(workunit: &Workunit, job: &Job, (host_name, agent): Named) -> JobView {

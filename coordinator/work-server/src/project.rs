@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 
 use fallow_daemon::lock;
-use fallow_domain::{Instant, Invalid, MasterUrl};
+use fallow_domain::{Instant, Invalid, MasterUrl, PerType};
 use fallow_policy::disk::holders::FileHolders;
 #[cfg(test)]
 use fallow_policy::send::SendChoice;
@@ -21,6 +21,7 @@ use super::catalog::Catalog;
 use super::counted_requesters::CountedRequesters;
 use super::error::ProjectError;
 use super::host_files;
+use super::host_limits::HostLimits;
 use super::idle_hosts::IdleHosts;
 use super::index::{self, RetryAt};
 use super::layout::Layout;
@@ -32,7 +33,7 @@ use super::settings::{ProjectSettings, StoredPolicy};
 use super::signing_keys::SigningKeys;
 use super::store_keys::Keys;
 use super::txn::Txn;
-use super::workunit::RETRY_MAX;
+use super::workunit::{RETRY_MAX, Workunit};
 
 /// The account that a project is made with: its own, for clients that its operator attaches by hand. In
 /// stores of earlier versions all agents had it; there the project has another one of its own by now
@@ -269,6 +270,16 @@ impl Project {
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         fallow_daemon::read(&self.catalog).clone()
+    }
+
+    /// Whether nobody is waited for who could run a workunit, so that those have it again who have failed it.
+    pub(crate) fn is_for_anybody(&self, workunit: &Workunit, now: Instant) -> bool {
+        let catalog = self.catalog();
+        let types = catalog.types_of(&workunit.application);
+        let can = |limits: &HostLimits, asks: &PerType<bool>| {
+            limits.can(&catalog, workunit, |kind| asks[kind] && types[kind])
+        };
+        lock(&self.requesters).is_for_anybody(workunit, now, can)
     }
 
     pub(crate) fn set_catalog(&self, catalog: Catalog) {

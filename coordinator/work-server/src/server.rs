@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     creating: Mutex<()>,
     /// Read by who needs all files to stay, written by who removes some.
     pub(crate) held: RwLock<()>,
+    /// Held by who does the background work: another one would take the files for held that it removes.
+    pub(crate) background: Mutex<()>,
     pub(crate) wakeup: Wakeup,
 }
 
@@ -100,6 +102,7 @@ impl ProjectServer {
             projects: RwLock::new(projects),
             creating: Mutex::new(()),
             held: RwLock::new(()),
+            background: Mutex::new(()),
             wakeup: Wakeup::default(),
         });
         let thread = background::spawn(shared.clone())?;

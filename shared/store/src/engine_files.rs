@@ -25,8 +25,8 @@ pub(crate) fn check_settings(dir: &Path, folder: &Path) -> Result<(), StoreError
     }
 }
 
-/// While the engine writes a summary of its log, which each start does, the file has this ending; when it is
-/// whole, the ending is taken off, and only then older ones are removed.
+/// While the engine writes a summary of its log, which each start does, the file has this ending; when it
+/// is whole, the ending is taken off, and only then older ones are removed.
 const UNFINISHED: &str = ".generating";
 
 /// Removes summaries that a killed process or a power cut left unfinished. The engine's recovery takes one for

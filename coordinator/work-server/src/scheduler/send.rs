@@ -25,7 +25,7 @@ use super::work_request::{WorkRequest, wanted};
 use super::{LISTED_MAX, ReplyContent, SentJob, lists_too_many, note};
 use crate::asking_hosts;
 use crate::error::ProjectError;
-use crate::host_limits::{HostLimits, OfTypes};
+use crate::host_limits::OfTypes;
 use crate::index::{self, RetryAt};
 use crate::listing::in_seconds;
 use crate::new_hosts;
@@ -493,7 +493,7 @@ impl<'a> Search<'a> {
         let waits_for_others = match history {
             CopyHistory::None => false,
             CopyHistory::HasCopy => true,
-            CopyHistory::Failed => for_all.is_none() && !self.is_for_anybody(workunit),
+            CopyHistory::Failed => for_all.is_none() && !self.project.is_for_anybody(workunit, self.now),
         };
         if waits_for_others {
             passed.counts_voters |= workunit.counts_voters();
@@ -531,16 +531,6 @@ impl<'a> Search<'a> {
         let estimate = self.work_request.estimate(workunit, version);
         let (policy, bound) = (self.project.settings().send.policy, workunit.delay_bound - delay);
         policy.is_late_alone(&self.situation(), version.kind(), estimate, bound)
-    }
-
-    /// Whether nobody is waited for who could run a workunit that failed on the account.
-    fn is_for_anybody(&self, workunit: &Workunit) -> bool {
-        let catalog = self.work_request.catalog;
-        let types = catalog.types_of(&workunit.application);
-        let can = |limits: &HostLimits, asks: &PerType<bool>| {
-            limits.can(catalog, workunit, |kind| asks[kind] && types[kind])
-        };
-        lock(&self.project.requesters).is_for_anybody(workunit, self.now, can)
     }
 
     /// Whether the candidates would fill the request even if the policy refused half of them.

@@ -145,6 +145,7 @@ fn r6_8_a_failed_job_goes_to_another_host_first_and_who_waits_for_that_is_told_s
     assert_eq!(waiting(&fixture), "a host that has not failed it");
     // The other one is gone. After a day nobody waits for it any more.
     fixture.advance(Duration::from_hours(25));
+    assert_eq!(waiting(&fixture), "");
     assert_eq!(broken.fetch(1.0).results.len(), 1);
     fail(&mut broken);
     assert_eq!(sound.fetch(1.0).results.len(), 1);

@@ -574,6 +574,27 @@ fn r6_8_one_workunit_whose_files_cannot_be_deleted_holds_up_no_other() {
 }
 
 #[test]
+fn r6_9_who_runs_the_background_work_beside_its_thread_finds_it_done() {
+    let (fixture, info) = with_workunits(20, 1);
+    let mut client = Client::new(&fixture, &info, "a");
+    assert_eq!(client.fetch(1e6).results.len(), 20);
+    for job in client.held.keys().cloned().collect::<Vec<_>>() {
+        assert_eq!(client.upload(&job, b"x").status.code(), 0);
+        client.report(&job, ResultState::Uploaded, 0);
+    }
+    client.rpc();
+    let left = std::thread::scope(|scope| {
+        let run = || {
+            fixture.server.run_background_work().unwrap();
+            let download = fixture.dir.path().join("projects/p/download");
+            walk(&download).into_iter().filter(|name| name.contains("_in0")).count()
+        };
+        [(); 4].map(|()| scope.spawn(run)).map(|run| run.join().unwrap())
+    });
+    assert_eq!(left, [0; 4]);
+}
+
+#[test]
 fn r6_9_files_that_are_held_are_removed_when_they_are_not_any_more() {
     let (fixture, info) = with_workunits(1, 1);
     let mut client = Client::new(&fixture, &info, "a");
