@@ -178,8 +178,8 @@ impl Project {
     }
 
     /// What an unsent job of the workunit waits for; nothing where those may have it that have failed it. An
-    /// agent is its account's only host; where others had a copy, the account is what counts. `is_enough` says
-    /// whether there are as many as its quorum needs.
+    /// agent is its account's only host; where others had a copy, the account is what counts. `is_enough`
+    /// says whether there are as many as its quorum needs.
     fn waits_for(&self, workunit: &Workunit, of_agents: bool, is_enough: bool, now: Instant) -> &'static str {
         let had: Vec<&Job> = workunit.jobs.iter().filter(|job| job.host != 0).collect();
         let has_failed = |job: &&Job| job.state == ServerState::Over && job.outcome != Some(Outcome::Success);

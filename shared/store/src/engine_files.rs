@@ -29,9 +29,9 @@ pub(crate) fn check_settings(dir: &Path, folder: &Path) -> Result<(), StoreError
 /// is whole, the ending is taken off, and only then older ones are removed.
 const UNFINISHED: &str = ".generating";
 
-/// Removes summaries that a killed process or a power cut left unfinished. The engine's recovery takes one for
-/// the newest summary and calls the store corrupted, although the one before it is still there, or the whole
-/// log. Nobody may have the engine open.
+/// Removes summaries that a killed process or a power cut left unfinished. The engine's recovery takes one
+/// for the newest summary and calls the store corrupted, although the one before it is still there, or the
+/// whole log. Nobody may have the engine open.
 pub(crate) fn remove_unfinished(dir: &Path, folder: &Path) -> Result<(), StoreError> {
     let fail = |source| StoreError::from_io(dir, "remove what its engine left unfinished", source);
     let entries = match std::fs::read_dir(folder) {
