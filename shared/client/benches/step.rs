@@ -1,9 +1,11 @@
-//! What one turn of the machine costs, by the number of jobs held: 8 CPUs, two projects.
+//! What one turn of the machine costs, by the policy and the number of jobs held: 8 CPUs, two projects.
 //!
 //! Run with `cargo bench -p fallow-client`. What happens every second (`tasks_sampled`, `wake_up`) must not
 //! depend on the number of jobs. `job_finished` is the end of a task and of its upload with all that follows,
 //! the start of the next task included; `jobs_on_their_way` looks at the clock while as many downloads wait
 //! for their turn.
+
+use std::fmt;
 
 use divan::{Bencher, black_box};
 use fallow_boinc::runtime::exit::Ended;
@@ -21,38 +23,56 @@ use fallow_domain::{
     Speed,
 };
 
-const SIZES: [u64; 3] = [100, 1_000, 10_000];
+const CASES: [Case; 6] = [
+    Case("published", 100),
+    Case("default", 100),
+    Case("published", 1_000),
+    Case("default", 1_000),
+    Case("published", 10_000),
+    Case("default", 10_000),
+];
 const PLATFORM: &str = "x86_64-pc-linux-gnu";
 
 fn main() {
     divan::main();
 }
 
-#[divan::bench(args = SIZES)]
-fn tasks_sampled(bencher: Bencher<'_, '_>, jobs: u64) {
-    let mut host = Host::with_jobs(jobs, false);
+#[divan::bench(args = CASES)]
+fn tasks_sampled(bencher: Bencher<'_, '_>, case: Case) {
+    let mut host = Host::with_jobs(case, false);
     bencher.bench_local(|| {
         let samples = host.samples();
         black_box(host.event(Event::TasksSampled(samples)))
     });
 }
 
-#[divan::bench(args = SIZES)]
-fn wake_up(bencher: Bencher<'_, '_>, jobs: u64) {
-    let mut host = Host::with_jobs(jobs, false);
+#[divan::bench(args = CASES)]
+fn wake_up(bencher: Bencher<'_, '_>, case: Case) {
+    let mut host = Host::with_jobs(case, false);
     bencher.bench_local(|| black_box(host.event(Event::WakeUp)));
 }
 
-#[divan::bench(args = SIZES, sample_count = 50, sample_size = 1)]
-fn job_finished(bencher: Bencher<'_, '_>, jobs: u64) {
-    let mut host = Host::with_jobs(jobs, false);
+#[divan::bench(args = CASES, sample_count = 50, sample_size = 1)]
+fn job_finished(bencher: Bencher<'_, '_>, case: Case) {
+    let mut host = Host::with_jobs(case, false);
     bencher.bench_local(|| host.finish_one());
 }
 
-#[divan::bench(args = SIZES)]
-fn jobs_on_their_way(bencher: Bencher<'_, '_>, jobs: u64) {
-    let mut host = Host::with_jobs(jobs, true);
+#[divan::bench(args = CASES)]
+fn jobs_on_their_way(bencher: Bencher<'_, '_>, case: Case) {
+    let mut host = Host::with_jobs(case, true);
     bencher.bench_local(|| black_box(host.event(Event::WakeUp)));
+}
+
+/// A policy by its name, and how many jobs are held.
+#[derive(Clone, Copy)]
+struct Case(&'static str, u64);
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(policy, jobs) = self;
+        write!(f, "{jobs:>6}, {policy}")
+    }
 }
 
 /// A client with work, and what it has running.
@@ -66,9 +86,11 @@ struct Host {
 }
 
 impl Host {
-    fn with_jobs(jobs: u64, downloads_hang: bool) -> Self {
+    fn with_jobs(Case(policy, jobs): Case, downloads_hang: bool) -> Self {
         let version = ClientVersion { major: 8, minor: 3, release: 0 };
-        let client = Client::restore(ClientConfig::new(1, version), []).expect("an empty store");
+        let composition = policy.parse().expect("a policy");
+        let config = ClientConfig { composition, ..ClientConfig::new(1, version) };
+        let client = Client::restore(config, []).expect("an empty store");
         let now = Instant::from_secs_f64(1.8e9);
         let mut host =
             Self { client, now, running: Vec::new(), cpu: Duration::ZERO, called: None, served: Vec::new() };
