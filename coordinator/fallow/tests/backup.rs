@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fallow_domain::ExitCode;
@@ -78,6 +79,27 @@ fn r6_5_a_backup_takes_the_place_of_a_running_coordinator_and_begins_a_new_term(
     assert_eq!(restored["message"], "a mistake");
     ok(dir, &["audit", "--check"]);
     assert_eq!(running.stop(), Some(0));
+}
+
+/// As systemd keeps the directory of a service that has a user of its own.
+#[test]
+fn r6_10_root_puts_a_backup_back_for_a_user_to_whose_directory_nobody_else_finds_the_way() {
+    if !rustix::process::geteuid().is_root() {
+        return; // Only root can give files away.
+    }
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path();
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).unwrap();
+    let (mut running, file) = changed_since_backup(dir);
+    assert_eq!(running.stop(), Some(0));
+    let own = dir.join("coordinator");
+    let given = Command::new("chown").args(["-R", "12345:12345"]).arg(&own).status().unwrap();
+    assert!(given.success());
+    let told = ok(dir, &["restore", &file]);
+    assert!(told.contains(&format!("The coordinator in {} is as it was at", own.display())), "{told}");
+    let roots = Command::new("find").arg(&own).args(["-uid", "0"]).output().unwrap();
+    assert_eq!(text(&roots), "");
+    assert!(own.join("store/sled/db").exists());
 }
 
 #[test]

@@ -173,7 +173,9 @@ async fn put_back(file: &Path, message: String, target: &Target, json: bool) -> 
         ));
     }
     let dir = place(&target.dir);
-    let dir = std::path::absolute(&dir).map_err(|error| Failure::file("find", &dir, error))?;
+    // For people alone: what leads there may be closed to who owns it (`go_on_as`).
+    let shown = if dir == Path::new(HERE) { std::env::current_dir() } else { std::path::absolute(&dir) };
+    let shown = shown.map_err(|error| Failure::file("find", &dir, error))?;
     let (opened, size) = open(file)?;
     if let Some(owner) = other_owner(&dir)? {
         return Err(go_on_as(owner, opened, &dir, &message, json));
@@ -207,20 +209,21 @@ async fn put_back(file: &Path, message: String, target: &Target, json: bool) -> 
         }
     })?;
     let made_at = table::instant(unpacked.made_at.as_micros());
+    let is_replaced = backup::replaced(&dir, &unpacked.id).exists();
+    let replaced = backup::replaced(&shown, &unpacked.id);
     if json {
         return print_json(&json!({
-            "dir": dir,
+            "dir": shown,
             "made_at": made_at,
-            "replaced": Some(backup::replaced(&dir, &unpacked.id)).filter(|path| path.exists()),
+            "replaced": is_replaced.then_some(replaced),
             "records": unpacked.records,
             "files": unpacked.files,
             "restarted": settled.is_none(),
         }));
     }
-    let mut text = format!("The coordinator in {} is as it was at {made_at}.\n", dir.display());
+    let mut text = format!("The coordinator in {} is as it was at {made_at}.\n", shown.display());
     text += "Of its documents a new term begins: hosts take what it says from now on.\n";
-    let replaced = backup::replaced(&dir, &unpacked.id);
-    if !replaced.exists() {
+    if !is_replaced {
         text += "Nothing was there before: who was taken out of the fleet since the backup has to be taken out again \
                  (`fallow hosts revoke`, `fallow operators revoke`, `fallow tokens revoke`). If `fallow hosts` says \
                  then that hosts follow versions which this coordinator does not have, say `fallow restore` once \
@@ -235,9 +238,9 @@ async fn put_back(file: &Path, message: String, target: &Target, json: bool) -> 
                  again.\n"
             );
         }
-        Some(_) => text += &format!("Start it: fallow coordinator run --dir {}\n", dir.display()),
+        Some(_) => text += &format!("Start it: fallow coordinator run --dir {}\n", shown.display()),
     }
-    if replaced.exists() {
+    if is_replaced {
         text += &format!("What was there is in {}: delete that when all is well.\n", replaced.display());
     }
     print(&text)
@@ -280,15 +283,22 @@ fn other_owner(dir: &Path) -> Result<Option<(u32, u32)>, Failure> {
     }
 }
 
+/// Where a process is, whatever is closed to it on the way there.
+const HERE: &str = "/proc/self/cwd";
+
 /// Root goes on as the owner of the directory, with no more rights than he has: what he may have put there
-/// leads nowhere else. Returns only if that fails.
+/// leads nowhere else. He goes on within the directory: systemd closes what leads to that of a service to
+/// everybody but root. Returns only if that fails.
 fn go_on_as((user, group): (u32, u32), backup: File, dir: &Path, message: &str, json: bool) -> Failure {
+    if let Err(error) = std::env::set_current_dir(dir) {
+        return Failure::file("go to", dir, error);
+    }
     let mut command = std::process::Command::new("/proc/self/exe");
-    command.arg("restore").arg("-").arg(format!("--message={message}")).arg("--dir").arg(dir);
+    command.args(["restore", "-", "--dir", HERE]).arg(format!("--message={message}"));
     if json {
         command.arg("--json");
     }
-    let error = command.stdin(backup).uid(user).gid(group).current_dir("/").exec();
+    let error = command.stdin(backup).uid(user).gid(group).exec();
     Failure::internal("the backup cannot be put back as the owner of the coordinator's directory", error)
 }
 
