@@ -435,6 +435,33 @@ mod tests {
         assert_eq!(store.1.load(Ordering::SeqCst), before + 1);
     }
 
+    /// A slow request may take minutes to come, and it is admitted by its first bytes.
+    #[test]
+    fn r6_10_a_request_that_was_on_its_way_when_its_agent_was_taken_out_is_refused_and_brings_no_account_back()
+     {
+        for has_host in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = std::sync::Arc::new(SledStore::open(dir.path().join("store")).unwrap());
+            let settings = ProjectSettings::default();
+            let project = Project::create(store, dir.path(), URL, "p", settings, now()).unwrap();
+            let agent = AgentId("A".into());
+            let key = project.agent_key(&agent, now()).unwrap();
+            if has_host {
+                assert_eq!(rpc(&project, &key, 0, "one"), Some(1));
+            }
+            let admitted = project.account(&key).unwrap().unwrap();
+            project.close_agent(&agent, now()).unwrap();
+            let mut request =
+                SchedulerRequest { authenticator: key.clone(), hostid: 1, ..SchedulerRequest::default() };
+            request.platform_name = "x86_64-pc-linux-gnu".into();
+            let reply = project.scheduler_rpc(request.write().as_bytes(), &admitted, &project.url, now());
+            assert!(project.account(&key).unwrap().is_none(), "it stays closed");
+            let reply = SchedulerReply::parse(reply.unwrap().0.as_bytes()).unwrap();
+            assert_eq!(reply.hostid, None);
+            assert!(reply.messages[0].text.contains("account key"), "{:?}", reply.messages);
+        }
+    }
+
     #[test]
     fn r6_10_accounts_that_are_wanted_at_once_are_put_on_the_medium_together() {
         const AGENTS: usize = 64;

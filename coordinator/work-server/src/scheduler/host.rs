@@ -56,7 +56,8 @@ fn identity(request: &SchedulerRequest) -> &str {
     if cpid.len() <= IDENTITY_MAX { cpid } else { "" }
 }
 
-/// Finds or makes the host's record. Says also whether the client has to be told its number.
+/// Finds or makes the host's record, for an account as it is in the store. Says also whether the client
+/// has to be told its number.
 pub(super) fn identify(
     project: &Project,
     txn: &mut Txn<'_>,
@@ -79,9 +80,6 @@ fn of_agent(
     now: Instant,
 ) -> Result<(Host, bool), ProjectError> {
     let keys = &project.keys;
-    // As it is now: another request of the same agent may just have made the host.
-    let key = keys.account(account.key.reveal());
-    let mut account: Account = txn.get("account", &key)?.unwrap_or_else(|| account.clone());
     let known = match account.host {
         // The number and the identity on a copy's disk are the first one's.
         0 if account.voter != 0 => None,
@@ -96,8 +94,8 @@ fn of_agent(
     host.voter = account.voter;
     host.agent = Some(agent.clone());
     if account.host != host.id {
-        account.host = host.id;
-        txn.put("account", key, &account)?;
+        let account = Account { host: host.id, ..account.clone() };
+        txn.put("account", keys.account(account.key.reveal()), &account)?;
     }
     identity(request).clone_into(&mut host.cpid);
     let is_told = host.id == request.hostid;

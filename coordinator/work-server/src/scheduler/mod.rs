@@ -128,7 +128,9 @@ impl Project {
             let text = format!("This project does not support computers of type {}", request.platform_name);
             return Ok((self.refusal(text, PLATFORM_DELAY), false));
         }
-        let reply = self.carry_out(&request, account, now)?;
+        let Some(reply) = self.carry_out(&request, account, now)? else {
+            return Ok((self.refuse_key(), false));
+        };
         self.log(&request, &reply);
         let to_compare = reply.to_compare;
         Ok((reply::write(self, &request, account, reply, url, now)?, to_compare))
@@ -151,15 +153,19 @@ impl Project {
         self.refusal(text.to_owned(), UNREADABLE_DELAY)
     }
 
-    /// All that a request changes, in one transaction; durable if something was acknowledged.
+    /// All that a request changes, in one transaction; durable if something was acknowledged. Nothing if
+    /// the account was closed while the request was on its way.
     fn carry_out(
         &self,
         request: &SchedulerRequest,
         account: &Account,
         now: Instant,
-    ) -> Result<ReplyContent, ProjectError> {
+    ) -> Result<Option<ReplyContent>, ProjectError> {
         let reply = self.transact(|txn| {
-            let (host, tell_host_id) = host::identify(self, txn, request, account, now)?;
+            // As it is now: another request of the same agent may just have made the host.
+            let account: Option<Account> = txn.get("account", &self.keys.account(account.key.reveal()))?;
+            let Some(account) = account else { return Ok(None) };
+            let (host, tell_host_id) = host::identify(self, txn, request, &account, now)?;
             let experience = HostExperience::read(txn, &self.keys, host.id)?;
             let mut reply = ReplyContent {
                 host,
@@ -185,10 +191,10 @@ impl Project {
                 reply.messages.push(note(COPIED));
             }
             txn.put("host", self.keys.host(reply.host.id), &reply.host)?;
-            Ok(reply)
+            Ok(Some(reply))
         })?;
         // An acknowledged report is forgotten by the client: it must survive here, whatever happens.
-        if !reply.acks.is_empty() {
+        if reply.as_ref().is_some_and(|reply| !reply.acks.is_empty()) {
             self.store.flush()?;
         }
         Ok(reply)
