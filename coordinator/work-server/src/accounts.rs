@@ -23,7 +23,7 @@ use super::error::ProjectError;
 use super::index;
 use super::project::{OWN_ACCOUNT, Project, put_account};
 use super::random::random_key;
-use super::records::{Account, Counters, ProjectRecord};
+use super::records::{Account, Counters, Host, ProjectRecord};
 use super::settings::ProjectSettings;
 use super::store_keys::{Keys, job_of, tail};
 use super::txn::Txn;
@@ -143,8 +143,9 @@ impl Project {
         Ok(key)
     }
 
-    /// Takes an agent's account away for good: whoever shows its key from now on is unknown, and no other one
-    /// is made. Its jobs in progress count as lost: nobody waits for them until their deadlines.
+    /// Takes an agent's account away for good: whoever shows its key from now on is unknown, and no
+    /// other one is made. Its jobs in progress count as lost: nobody waits for them until their
+    /// deadlines. Nor does what failed on others wait for it.
     pub(crate) fn close_agent(&self, agent: &AgentId, now: Instant) -> Result<(), ProjectError> {
         let key = self.key_of(agent);
         let _alone = lock(&self.pending_accounts.making);
@@ -152,15 +153,27 @@ impl Project {
         if self.is_closed(&self.read(), agent)? {
             return Ok(());
         }
-        self.transact_durably(|txn| {
+        let host = self.transact_durably(|txn| {
             let account: Option<Account> = txn.get("account", &self.keys.account(key.reveal()))?;
-            if let Some(account) = &account {
-                self.lose_all(txn, account.host, now)?;
+            let host: Option<Host> = match &account {
+                Some(account) => txn.get("host", &self.keys.host(account.host))?,
+                None => None,
+            };
+            if let Some(host) = &host {
+                self.lose_all(txn, host.id, now)?;
+                // After a restart it is none of those who asked.
+                txn.put("host", self.keys.host(host.id), &Host { last_request: None, ..host.clone() })?;
             }
             txn.delete(self.keys.account(key.reveal()));
             let closed = account.map_or(Closed::Unknown(true), |account| Closed::Number(account.counts_as()));
-            txn.put("closed account", self.keys.closed_agent(&agent.0), &closed)
-        })
+            txn.put("closed account", self.keys.closed_agent(&agent.0), &closed)?;
+            Ok(host)
+        })?;
+        if let Some(host) = host {
+            lock(&self.requesters).forget(host.host_account(), now);
+            lock(&self.asking).cannot_take((host.account, host.id), self.settings().poll, now);
+        }
+        Ok(())
     }
 
     fn lose_all(&self, txn: &mut Txn<'_>, host: u64, now: Instant) -> Result<(), ProjectError> {

@@ -72,6 +72,15 @@ impl CountedRequesters {
         self.note(of, |table, account| table.left_without(account, now));
     }
 
+    /// A host was taken out of the fleet: nobody waits for it, and it counts no more.
+    pub(crate) fn forget(&mut self, of: HostAccount, now: Instant) {
+        self.accounts.forget(of.account);
+        let is_left = self.accounts.knows(of.voter, now) || self.accounts.copies(of.voter, now) > 0;
+        if let Some(voters) = self.voters.as_mut().filter(|_| !is_left) {
+            voters.forget(of.voter);
+        }
+    }
+
     /// An account that asked is no agent's.
     pub(crate) fn note_outside(&mut self, account: u64) {
         self.accounts.note_outside(account);

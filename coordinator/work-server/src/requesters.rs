@@ -156,6 +156,11 @@ impl RecentRequesters {
         self.change(account, |requester| requester.left_without = Some(now));
     }
 
+    /// An account was closed: nobody waits for it.
+    pub(crate) fn forget(&mut self, account: u64) {
+        self.change(account, |requester| requester.asked = PerType::default());
+    }
+
     /// Whether anybody but these asked for work lately.
     pub(crate) fn has_others(&mut self, than: &BTreeSet<u64>, now: Instant) -> bool {
         self.keep_lately(now);

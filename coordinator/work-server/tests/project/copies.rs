@@ -187,6 +187,30 @@ fn r6_10_who_waits_for_another_host_is_told_that_copies_count_as_one_and_what_ma
 }
 
 #[test]
+fn r6_10_copies_that_were_taken_out_of_the_fleet_are_not_counted_and_the_machine_is_as_long_as_one_is_there()
+{
+    let (fixture, info) = with_workunits(1, 3);
+    let mut other = Client::new(&fixture, &info, "other");
+    assert_eq!(other.fetch(1.0).results.len(), 1);
+    let mut first = Client::new(&fixture, &info, "first");
+    let mut copies = ["a", "b"].map(|id| copy(&fixture, &info, id, "first"));
+    for host in copies.iter_mut().chain([&mut first]) {
+        host.request.host_info.m_nbytes = 1_000.0;
+        assert_eq!(host.fetch(1.0).results.len(), 0);
+    }
+    let waits_for = || unsent(&fixture).waits_for;
+    let said = ": 3 needed, 2 ask for work (2 copied hosts count as one with others)";
+    assert_eq!(waits_for(), format!("another host{said}"));
+    fixture.server.close_agent(&agent("first")).unwrap();
+    let said = ": 3 needed, 2 ask for work (1 copied host counts as one with another)";
+    assert_eq!(waits_for(), format!("another host{said}"));
+    fixture.server.close_agent(&agent("a")).unwrap();
+    assert_eq!(waits_for(), "another host: 3 needed, 2 ask for work");
+    fixture.server.close_agent(&agent("b")).unwrap();
+    assert_eq!(waits_for(), "another host: 3 needed, 1 asks for work");
+}
+
+#[test]
 fn r6_10_a_copied_machine_and_the_first_one_write_no_outputs_of_each_other() {
     let (fixture, info) = with_workunits(2, 1);
     let mut first = Client::new(&fixture, &info, "first");

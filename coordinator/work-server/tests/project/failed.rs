@@ -1,7 +1,7 @@
 //! Jobs that fail: who gets them next, who is told what, and how it ends.
 
 use fallow_boinc::scheduler::{DiskUsage, ResultState};
-use fallow_domain::{Bytes, Duration};
+use fallow_domain::{AgentId, Bytes, Duration};
 use fallow_work_server::{NewWorkunit, Rules, ServerState, WorkunitStatus};
 
 use crate::client::Client;
@@ -151,6 +151,25 @@ fn r6_8_a_failed_job_goes_to_another_host_first_and_who_waits_for_that_is_told_s
     assert_eq!(sound.fetch(1.0).results.len(), 1);
     sound.complete_all("x");
     assert_eq!(only_workunit(&fixture).state, WorkunitStatus::Validated);
+}
+
+#[test]
+fn r6_8_a_failed_job_waits_for_no_host_that_was_taken_out_of_the_fleet() {
+    for restarts in [false, true] {
+        let (mut fixture, info) = with_workunits(1, 1);
+        let [mut broken, mut gone] = ["broken", "gone"].map(|name| Client::new(&fixture, &info, name));
+        assert_eq!([broken.fetch(1.0), gone.fetch(1.0)].map(|reply| reply.results.len()), [1, 0]);
+        fail(&mut broken);
+        fixture.server.close_agent(&AgentId("gone".into())).unwrap();
+        if restarts {
+            fixture.restart();
+        }
+        fixture.advance(Duration::from_secs(31));
+        let view = only_workunit(&fixture);
+        assert_eq!(view.jobs[1].waits_for, "");
+        let reply = broken.fetch(1.0);
+        assert_eq!(reply.results.len(), 1, "{}", messages(&reply));
+    }
 }
 
 #[test]
