@@ -103,13 +103,21 @@ pub(crate) fn run(shared: &Shared) -> Result<(), ProjectError> {
 
 fn run_project(project: &Project, held: &RwLock<()>, now: Instant) -> Result<(), ProjectError> {
     loop {
-        // What somebody copies at this moment is removed later.
-        let free = held.try_write().ok();
-        let deleted = if free.is_some() { project.delete_files(now)? } else { 0 };
+        let deleted = unless_held(held, || project.delete_files(now))?.unwrap_or_default();
         if deleted + project.transition(now)? + project.validate(now)? == 0 {
-            return if free.is_some() { project.remove_orphans(now).map(drop) } else { Ok(()) };
+            return unless_held(held, || project.remove_orphans(now)).map(drop);
         }
     }
+}
+
+/// Removes files; what somebody copies at this moment is removed later. Nobody who wants to copy waits
+/// for anything else: comparisons take long.
+fn unless_held<T>(
+    held: &RwLock<()>,
+    remove: impl FnOnce() -> Result<T, ProjectError>,
+) -> Result<Option<T>, ProjectError> {
+    let free = held.try_write().ok();
+    free.map(|_free| remove()).transpose()
 }
 
 impl Project {
@@ -346,5 +354,44 @@ impl Project {
         // What hosts keep is there for the next workunit that reads it.
         let mut own = workunit.inputs.iter().filter(|input| !input.sticky);
         own.try_for_each(|input| remove_if_there(&self.layout.download(&input.file_name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use fallow_store::{Batch, SledStore, Store};
+
+    use super::*;
+    use crate::{ProjectServer, ProjectSettings};
+
+    #[test]
+    fn r6_9_who_needs_all_files_to_stay_waits_for_no_other_work_than_a_removal() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path().join("store")).unwrap());
+        let server = ProjectServer::open(store.clone(), dir.path(), "http://127.0.0.1:1").unwrap();
+        server.create_project("p", ProjectSettings::default()).unwrap();
+        let project = server.shared().project("p").unwrap();
+        let (held, is_held) = mpsc::channel();
+        let in_time = std::thread::scope(|scope| {
+            let beside = |_: &mut Txn<'_>| {
+                // There is something to do, and it cannot be done as long as this goes on.
+                let passed = project.keys.deadline(Instant::EPOCH, "w", 0);
+                let _ = store.apply(Batch::new().put(passed, *b""))?;
+                scope.spawn(|| server.run_background_work().unwrap());
+                while server.shared().background.try_lock().is_ok() {
+                    std::thread::yield_now();
+                }
+                let (server, held) = (&server, &held);
+                scope.spawn(move || {
+                    (0..1_000).for_each(|_| drop(server.hold_files()));
+                    held.send(()).unwrap();
+                });
+                Ok(is_held.recv_timeout(StdDuration::from_secs(10)).is_ok())
+            };
+            project.transact(beside).unwrap()
+        });
+        assert!(in_time);
     }
 }
