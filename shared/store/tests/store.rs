@@ -365,7 +365,6 @@ fn r4_12_a_full_volume_is_an_ordinary_error_and_the_store_goes_on_when_there_is_
     assert!(said.contains("acknowledged all"), "{said}{log}");
 }
 
-/// Whatever is done to its files, a store opens with exactly what was written, or says that it is corrupted.
 /// As a process leaves it that is killed while it opens the store.
 #[test]
 fn r6_9_a_summary_of_the_log_that_a_killed_process_left_unfinished_is_no_damage() {
@@ -387,6 +386,8 @@ fn r6_9_a_summary_of_the_log_that_a_killed_process_left_unfinished_is_no_damage(
     }
 }
 
+/// Whatever is done to its files, a store opens with exactly what was written, or says that it is
+/// corrupted.
 #[test]
 fn r6_9_damage_is_an_error_and_never_a_panic_or_a_loss_unsaid() {
     let dir = tempfile::tempdir().unwrap();
