@@ -67,9 +67,9 @@ impl CountedRequesters {
         self.note(of, |table, account| table.asked(account, types, limits.cloned(), now));
     }
 
-    /// A host asked, could have taken more, and got nothing.
-    pub(crate) fn left_without(&mut self, of: HostAccount, now: Instant) {
-        self.note(of, |table, account| table.left_without(account, now));
+    /// A host asked for work of these types, could have taken more, and got nothing.
+    pub(crate) fn left_without(&mut self, of: HostAccount, types: &PerType<bool>, now: Instant) {
+        self.note(of, |table, account| table.left_without(account, types, now));
     }
 
     /// A host was taken out of the fleet: nobody waits for it, and it counts no more.
@@ -105,7 +105,7 @@ impl CountedRequesters {
         &mut self,
         workunit: &Workunit,
         now: Instant,
-        can: impl Fn(&HostLimits, &PerType<bool>) -> bool,
+        can: (&PerType<bool>, impl Fn(&HostLimits, &PerType<bool>) -> bool),
     ) -> bool {
         let voters = self.voters.as_mut().filter(|_| workunit.counts_voters());
         self.accounts.is_for_anybody(voters, &workunit.accounts(), workunit.quiet_since(now), now, can)

@@ -54,8 +54,9 @@ impl HostClassMembers {
     }
 
     /// Whether a member could run a job, of those that have had no copy and did not go away with nothing
-    /// since it waits. `of` gives when a member last did that, and what it is. `has_had` says who has had a
-    /// copy: about so many (`had`), or more where some count as one; then not all of them are passed over.
+    /// since it waits. `of` gives when a member last did that with all that counts for the job, which
+    /// may be later than with all that it asks for, and what it is. `has_had` says who has had a copy:
+    /// about so many (`had`), or more where some count as one; then not all of them are passed over.
     pub(super) fn find<'s>(
         &self,
         (had, has_had): (usize, impl Fn(u64) -> bool),
@@ -69,7 +70,9 @@ impl HostClassMembers {
         let left = self.members.iter().take_while(|(left, _)| is_before(*left));
         let is_cut = left.clone().nth(most_passed).is_some();
         let left = left.take(most_passed).map(|(_, account)| *account);
-        let mut left = left.filter(|account| !has_had(*account)).peekable();
+        let is_waited_for =
+            |account: u64| !has_had(account) && of(account).is_none_or(|(left, _)| is_before(left));
+        let mut left = left.filter(|account| is_waited_for(*account)).peekable();
         if left.peek().is_none() && !is_cut {
             return Feasible::No;
         }
@@ -87,9 +90,7 @@ impl HostClassMembers {
         if left.peek().is_none() && !is_cut {
             return Feasible::No;
         }
-        let may = |account: u64| {
-            !has_had(account) && of(account).is_none_or(|(left, limits)| is_before(left) && can(limits))
-        };
+        let may = |account: u64| is_waited_for(account) && can_account(account);
         let mut orders = (0..SIZES).map(|place| self.find_by_size(place, (&least, &most), had, &can, may));
         orders.find(|found| *found != Feasible::Unknown).unwrap_or(Feasible::Unknown)
     }

@@ -279,7 +279,7 @@ impl Project {
         let can = |limits: &HostLimits, asks: &PerType<bool>| {
             limits.can(&catalog, workunit, |kind| asks[kind] && types[kind])
         };
-        lock(&self.requesters).is_for_anybody(workunit, now, can)
+        lock(&self.requesters).is_for_anybody(workunit, now, (&types, can))
     }
 
     pub(crate) fn set_catalog(&self, catalog: Catalog) {

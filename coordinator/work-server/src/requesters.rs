@@ -62,8 +62,9 @@ struct Requester {
     asked: PerType<Option<Instant>>,
     /// What its hosts can take; none as long as only the store told of it.
     limits: Option<HostLimits>,
-    /// When it could have taken more and last got nothing.
-    left_without: Option<Instant>,
+    /// When it could have taken more of each type and last got nothing: while it has enough of one, it
+    /// may ask for another in vain.
+    left_without: PerType<Option<Instant>>,
     /// What it counts as where several must agree, if it is a copied machine's.
     copy_of: Option<u64>,
 }
@@ -71,6 +72,19 @@ struct Requester {
 impl Requester {
     fn asks(&self) -> PerType<bool> {
         self.asked.map(|_, last| last.is_some())
+    }
+
+    /// When it last got nothing of any of these types that it asks for; none if it may have enough of
+    /// one of them.
+    fn left_without(&self, types: &PerType<bool>) -> Option<Instant> {
+        let of_each =
+            self.left_without.iter().filter(|(kind, _)| types[*kind] && self.asked[*kind].is_some());
+        of_each.map(|(_, left)| *left).min().flatten()
+    }
+
+    /// The same of all types.
+    fn left(&self) -> Option<Instant> {
+        self.left_without(&PerType::from_fn(|_| true))
     }
 
     fn class(&self) -> (PerType<bool>, Option<HostClass>) {
@@ -151,9 +165,13 @@ impl RecentRequesters {
         self.all.len() + had.iter().filter(|account| !self.all.contains_key(account)).count()
     }
 
-    /// An account asked, could have taken more, and got nothing.
-    pub(crate) fn left_without(&mut self, account: u64, now: Instant) {
-        self.change(account, |requester| requester.left_without = Some(now));
+    /// An account asked for these types, could have taken more, and got nothing.
+    pub(crate) fn left_without(&mut self, account: u64, types: &PerType<bool>, now: Instant) {
+        self.change(account, |requester| {
+            for (kind, _) in types.iter().filter(|(_, asks)| **asks) {
+                requester.left_without[kind] = Some(now);
+            }
+        });
     }
 
     /// An account was closed: nobody waits for it.
@@ -167,19 +185,19 @@ impl RecentRequesters {
         self.all.len() > than.iter().filter(|account| self.all.contains_key(account)).count()
     }
 
-    /// Whether a job that waits since then, of a workunit that failed on the account that asks, is for that
-    /// account again. A `since` later than `now` is from before the clock was set back: it counts as waited
-    /// long enough. `had` are all that had a copy; `can` says whether an account that is this and asks for
-    /// these types could run it: one that has more of everything can if another one can. With `voters`, of
-    /// whom a machine and its copies are one, `had` are such; whether they could run it is looked at for each
-    /// account.
+    /// Whether a job that waits since then, of a workunit that failed on the account that asks, is for
+    /// that account again. A `since` later than `now` is from before the clock was set back: it counts
+    /// as waited long enough. `had` are all that had a copy. The job is of these types; `can` says
+    /// whether an account that is this and asks for these could run it: one that has more of everything
+    /// can if another one can. With `voters`, of whom a machine and its copies are one, `had` are such;
+    /// whether they could run it is looked at for each account.
     pub(crate) fn is_for_anybody(
         &mut self,
         voters: Option<&mut Self>,
         had: &BTreeSet<u64>,
         since: Instant,
         now: Instant,
-        can: impl Fn(&HostLimits, &PerType<bool>) -> bool,
+        (types, can): (&PerType<bool>, impl Fn(&HostLimits, &PerType<bool>) -> bool),
     ) -> bool {
         let (waited, counts_voters) = (now.since(since), voters.is_some());
         if since > now || waited >= LATELY {
@@ -191,7 +209,7 @@ impl RecentRequesters {
         self.keep_lately(now);
         let of = |account| {
             let requester = self.all.get(&account)?;
-            Some((requester.left_without, requester.limits.as_ref()?))
+            Some((requester.left_without(types), requester.limits.as_ref()?))
         };
         let voter = |account| self.all.get(&account).and_then(|requester| requester.copy_of);
         let has_had =
@@ -213,7 +231,7 @@ impl RecentRequesters {
         {
             self.change(account, |requester| {
                 requester.asked = requester.asked.map(|_, last| last.map(|at| at.min(now)));
-                requester.left_without = requester.left_without.map(|at| at.min(now));
+                requester.left_without = requester.left_without.map(|_, last| last.map(|at| at.min(now)));
             });
         }
         while let Some((at, account, kind)) = self.by_time.first().copied()
@@ -229,7 +247,7 @@ impl RecentRequesters {
         let mut requester = self.all.remove(&account).unwrap_or_default();
         let key = requester.class();
         if let Some(class) = self.classes.get_mut(&key) {
-            class.remove(account, requester.left_without, requester.limits.as_ref());
+            class.remove(account, requester.left(), requester.limits.as_ref());
             if class.is_empty() {
                 self.classes.remove(&key);
             }
@@ -253,7 +271,7 @@ impl RecentRequesters {
         self.by_time.extend(times(&requester).map(|(at, kind)| (at, account, kind)));
         let key = requester.class();
         let class = self.classes.entry(key).or_default();
-        class.add(account, requester.left_without, requester.limits.as_ref());
+        class.add(account, requester.left(), requester.limits.as_ref());
         self.all.insert(account, requester);
     }
 }
@@ -288,7 +306,7 @@ mod tests {
         since: Instant,
         now: Instant,
     ) -> bool {
-        requesters.is_for_anybody(None, had, since, now, |_, _| true)
+        requesters.is_for_anybody(None, had, since, now, (&PerType::cpu(true), |_, _| true))
     }
 
     #[test]
@@ -301,7 +319,7 @@ mod tests {
         assert!(!is_for_anybody(&mut requesters, &[1].into(), t(0), t(1)));
         assert!(is_for_anybody(&mut requesters, &[1, 2].into(), t(1), t(1)), "all have tried");
         assert!(!is_for_anybody(&mut requesters, &[1].into(), t(1), t(31)), "the other may be busy");
-        requesters.left_without(2, t(1));
+        requesters.left_without(2, &PerType::cpu(true), t(1));
         assert!(!is_for_anybody(&mut requesters, &[1].into(), t(2), t(32)), "that was before it failed");
         assert!(!is_for_anybody(&mut requesters, &[1].into(), t(1), t(30)), "somebody new may come");
         assert!(is_for_anybody(&mut requesters, &[1].into(), t(1), t(31)), "the other cannot take it");
@@ -327,7 +345,7 @@ mod tests {
                 looked_at.set(looked_at.get() + 1);
                 false
             };
-            assert!(requesters.is_for_anybody(None, &[1].into(), t(1), t(40), cannot));
+            assert!(requesters.is_for_anybody(None, &[1].into(), t(1), t(40), (&PerType::cpu(true), cannot)));
         }
         assert!(looked_at.get() <= 20 * 2, "{}", looked_at.get());
     }
@@ -343,9 +361,8 @@ mod tests {
                 Some(HostLimits::with_memory(Bytes(memory))),
                 t(0),
             );
-            requesters.is_for_anybody(None, &[1].into(), t(1), t(31), |limits, _| {
-                limits.memory() >= Bytes(12_000_000_000)
-            })
+            let can = |limits: &HostLimits, _: &PerType<bool>| limits.memory() >= Bytes(12_000_000_000);
+            requesters.is_for_anybody(None, &[1].into(), t(1), t(31), (&PerType::cpu(true), can))
         };
         ask(1, 16_000_000_000);
         for account in 2..=200 {
@@ -368,8 +385,8 @@ mod tests {
             looked_at.set(looked_at.get() + 1);
             limits.memory() >= Bytes(12 << 30) && limits.disk() >= Bytes(12 << 30)
         };
-        assert!(!requesters.is_for_anybody(None, &[1].into(), t(1), t(120), can));
-        assert!(requesters.is_for_anybody(None, &[1].into(), t(1), t(121), can));
+        assert!(!requesters.is_for_anybody(None, &[1].into(), t(1), t(120), (&PerType::cpu(true), can)));
+        assert!(requesters.is_for_anybody(None, &[1].into(), t(1), t(121), (&PerType::cpu(true), can)));
         assert!(looked_at.get() <= 2 * 400, "{}", looked_at.get());
     }
 
@@ -383,11 +400,32 @@ mod tests {
         requesters.asked(2, &both, Some(HostLimits::default()), t(0));
         requesters.asked(2, &cpu, Some(HostLimits::default()), t(23 * 60));
         let mut is_for_anybody = |since, now| {
-            requesters.is_for_anybody(None, &[1].into(), since, now, |_, asks| asks[ResourceType::Nvidia])
+            let can = |_: &HostLimits, asks: &PerType<bool>| asks[ResourceType::Nvidia];
+            requesters.is_for_anybody(None, &[1].into(), since, now, (&both, can))
         };
         assert!(!is_for_anybody(t(1), t(32)));
         assert!(!is_for_anybody(t(24 * 60 + 1), t(24 * 60 + 30)), "somebody new may come");
         assert!(is_for_anybody(t(24 * 60 + 1), t(24 * 60 + 31)));
+    }
+
+    #[test]
+    fn r6_8_who_asks_for_a_gpu_in_vain_is_waited_for_with_what_it_has_enough_of() {
+        let mut requesters = RecentRequesters::default();
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        let (cpu, mut gpu) = (PerType::cpu(true), PerType::default());
+        gpu[ResourceType::Nvidia] = true;
+        for (types, minute) in [(&cpu, 0), (&gpu, 2)] {
+            requesters.asked(2, types, Some(HostLimits::default()), t(minute));
+        }
+        requesters.left_without(2, &gpu, t(2));
+        let mut is_for_anybody = |types: &PerType<bool>| {
+            let can = |_: &HostLimits, asks: &PerType<bool>| types.iter().any(|(kind, of)| *of && asks[kind]);
+            requesters.is_for_anybody(None, &[1].into(), t(1), t(32), (types, can))
+        };
+        assert_eq!([is_for_anybody(&cpu), is_for_anybody(&gpu)], [false, true]);
+        requesters.left_without(2, &cpu, t(3));
+        let can = |_: &HostLimits, _: &PerType<bool>| true;
+        assert!(requesters.is_for_anybody(None, &[1].into(), t(1), t(32), (&cpu, can)));
     }
 
     #[test]
@@ -396,7 +434,7 @@ mod tests {
         let year = 365 * 24 * 60;
         let mut requesters = RecentRequesters::default();
         ask(&mut requesters, 2, t(year));
-        requesters.left_without(2, t(year));
+        requesters.left_without(2, &PerType::cpu(true), t(year));
         assert!(is_for_anybody(&mut requesters, &[1].into(), t(year), t(0)), "that time is not waited for");
         ask(&mut requesters, 1, t(0));
         assert!(!is_for_anybody(&mut requesters, &[1].into(), t(5), t(36)), "it went away before that");
@@ -405,7 +443,7 @@ mod tests {
     }
 
     /// What is said of [`RecentRequesters`], by looking at all: each account's last requests, memory and last
-    /// time without.
+    /// time without a job for its GPU.
     #[derive(Default)]
     struct Plain(BTreeMap<u64, (Asked, u64, Option<Instant>)>);
 
@@ -440,12 +478,12 @@ mod tests {
         ) {
             let (mut requesters, mut plain, mut now) = (RecentRequesters::default(), Plain::default(), Instant::EPOCH);
             let (many, memory, without) = crowd;
-            let mut both = PerType::cpu(true);
-            both[ResourceType::Nvidia] = true;
+            let (mut both, mut gpus) = (PerType::cpu(true), PerType::default());
+            (both[ResourceType::Nvidia], gpus[ResourceType::Nvidia]) = (true, true);
             for account in 100..100 + many {
                 requesters.asked(account, &both, Some(HostLimits::with_memory(Bytes(memory))), now);
                 if without {
-                    requesters.left_without(account, now);
+                    requesters.left_without(account, &both, now);
                 }
                 let asked = both.map(|_, asks| asks.then_some(now));
                 plain.0.insert(account, (asked, memory, without.then_some(now)));
@@ -459,8 +497,8 @@ mod tests {
                 entry.1 = memory;
                 types.iter().filter(|(_, asks)| **asks).for_each(|(kind, _)| entry.0[kind] = Some(now));
                 if without {
-                    requesters.left_without(account, now);
-                    entry.2 = Some(now);
+                    requesters.left_without(account, &types, now);
+                    entry.2 = if gpu { Some(now) } else { entry.2 };
                 }
                 for (had, waited, need) in &questions {
                     let since = now - Duration::from_mins(*waited);
@@ -468,7 +506,7 @@ mod tests {
                         asks[ResourceType::Nvidia] && limits.memory() >= Bytes(*need)
                     };
                     let expected = plain.is_for_anybody(had, since, now, *need);
-                    prop_assert_eq!(requesters.is_for_anybody(None, had, since, now, can), expected);
+                    prop_assert_eq!(requesters.is_for_anybody(None, had, since, now, (&gpus, can)), expected);
                 }
             }
         }

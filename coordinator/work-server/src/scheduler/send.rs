@@ -204,7 +204,7 @@ fn send_what_suits(
         None => reply.host.told_delay = None,
     }
     if reply.jobs.is_empty() && !may_later {
-        lock(&project.requesters).left_without(reply.host_account(), now);
+        lock(&project.requesters).left_without(reply.host_account(), &work_request.types(), now);
         // Whoever has no space for any of the jobs, or has had a copy of each, leaves them to others until it
         // asks again.
         if passed.disk.is_some() || passed.memory.is_some() || passed.has_one > 0 {

@@ -363,6 +363,27 @@ fn r6_8_a_broken_host_that_is_always_idle_does_not_end_workunits_while_sound_hos
 }
 
 #[test]
+fn r6_8_a_busy_host_is_waited_for_also_while_it_asks_for_its_gpu_alone() {
+    let (fixture, info) = with_both(0);
+    fixture.server.submit("p", vec![workunit("cpu", "x", 1e11, 1)]).unwrap();
+    let mut busy = gpu_client(&fixture, &info, "busy", 0.0, 0.0);
+    assert_eq!(busy.fetch(1.0).results.len(), 1);
+    fixture.server.submit("p", vec![workunit("cpu", "y", 1e11, 1)]).unwrap();
+    let mut broken = Client::new(&fixture, &info, "broken");
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+    fail(&mut broken);
+    busy.request.coprocs[0].req_secs = 1.0;
+    busy.request.coprocs[0].req_instances = 1.0;
+    for attempt in 1..=12 {
+        assert_eq!(busy.rpc().results.len(), 0, "its CPUs have enough");
+        fixture.advance(Duration::from_mins(5));
+        assert_eq!(broken.fetch(1.0).results.len(), 0, "attempt {attempt}");
+    }
+    busy.complete_all("x");
+    assert_eq!(busy.fetch(1.0).results.len(), 1);
+}
+
+#[test]
 fn r6_8_a_failed_job_waits_half_an_hour_for_an_idle_host_that_cannot_take_it() {
     let (fixture, info) = with_workunits(1, 1);
     let (mut broken, mut small) =
