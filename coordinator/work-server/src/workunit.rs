@@ -358,12 +358,13 @@ impl Workunit {
         self.jobs.iter().filter(|job| job.host != 0).map(Job::host_account)
     }
 
-    /// When something last happened to it: since then what is unsent waits. What is still to come was noted
-    /// before the clock was set back, and is passed over.
+    /// When something last happened to it: since then what is unsent waits. That a job was sent again to the
+    /// host that had lost it changes nothing of that. What is still to come was noted before the clock was
+    /// set back, and is passed over.
     pub(crate) fn quiet_since(&self, now: Instant) -> Instant {
         let times = self.jobs.iter().flat_map(|job| {
             let late = job.lost_at.or(job.deadline).filter(|_| job.outcome == Some(Outcome::Late));
-            [job.sent_at, job.received_at, late]
+            [job.sent_at.filter(|_| job.times_sent <= 1), job.received_at, late]
         });
         times.flatten().filter(|at| *at <= now).max().unwrap_or(self.created_at)
     }

@@ -400,6 +400,26 @@ fn r6_8_a_failed_job_waits_half_an_hour_for_an_idle_host_that_cannot_take_it() {
 }
 
 #[test]
+fn r6_10_who_loses_a_job_again_and_again_does_not_put_off_who_waits_to_try_a_failed_one_again() {
+    let (fixture, info) = with_workunits(0, 1);
+    let long = NewWorkunit { delay_bound: Duration::from_hours(24 * 30), ..workunit("app", "x", 1e11, 2) };
+    fixture.server.submit("p", vec![long]).unwrap();
+    let [mut forgetful, mut failed, mut small] =
+        ["forgetful", "failed", "small"].map(|name| Client::new(&fixture, &info, name));
+    assert_eq!([forgetful.fetch(1.0), failed.fetch(1.0)].map(|reply| reply.results.len()), [1, 1]);
+    fail(&mut failed);
+    small.request.host_info.m_nbytes = 1_000.0;
+    for _ in 0..2 {
+        fixture.advance(Duration::from_mins(16));
+        assert_eq!(small.fetch(1.0).results.len(), 0);
+        forgetful.held.clear();
+        assert_eq!(forgetful.rpc().results.len(), 1, "sent again");
+    }
+    let reply = failed.fetch(1.0);
+    assert_eq!(reply.results.len(), 1, "{}", messages(&reply));
+}
+
+#[test]
 fn r6_8_a_failed_gpu_job_waits_half_an_hour_for_hosts_without_a_gpu_that_get_other_work() {
     let (fixture, info) = with_both(1);
     fixture.server.submit("p", vec![workunit("cpu", "x", 1e11, 1); 9]).unwrap();
