@@ -111,11 +111,13 @@ impl CountedRequesters {
         self.accounts.is_for_anybody(voters, &workunit.accounts(), workunit.quiet_since(now), now, can)
     }
 
-    /// How many asked lately, or have had a copy, that a workunit does not count by themselves.
+    /// How many asked lately, or have a copy or have computed one, that a workunit does not count by
+    /// themselves.
     pub(crate) fn uncounted(&mut self, workunit: &Workunit, now: Instant) -> usize {
-        let had = workunit.had().map(|of| of.account).collect();
-        let all = self.accounts.count(&had, now);
-        all.saturating_sub(self.counted(workunit).count(&workunit.accounts(), now))
+        let having = workunit.having().map(|of| of.account).collect();
+        let all = self.accounts.count(&having, now);
+        let having = workunit.having().map(|of| workunit.counts_as(of)).collect();
+        all.saturating_sub(self.counted(workunit).count(&having, now))
     }
 
     /// What a host is told that waits for another one where several must agree, if it is one of several that

@@ -16,7 +16,7 @@ use super::project::OWN_ACCOUNT;
 use super::records::{Counters, Host, UnsentEntry};
 use super::store_keys::Keys;
 use super::txn::{Txn, decode, encode};
-use super::workunit::{Job, Outcome, RetryBackoff, ServerState, Workunit, WorkunitState};
+use super::workunit::{RetryBackoff, ServerState, Workunit, WorkunitState};
 
 /// Workunits that are read at a time.
 const PAGE: usize = 1_000;
@@ -119,13 +119,10 @@ fn entries(keys: &Keys, workunit: &Workunit) -> Result<BTreeMap<Vec<u8>, Vec<u8>
     let mut out = BTreeMap::new();
     let name = &workunit.name;
     if workunit.jobs.iter().any(|job| job.state == ServerState::Unsent) {
-        let has_one =
-            |job: &&Job| job.state == ServerState::InProgress || job.outcome == Some(Outcome::Success);
-        let accounts = workunit.jobs.iter().filter(has_one);
         let entry = UnsentEntry {
             workunit: name.clone(),
             application: workunit.application.clone(),
-            accounts: accounts.map(|job| workunit.counts_as(job.host_account())).collect(),
+            accounts: workunit.having().map(|of| workunit.counts_as(of)).collect(),
             counts_voters: workunit.counts_voters(),
         };
         let key = keys.unsent(workunit.sequence);
@@ -241,7 +238,7 @@ mod tests {
     use super::*;
     use crate::operator_types::OutputSpec;
     use crate::workunit::tests::{report, workunit};
-    use crate::workunit::{HostAccount, Rules};
+    use crate::workunit::{HostAccount, Outcome, Rules};
 
     /// All index entries as they follow from the workunits in the store.
     fn anew(store: &dyn Store, keys: &Keys) -> (BTreeMap<Vec<u8>, Vec<u8>>, Counts) {

@@ -158,12 +158,13 @@ impl Project {
     /// What is said of a workunit that waits for a quorum of more accounts than there are, and how many hosts
     /// are there that count as one with others.
     fn lacking(&self, workunit: &Workunit, now: Instant) -> (String, u64) {
-        let (had, quorum) = (workunit.accounts(), workunit.rules.quorum as usize);
-        if had.is_empty() || quorum < 2 || workunit.unsent().is_none() {
+        let quorum = workunit.rules.quorum as usize;
+        if workunit.had().next().is_none() || quorum < 2 || workunit.unsent().is_none() {
             return (String::new(), 0);
         }
+        let having = workunit.having().map(|of| workunit.counts_as(of)).collect();
         let mut requesters = lock(&self.requesters);
-        let asking = match requesters.counted(workunit).count(&had, now) {
+        let asking = match requesters.counted(workunit).count(&having, now) {
             there if there >= quorum => return (String::new(), 0),
             1 => "1 asks for work".to_owned(),
             there => format!("{there} ask for work"),

@@ -159,10 +159,10 @@ impl RecentRequesters {
         self.outside.len()
     }
 
-    /// How many asked lately, or have had a copy.
-    pub(crate) fn count(&mut self, had: &BTreeSet<u64>, now: Instant) -> usize {
+    /// How many asked lately, or have something to do.
+    pub(crate) fn count(&mut self, having: &BTreeSet<u64>, now: Instant) -> usize {
         self.keep_lately(now);
-        self.all.len() + had.iter().filter(|account| !self.all.contains_key(account)).count()
+        self.all.len() + having.iter().filter(|account| !self.all.contains_key(account)).count()
     }
 
     /// An account asked for these types, could have taken more, and got nothing.

@@ -358,6 +358,13 @@ impl Workunit {
         self.jobs.iter().filter(|job| job.host != 0).map(Job::host_account)
     }
 
+    /// Hosts that have a copy or have computed one.
+    pub(crate) fn having(&self) -> impl Iterator<Item = HostAccount> {
+        let has_one =
+            |job: &&Job| job.state == ServerState::InProgress || job.outcome == Some(Outcome::Success);
+        self.jobs.iter().filter(has_one).map(Job::host_account)
+    }
+
     /// When something last happened to it: since then what is unsent waits. That a job was sent again to the
     /// host that had lost it changes nothing of that. What is still to come was noted before the clock was
     /// set back, and is passed over.

@@ -342,6 +342,24 @@ fn r6_11_a_job_of_a_quorum_that_cannot_be_met_yet_says_how_many_hosts_there_are(
 }
 
 #[test]
+fn r6_11_a_job_of_a_quorum_does_not_count_hosts_that_failed_it_and_are_gone() {
+    let (fixture, info) = with_workunits(1, 2);
+    let [mut failed, mut sound] = ["failed", "sound"].map(|name| Client::new(&fixture, &info, name));
+    assert_eq!([failed.fetch(1.0), sound.fetch(1.0)].map(|reply| reply.results.len()), [1, 1]);
+    fail(&mut failed);
+    sound.complete_all("x");
+    fixture.advance(Duration::from_hours(25));
+    assert_eq!(sound.fetch(1.0).results.len(), 0);
+    let waiting = || only_workunit(&fixture).jobs[2].waits_for.clone();
+    assert_eq!(waiting(), "a host that has not failed it: 2 needed, 1 asks for work");
+    assert_eq!(failed.fetch(1.0).results.len(), 1, "there is nobody else");
+    fail(&mut failed);
+    fixture.advance(Duration::from_mins(2));
+    let jobs = only_workunit(&fixture).jobs;
+    assert_eq!(jobs[3].waits_for, "", "it is there again");
+}
+
+#[test]
 fn r6_8_a_broken_host_that_is_always_idle_does_not_end_workunits_while_sound_hosts_are_busy() {
     let (fixture, info) = with_workunits(1, 1);
     let (mut broken, mut sound) =
