@@ -7,6 +7,8 @@
 //!
 //! **Cost.** There are two tables as soon as there is a copied machine; most fleets have none.
 
+use std::collections::BTreeSet;
+
 use fallow_domain::{Instant, PerType};
 
 use super::error::ProjectError;
@@ -99,16 +101,16 @@ impl CountedRequesters {
         }
     }
 
-    /// Whether nobody is waited for who could run a workunit that failed on whoever asks
+    /// Whether nobody but these is waited for who could run a workunit that failed on whoever asks
     /// ([`RecentRequesters::is_for_anybody`]).
     pub(crate) fn is_for_anybody(
         &mut self,
-        workunit: &Workunit,
+        (workunit, had): (&Workunit, &BTreeSet<u64>),
         now: Instant,
         can: (&PerType<bool>, impl Fn(&HostLimits, &PerType<bool>) -> bool),
     ) -> bool {
         let voters = self.voters.as_mut().filter(|_| workunit.counts_voters());
-        self.accounts.is_for_anybody(voters, &workunit.accounts(), workunit.quiet_since(now), now, can)
+        self.accounts.is_for_anybody(voters, had, workunit.quiet_since(now), now, can)
     }
 
     /// How many asked lately, or have a copy or have computed one, that a workunit does not count by
@@ -145,8 +147,6 @@ impl CountedRequesters {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use fallow_domain::Duration;
 
     use super::*;

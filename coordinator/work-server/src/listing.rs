@@ -186,7 +186,7 @@ impl Project {
         let has_failed = |job: &&Job| job.state == ServerState::Over && job.outcome != Some(Outcome::Success);
         match (had.iter().any(has_failed), of_agents) {
             _ if had.is_empty() => "",
-            (true, _) if is_enough && self.is_for_anybody(workunit, now) => "",
+            (true, _) if is_enough && self.is_for_anybody(workunit, &workunit.accounts(), now) => "",
             (true, true) => "a host that has not failed it",
             (true, false) => "an account that has not failed it",
             (false, true) => "another host",

@@ -272,14 +272,15 @@ impl Project {
         fallow_daemon::read(&self.catalog).clone()
     }
 
-    /// Whether nobody is waited for who could run a workunit, so that those have it again who have failed it.
-    pub(crate) fn is_for_anybody(&self, workunit: &Workunit, now: Instant) -> bool {
+    /// Whether nobody but these is waited for who could run a workunit, so that those have it again who have
+    /// failed it.
+    pub(crate) fn is_for_anybody(&self, workunit: &Workunit, had: &BTreeSet<u64>, now: Instant) -> bool {
         let catalog = self.catalog();
         let types = catalog.types_of(&workunit.application);
         let can = |limits: &HostLimits, asks: &PerType<bool>| {
             limits.can(&catalog, workunit, |kind| asks[kind] && types[kind])
         };
-        lock(&self.requesters).is_for_anybody(workunit, now, (&types, can))
+        lock(&self.requesters).is_for_anybody((workunit, had), now, (&types, can))
     }
 
     pub(crate) fn set_catalog(&self, catalog: Catalog) {

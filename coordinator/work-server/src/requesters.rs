@@ -2,7 +2,8 @@
 //!
 //! A copy of a failed job goes to another account first: the fault may be the host's. When all that asked for
 //! work within [`LATELY`] have had a copy, there is nobody else, and waiting for somebody would be for ever:
-//! then it goes to the same host again, until the workunit's limit of errors ends it.
+//! then it goes to the same host again, until the workunit's limit of errors ends it: first to those that had
+//! the fewest copies, so that one that is always first to ask does not use up the attempts of the others.
 //!
 //! Some of those may be unable to run it: no version for their platform or for the types that they ask for,
 //! too little memory or disk, too slow for the deadline. What each has was seen when it asked

@@ -8,8 +8,8 @@
 //!
 //! **Whose opinion.** What counts is the account: one caller can pose as many hosts, but an account is given
 //! to one agent, or to one person. An account that has a copy, or has computed one, gets no second: it would
-//! prove nothing. One whose copies all failed may get another, if nobody else can take it ([`CopyHistory`];
-//! BOINC: `one_result_per_user_per_wu`).
+//! prove nothing. One whose copies all failed may get another, if nobody else can take it who had fewer
+//! ([`CopyHistory`]; BOINC: `one_result_per_user_per_wu`).
 //!
 //! **Copied machines.** A machine that came of another one's disk has an account of its own, too. Where
 //! several must agree, both count as one account, their *voter*: whoever copies his machine is not two. Where
@@ -351,6 +351,19 @@ impl Workunit {
     /// Accounts that have or had a copy, as they count.
     pub(crate) fn accounts(&self) -> BTreeSet<u64> {
         self.had().map(|of| self.counts_as(of)).collect()
+    }
+
+    /// Accounts that one whose copies failed does not wait for before it gets another: those that had as many
+    /// copies, and those that have one, have computed one, or may do so yet.
+    pub(crate) fn tried_as_often(&self, of: HostAccount) -> BTreeSet<u64> {
+        let copies = |account| self.had().filter(|had| self.counts_as(*had) == account).count();
+        let own = copies(self.counts_as(of));
+        let is_late = |job: &&Job| job.outcome == Some(Outcome::Late) && job.lost_at.is_none();
+        let late = self.jobs.iter().filter(is_late).map(Job::host_account);
+        let having: BTreeSet<u64> = self.having().chain(late).map(|of| self.counts_as(of)).collect();
+        let mut all = self.accounts();
+        all.retain(|account| having.contains(account) || copies(*account) >= own);
+        all
     }
 
     /// Hosts that have or had a copy.

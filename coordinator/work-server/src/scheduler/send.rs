@@ -58,6 +58,8 @@ struct Passed {
     has_one: usize,
     /// Workunits whose copies failed on the account; they wait for others.
     failed: usize,
+    /// Those that wait for others that have failed them, too, but had fewer copies.
+    failed_more: usize,
     /// Among those that wait for others are some for which a machine and its copies count as one.
     counts_voters: bool,
     /// Workunits that are tried again later, after an error.
@@ -490,15 +492,21 @@ impl<'a> Search<'a> {
         let is_held = |name: &str| self.held.as_ref().is_none_or(|held| held.contains(name));
         let history = workunit.history(self.host_account, is_held);
         let for_all = workunit.retry_at(CopyHistory::None, self.now);
+        let is_for_anybody = |had| self.project.is_for_anybody(workunit, &had, self.now);
         let waits_for_others = match history {
             CopyHistory::None => false,
             CopyHistory::HasCopy => true,
-            CopyHistory::Failed => for_all.is_none() && !self.project.is_for_anybody(workunit, self.now),
+            CopyHistory::Failed => {
+                for_all.is_none() && !is_for_anybody(workunit.tried_as_often(self.host_account))
+            }
         };
         if waits_for_others {
             passed.counts_voters |= workunit.counts_voters();
             match history {
                 CopyHistory::HasCopy => passed.has_one += 1,
+                CopyHistory::None | CopyHistory::Failed if is_for_anybody(workunit.accounts()) => {
+                    passed.failed_more += 1;
+                }
                 CopyHistory::None | CopyHistory::Failed => passed.failed += 1,
             }
             return false;
@@ -659,6 +667,10 @@ fn say_why(
     if passed.failed > 0 {
         let (jobs, it) = jobs_that_wait(passed.failed);
         reply.messages.push(note(format!("{jobs} for {who} that has not failed {it}")));
+    }
+    if passed.failed_more > 0 {
+        let (jobs, it) = jobs_that_wait(passed.failed_more);
+        reply.messages.push(note(format!("{jobs} for {who} that has failed {it} less often")));
     }
     if let Some(at) = passed.first_retry() {
         let time = in_seconds(at.since(now));

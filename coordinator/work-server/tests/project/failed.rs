@@ -360,6 +360,29 @@ fn r6_11_a_job_of_a_quorum_does_not_count_hosts_that_failed_it_and_are_gone() {
 }
 
 #[test]
+fn r6_10_a_host_that_is_always_first_to_ask_does_not_use_up_the_attempts_of_one_that_failed_once() {
+    let (fixture, info) = with_workunits(1, 1);
+    let [mut broken, mut unlucky] = ["broken", "unlucky"].map(|name| Client::new(&fixture, &info, name));
+    assert_eq!([broken.fetch(1.0), unlucky.fetch(1.0)].map(|reply| reply.results.len()), [1, 0]);
+    fail(&mut broken);
+    assert_eq!(unlucky.fetch(1.0).results.len(), 1);
+    fail(&mut unlucky);
+    for _ in 0..100 {
+        fixture.advance(Duration::from_secs(20));
+        if broken.fetch(1.0).results.len() == 1 {
+            fail(&mut broken);
+        }
+    }
+    let view = only_workunit(&fixture);
+    assert_eq!((view.state, view.jobs.len()), (WorkunitStatus::Active, 4), "{}", view.error);
+    let told = messages(&broken.fetch(1.0));
+    assert!(told.contains("1 job waits for a host that has failed it less often"), "{told}");
+    assert_eq!(unlucky.fetch(1.0).results.len(), 1);
+    unlucky.complete_all("x");
+    assert_eq!(only_workunit(&fixture).state, WorkunitStatus::Validated);
+}
+
+#[test]
 fn r6_8_a_broken_host_that_is_always_idle_does_not_end_workunits_while_sound_hosts_are_busy() {
     let (fixture, info) = with_workunits(1, 1);
     let (mut broken, mut sound) =
