@@ -273,6 +273,26 @@ fn r6_8_a_job_that_a_restored_agent_has_lost_is_sent_again_when_no_copy_has_show
 }
 
 #[test]
+fn r6_8_a_sign_of_a_copy_from_before_the_clock_was_set_back_keeps_no_lost_job_from_being_sent_again() {
+    let (fixture, info) = with_workunits(0, 1);
+    let year = fallow_domain::Duration::from_hours(24 * 365);
+    let mut agent = Client::new(&fixture, &info, "agent");
+    agent.rpc();
+    agent.rpc();
+    let mut restored = copy_of(&agent);
+    agent.rpc();
+    agent.rpc();
+    fixture.advance(year);
+    let told = restored.rpc().messages;
+    assert!(told.iter().any(|note| note.text.contains("copied")), "{told:?}");
+    fixture.advance(year * -1);
+    fixture.server.submit("p", vec![workunit("app", "x", 1e11, 1)]).unwrap();
+    let lost = restored.fetch(1.0).results[0].name.clone();
+    restored.held.clear();
+    assert_eq!(restored.rpc().results[0].name, lost);
+}
+
+#[test]
 fn r6_10_an_agents_key_is_the_same_after_a_restart_and_nobody_elses() {
     let (mut fixture, info) = with_workunits(1, 1);
     fixture.project("q");
