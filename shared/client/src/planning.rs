@@ -4,7 +4,7 @@
 //! runs (R5.2) and work fetch (R5.4) alike. Long-term debts are settled whenever a plan is made from them.
 
 use fallow_boinc::scheduler::SchedulerReply;
-use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
+use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType};
 use fallow_policy::accounting::{AccountingSituation, Debt, LongTermPeriod};
 use fallow_policy::fetch::{
     CHECK_PERIOD, CHECK_SOONEST, FetchAccount, FetchContact, FetchDecision, FetchProject, FetchSituation,
@@ -214,10 +214,8 @@ impl Client {
 
     /// How they stand.
     fn fetch_accounts(&self) -> Vec<FetchAccount> {
-        let shares = self.shares();
         let accounting = self.config.composition.accounting;
-        let priorities =
-            accounting.fetch_priorities(&self.books(&shares), self.workload.queue(), self.window());
+        let priorities = accounting.fetch_priorities(&self.books(), self.workload.queue(), self.window());
         let account = |(id, priority): (&ProjectId, _)| FetchAccount {
             supplies: self.ledger.long_term().supplied(*id),
             priority,
@@ -230,14 +228,9 @@ impl Client {
         self.ledger.long_term().overall(id, &host.speeds)
     }
 
-    /// The projects with their shares.
-    pub(crate) fn shares(&self) -> Vec<(ProjectId, Share)> {
-        self.state.projects.values().map(|project| (project.id, project.share)).collect()
-    }
-
     /// The books by which projects are compared.
-    pub(crate) fn books<'a>(&'a self, projects: &'a [(ProjectId, Share)]) -> AccountingSituation<'a> {
-        self.ledger.books(self.plan_host(), projects)
+    pub(crate) fn books(&self) -> AccountingSituation<'_> {
+        self.ledger.books(self.plan_host(), self.state.projects.shares())
     }
 
     /// Takes in what a reply brought of each type that was asked for (R3.5, R3.7, R3.11).

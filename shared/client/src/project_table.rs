@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use fallow_domain::{Duration, Instant, ProjectId};
+use fallow_domain::{Duration, Instant, ProjectId, Share};
 use fallow_policy::completion::DurationCorrection;
 use fallow_policy::rpc_timing::RpcState;
 
@@ -17,6 +17,8 @@ use crate::state::Project;
 #[derive(Debug, Default)]
 pub(crate) struct Projects {
     all: BTreeMap<ProjectId, Project>,
+    /// By id. Every decision is made from them, and they seldom change.
+    shares: Vec<(ProjectId, Share)>,
 }
 
 /// What follows from an edit.
@@ -50,10 +52,23 @@ impl Projects {
     /// Takes in a project, in place of another of the same id.
     pub(crate) fn insert(&mut self, project: Project) {
         self.all.insert(project.id, project);
+        self.list_shares();
     }
 
     pub(crate) fn remove(&mut self, id: ProjectId) -> Option<Project> {
-        self.all.remove(&id)
+        let removed = self.all.remove(&id);
+        self.list_shares();
+        removed
+    }
+
+    fn list_shares(&mut self) {
+        self.shares.clear();
+        self.shares.extend(self.all.values().map(|project| (project.id, project.share)));
+    }
+
+    /// The projects with their shares, by id.
+    pub(crate) fn shares(&self) -> &[(ProjectId, Share)] {
+        &self.shares
     }
 
     /// Changes a copy of a project, but for its id. Says what follows when the copy is [taken

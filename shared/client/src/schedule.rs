@@ -43,14 +43,14 @@ impl Client {
         if looks_ahead {
             self.look_ahead();
         }
-        let shares = self.shares();
-        let owed = composition.accounting.owed(&self.books(&shares));
+        let owed = composition.accounting.owed(&self.books());
         let project = |((id, share), priority): (&(ProjectId, _), _)| ProjectSnapshot {
             id: *id,
             share: *share,
             priority,
             misses: PerType::default(),
         };
+        let shares = self.state.projects.shares();
         let projects: Vec<ProjectSnapshot> = shares.iter().zip(owed).map(project).collect();
         let decision = composition.cpu.decide(&CpuSituation {
             now: self.now(),
