@@ -7,7 +7,7 @@ use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType};
 use fallow_policy::accounting::{AccountingSituation, Debt, LongTermPeriod};
 use fallow_policy::fetch::{
-    CHECK_PERIOD, CHECK_SOONEST, FetchAccount, FetchContact, FetchDecision, FetchProject, FetchSituation,
+    CHECK_PERIOD, CHECK_SOONEST, FetchContact, FetchDecision, FetchPriority, FetchProject, FetchSituation,
     WorkRequest,
 };
 use fallow_policy::plan_host::PlanHost;
@@ -165,7 +165,7 @@ impl Client {
             droughts: self.ledger.longest_droughts(),
             backoffs_end: self.ledger.type_backoffs().next_end(self.now()),
             projects: &|| self.fetch_projects(),
-            accounts: &|| self.fetch_accounts(),
+            priorities: &|| self.fetch_priorities(),
             contact: &|id| self.state.projects.get(&id).map(|p| self.fetch_contact(p)).unwrap_or_default(),
             typical: &|id| self.ledger.typical_jobs(id, self.now()),
         });
@@ -189,6 +189,7 @@ impl Client {
             share: project.share,
             detach_when_done: project.detach_when_done,
             lacks: project.lacks,
+            supplies: self.ledger.long_term().supplied(project.id),
             left_out: project.web.without,
             unrunnable: self.gathered(project.id),
         };
@@ -212,15 +213,10 @@ impl Client {
         }
     }
 
-    /// How they stand.
-    fn fetch_accounts(&self) -> Vec<FetchAccount> {
+    /// How they stand against each other.
+    fn fetch_priorities(&self) -> Vec<FetchPriority> {
         let accounting = self.config.composition.accounting;
-        let priorities = accounting.fetch_priorities(&self.books(), self.workload.queue(), self.window());
-        let account = |(id, priority): (&ProjectId, _)| FetchAccount {
-            supplies: self.ledger.long_term().supplied(*id),
-            priority,
-        };
-        self.state.projects.keys().zip(priorities).map(account).collect()
+        accounting.fetch_priorities(&self.books(), self.workload.queue(), self.window())
     }
 
     /// What a project is owed over all types, in CPU seconds (R3.4).

@@ -56,7 +56,7 @@ use fallow_domain::{Duration, InstanceSeconds, Instant, PerType, ResourceType};
 
 use super::unserved::{may_be_asked, may_supply};
 use super::{
-    CHECK_PERIOD, FetchAccount, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject,
+    CHECK_PERIOD, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject,
     FetchSituation, IDLE_MIN, ProjectRequest, REQUEST_MIN, TypicalJob, WorkRequest, unserved,
 };
 use crate::on_time::Sureness;
@@ -82,7 +82,7 @@ const DROUGHT_FACTOR: f64 = 1.5;
 struct Candidate<'a> {
     project: &'a FetchProject,
     contact: &'a FetchContact,
-    account: &'a FetchAccount,
+    priority: FetchPriority,
     /// What its jobs are like, of each type, if any came of late.
     typical: PerType<Option<TypicalJob>>,
 }
@@ -122,14 +122,13 @@ impl FetchPolicy for JustInTime {
         needs.sort_by_key(|(_, occasion)| occasion.urgency());
         let projects = situation.projects();
         let contacts: Vec<FetchContact> = projects.iter().map(|p| situation.contact(p.id)).collect();
-        let accounts = situation.accounts();
         let candidates: Vec<Candidate<'_>> = projects
             .iter()
             .zip(&contacts)
-            .zip(&accounts)
-            .map(|((project, contact), account)| {
+            .zip(situation.priorities())
+            .map(|((project, contact), priority)| {
                 let typical = situation.typical(project.id);
-                Candidate { project, contact, account, typical }
+                Candidate { project, contact, priority, typical }
             })
             .collect();
         let wanted = PerType::from_fn(|kind| needs.iter().any(|(of, _)| *of == kind));
@@ -205,7 +204,7 @@ fn requests(
         }
     }
     let Choice { kind, occasion, candidate, fit, .. } = *first;
-    let why = WhyJustInTime { kind, occasion, priority: candidate.account.priority, job: fit };
+    let why = WhyJustInTime { kind, occasion, priority: candidate.priority, job: fit };
     let ask = |asked: &Candidate<'_>| {
         let is_it = asked.project.id == best;
         let own = if is_it { request } else { WorkRequest::default() };
@@ -316,7 +315,7 @@ impl Candidate<'_> {
     /// that it has work, and for whom it is not, is known; one that does not answer is asked in its turn.
     fn is_unknown(&self, kind: ResourceType) -> bool {
         let FetchContact { hung, has_work, .. } = self.contact;
-        self.has_share() && !self.account.supplies[kind] && !hung && !has_work[kind]
+        self.has_share() && !self.project.supplies[kind] && !hung && !has_work[kind]
     }
 
     /// Whether its jobs are small enough for so many instances. Of one that has a job waiting here that is
@@ -444,8 +443,8 @@ fn is_better(
     one: &Candidate<'_>,
     other: &Candidate<'_>,
 ) -> std::cmp::Ordering {
-    let untried = |c: &Candidate<'_>| !c.account.supplies[kind];
-    let owed = |c: &Candidate<'_>| match c.account.priority {
+    let untried = |c: &Candidate<'_>| !c.project.supplies[kind];
+    let owed = |c: &Candidate<'_>| match c.priority {
         FetchPriority::Debt(debt) => {
             let held = situation.queue.remaining_on(c.project.id, kind);
             debt.as_secs() - held.as_secs_f64() * situation.host.speeds[kind]

@@ -24,7 +24,7 @@ use crate::choice::Policy;
 use crate::decay::RecentCpu;
 pub use decision::{FetchDecision, ProjectRequest};
 pub use request::{IDLE_MIN, REQUEST_MIN, WorkRequest};
-pub use situation::{FetchAccount, FetchContact, FetchProject, FetchSituation, FetchWhen};
+pub use situation::{FetchContact, FetchProject, FetchSituation, FetchWhen};
 pub use typical::{RecentJobs, TypicalJob};
 pub use unserved::unserved;
 

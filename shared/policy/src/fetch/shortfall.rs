@@ -30,7 +30,7 @@ use std::fmt;
 use fallow_domain::{Duration, InstanceSeconds, Instant, PerType, ProjectId, ResourceType, Share};
 
 use super::{
-    CHECK_PERIOD, FetchAccount, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject,
+    CHECK_PERIOD, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject,
     FetchSituation, FetchWhen, IDLE_MIN, ProjectRequest, REQUEST_MIN, WorkRequest, unserved,
 };
 use crate::why::Why;
@@ -225,8 +225,8 @@ impl FetchPolicy for Shortfall {
         let candidates: Vec<FetchCandidate> = projects
             .iter()
             .zip(&contacts)
-            .zip(situation.accounts())
-            .map(|((project, contact), account)| candidate(situation, project, contact, account))
+            .zip(situation.priorities())
+            .map(|((project, contact), priority)| candidate(situation, project, contact, priority))
             .collect();
         let rules = FetchRules {
             speeds: situation.host.speeds,
@@ -246,21 +246,21 @@ fn candidate(
     situation: &FetchSituation<'_>,
     project: &FetchProject,
     contact: &FetchContact,
-    account: FetchAccount,
+    priority: FetchPriority,
 ) -> FetchCandidate {
     let of = situation.outlook.of(project.id);
     let window = situation.window();
     FetchCandidate {
         id: project.id,
         share: project.share,
-        priority: account.priority,
-        over_served: over_served(account.priority, situation.scheduling_period, window),
+        priority,
+        over_served: over_served(priority, situation.scheduling_period, window),
         tight: of.is_some_and(|of| of.misses != PerType::default()),
         may_supply: !project.detach_when_done && !contact.at_limit,
         may_ask: contact.may_contact,
         hung: contact.hung,
         backed_off: project.closed(contact),
-        untried: account.supplies.map(|_, supplies| !supplies),
+        untried: project.supplies.map(|_, supplies| !supplies),
         shortfall: of.map(|of| of.shortfall).unwrap_or_default(),
     }
 }

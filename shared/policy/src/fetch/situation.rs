@@ -53,8 +53,8 @@ pub struct FetchSituation<'a> {
     pub droughts: PerType<Duration>,
     /// Finds out about the projects. Costs time, so that a policy asks once, and only if it has to.
     pub projects: &'a dyn Fn() -> Vec<FetchProject>,
-    /// Finds out how they stand, likewise.
-    pub accounts: &'a dyn Fn() -> Vec<FetchAccount>,
+    /// Finds out how they stand against each other, likewise.
+    pub priorities: &'a dyn Fn() -> Vec<FetchPriority>,
     /// Finds out whether one of them may be asked, likewise.
     pub contact: &'a dyn Fn(ProjectId) -> FetchContact,
     /// Finds out what its jobs of each type are like, if any came of late, likewise.
@@ -67,9 +67,9 @@ impl FetchSituation<'_> {
         (self.projects)()
     }
 
-    /// How they stand, in the same order.
-    pub fn accounts(&self) -> Vec<FetchAccount> {
-        (self.accounts)()
+    /// How they stand against each other, in the same order.
+    pub fn priorities(&self) -> Vec<FetchPriority> {
+        (self.priorities)()
     }
 
     /// Whether one of them may be asked now. No project of that id may.
@@ -99,6 +99,8 @@ pub struct FetchProject {
     pub detach_when_done: bool,
     /// Types that it said it has no programs for.
     pub lacks: PerType<bool>,
+    /// Types that it has shown to supply (R3.5).
+    pub supplies: PerType<bool>,
     /// Types that its user wants no work of.
     pub left_out: PerType<bool>,
     /// Types of which jobs of it gather that cannot run (`bounds::UnrunnableTypes`).
@@ -124,15 +126,6 @@ pub struct FetchContact {
     /// Types of which it said lately that it has work: work that would be late here, or of which this host
     /// has its part.
     pub has_work: PerType<bool>,
-}
-
-/// What the accounts say of an attached project.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FetchAccount {
-    /// Types that it has shown to supply (R3.5).
-    pub supplies: PerType<bool>,
-    /// How it stands against the others.
-    pub priority: FetchPriority,
 }
 
 impl FetchProject {

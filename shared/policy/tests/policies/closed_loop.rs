@@ -111,8 +111,8 @@ impl World {
     fn fetch(&mut self) -> bool {
         let known = |p: &Project| {
             let mut known = attached(p.id.0, p.weight);
-            known.account.priority = FetchPriority::Debt(self.long.overall(p.id, &self.plan.speeds));
-            known.account.supplies = PerType::from_fn(|kind| self.long.supplies(p.id, kind));
+            known.priority = FetchPriority::Debt(self.long.overall(p.id, &self.plan.speeds));
+            known.project.supplies = PerType::from_fn(|kind| self.long.supplies(p.id, kind));
             known.contact.backed_off = self.backoffs.held(p.id, self.now);
             known
         };

@@ -3,8 +3,8 @@
 use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId};
 use fallow_policy::accounting::Debt;
 use fallow_policy::fetch::{
-    FetchAccount, FetchChoice, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject,
-    FetchSituation, FetchWhen, TypicalJob,
+    FetchChoice, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject, FetchSituation,
+    FetchWhen, TypicalJob,
 };
 use fallow_policy::job_queue::JobQueue;
 use fallow_policy::on_time::OnTime;
@@ -31,7 +31,7 @@ pub(crate) struct FetchWorld<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attached {
     pub(crate) project: FetchProject,
-    pub(crate) account: FetchAccount,
+    pub(crate) priority: FetchPriority,
     pub(crate) contact: FetchContact,
     pub(crate) typical: PerType<Option<TypicalJob>>,
 }
@@ -44,13 +44,11 @@ pub(crate) fn attached(id: u32, weight: f64) -> Attached {
             share: share(weight),
             detach_when_done: false,
             lacks: PerType::default(),
+            supplies: PerType::from_fn(|_| true),
             left_out: PerType::default(),
             unrunnable: PerType::default(),
         },
-        account: FetchAccount {
-            supplies: PerType::from_fn(|_| true),
-            priority: FetchPriority::Debt(Debt::from_secs(0.0)),
-        },
+        priority: FetchPriority::Debt(Debt::from_secs(0.0)),
         contact: FetchContact { may_contact: true, ..FetchContact::default() },
         typical: PerType::default(),
     }
@@ -103,7 +101,7 @@ impl<'a> FetchWorld<'a> {
             outlook: &outlook,
             backoffs_end: None,
             projects: &|| self.projects.iter().map(|of| of.project).collect(),
-            accounts: &|| self.projects.iter().map(|of| of.account).collect(),
+            priorities: &|| self.projects.iter().map(|of| of.priority).collect(),
             contact: &|id| of(id).map(|of| of.contact).unwrap_or_default(),
             typical: &|id| of(id).map(|of| of.typical).unwrap_or_default(),
         })

@@ -22,7 +22,7 @@ fn sends(id: u32, hours: i64, bound: i64) -> Attached {
 }
 
 fn owed(mut project: Attached, hours: f64) -> Attached {
-    project.account.priority = FetchPriority::Debt(Debt::from_secs(hours * 3_600.0));
+    project.priority = FetchPriority::Debt(Debt::from_secs(hours * 3_600.0));
     project
 }
 
@@ -341,7 +341,7 @@ fn r3_9_one_that_hung_and_one_without_a_share_come_last() {
 #[test]
 fn r3_5_a_project_that_was_never_tried_is_asked_first_and_for_one_job_while_nothing_idles() {
     let mut untried = attached(2, 100.0);
-    untried.account.supplies = PerType::default();
+    untried.project.supplies = PerType::default();
     let queue = JobQueue::default();
     let world = FetchWorld::new(1, &[owed(sends(1, 1, 48), 100.0), untried], &queue);
     assert!(is_asked(&world.decision(&JustInTime), 2));
@@ -373,7 +373,7 @@ fn r3_5_while_jobs_of_many_projects_are_held_none_is_asked_only_because_it_was_n
         let queue: JobQueue = (1..=held).map(|id| job(u64::from(id), id, 100_000).left(HOUR)).collect();
         let mut projects: Vec<Attached> = (1..=held).map(|id| sends(id, 1, 48)).collect();
         let mut untried = attached(9, 100.0);
-        untried.account.supplies = PerType::default();
+        untried.project.supplies = PerType::default();
         projects.push(untried);
         is_asked(&FetchWorld::new(2, &projects, &queue).decision(&JustInTime), 9)
     };
@@ -383,7 +383,7 @@ fn r3_5_while_jobs_of_many_projects_are_held_none_is_asked_only_because_it_was_n
 #[test]
 fn r2_16_a_project_that_was_never_tried_is_looked_at_when_its_wait_ends() {
     let mut untried = attached(2, 100.0);
-    untried.account.supplies = PerType::default();
+    untried.project.supplies = PerType::default();
     untried.contact.may_contact = false;
     untried.contact.contact_from = Some(at_min(90));
     let queue = busy(1, HOUR * 9);

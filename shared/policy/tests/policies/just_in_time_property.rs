@@ -43,8 +43,8 @@ fn any_attached(id: u32) -> impl Strategy<Value = Attached> {
         of.contact.may_contact = !unreachable;
         of.contact.at_limit = full;
         of.contact.backed_off = PerType::cpu(backed_off);
-        of.account.supplies = PerType::cpu(!untried);
-        of.account.priority = FetchPriority::Debt(Debt::from_secs(debt));
+        of.project.supplies = PerType::cpu(!untried);
+        of.priority = FetchPriority::Debt(Debt::from_secs(debt));
         of.typical = PerType::from_fn(|kind| typical.filter(|_| kind == Cpu));
         of
     })

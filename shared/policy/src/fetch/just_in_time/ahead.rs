@@ -88,7 +88,7 @@ impl Asked<'_> {
         let Self { situation, kind, candidate, job } = *self;
         let shares: f64 = able.iter().map(|c| c.project.share.get()).sum();
         let part = candidate.project.share.get() / shares.max(f64::MIN_POSITIVE);
-        let owed = match candidate.account.priority {
+        let owed = match candidate.priority {
             FetchPriority::Debt(debt) => debt.as_secs() / situation.host.speeds[kind].max(1e-9),
             FetchPriority::Score(_) => 0.0,
         };
