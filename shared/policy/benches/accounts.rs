@@ -10,7 +10,7 @@ use fallow_domain::{
 use fallow_policy::accounting::{Debt, LongTermDebts, LongTermPeriod};
 use fallow_policy::due::{DueClaim, rates};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, plan};
-use fallow_policy::fetch::{FetchPriority, FetchWhen};
+use fallow_policy::fetch::{FetchContact, FetchPriority, FetchWhen};
 use fallow_policy::metrics::{Metrics, Observation, ProjectObservation};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::send::in_time::ws2;
@@ -111,8 +111,7 @@ fn plan_fetch(bencher: Bencher<'_, '_>, projects: u32) {
         over_served: id.is_multiple_of(5),
         tight: false,
         may_supply: true,
-        may_ask: true,
-        hung: false,
+        contact: FetchContact { may_contact: true, ..FetchContact::default() },
         backed_off: PerType::default(),
         untried: PerType::default(),
         shortfall: PerType::from_fn(|_| InstanceSeconds::new(100.0)),

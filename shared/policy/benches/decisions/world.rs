@@ -5,7 +5,7 @@ use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, Resourc
 use fallow_policy::accounting::Debt;
 use fallow_policy::cpu_schedule::{ProjectSnapshot, ScheduleHost, choose};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, plan};
-use fallow_policy::fetch::{FetchPriority, FetchWhen};
+use fallow_policy::fetch::{FetchContact, FetchPriority, FetchWhen};
 use fallow_policy::job_queue::{Devices, JobQueue, JobSnapshot, RunState};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{PlanProject, RoundRobin};
@@ -102,8 +102,7 @@ impl World {
                     over_served: false,
                     tight: false,
                     may_supply: true,
-                    may_ask: true,
-                    hung: false,
+                    contact: FetchContact { may_contact: true, ..FetchContact::default() },
                     backed_off: PerType::default(),
                     untried: PerType::default(),
                     shortfall: PerType::default(),

@@ -132,7 +132,7 @@ impl FetchPolicy for JustInTime {
             })
             .collect();
         let wanted = PerType::from_fn(|kind| needs.iter().any(|(of, _)| *of == kind));
-        let unserved = unserved(wanted, &projects, &contacts);
+        let unserved = unserved(wanted, &projects.iter().zip(&contacts));
         let mut chosen: Vec<Choice<'_>> = needs
             .iter()
             .filter_map(|(kind, occasion)| choose(situation, *kind, *occasion, &candidates))

@@ -90,11 +90,8 @@ pub struct FetchCandidate {
     pub tight: bool,
     /// Whether it may supply work at all: not suspended, not told to send none.
     pub may_supply: bool,
-    /// Whether it may be asked now: its minimum RPC time is past, and it has schedulers.
-    pub may_ask: bool,
-    /// Whether it did not answer when it was last asked, lately (`Sessions::has_hung`): any other with a
-    /// share comes first.
-    pub hung: bool,
+    /// Whether it may be asked now.
+    pub contact: FetchContact,
     /// Types for which it is backed off (R3.7).
     pub backed_off: PerType<bool>,
     /// Types that it is not known to supply (R3.5): their debts do not accumulate.
@@ -221,22 +218,20 @@ impl FetchPolicy for Shortfall {
             return FetchDecision::nothing(outlook.valid_until);
         }
         let projects = situation.projects();
-        let contacts: Vec<FetchContact> = projects.iter().map(|p| situation.contact(p.id)).collect();
         let candidates: Vec<FetchCandidate> = projects
             .iter()
-            .zip(&contacts)
             .zip(situation.priorities())
-            .map(|((project, contact), priority)| candidate(situation, project, contact, priority))
+            .map(|(project, priority)| candidate(situation, project, priority))
             .collect();
         let rules = FetchRules {
             speeds: situation.host.speeds,
             when: situation.when,
             buffer_min: situation.buffer_min + situation.connection_interval,
         };
-        let check_by = check_by(situation, &rules, &needs, &short, &contacts, &candidates);
+        let check_by = check_by(situation, &rules, &needs, &short, &candidates);
         let plan = plan(&rules, &needs, &candidates);
         let wanted = PerType::from_fn(|kind| rules.is_reason_to_ask(&needs[kind]));
-        let unserved = unserved(wanted, &projects, &contacts);
+        let unserved = unserved(wanted, &projects.iter().zip(candidates.iter().map(|of| &of.contact)));
         FetchDecision::new(plan.asks(&candidates), check_by).with_wanted(wanted, unserved)
     }
 }
@@ -245,10 +240,10 @@ impl FetchPolicy for Shortfall {
 fn candidate(
     situation: &FetchSituation<'_>,
     project: &FetchProject,
-    contact: &FetchContact,
     priority: FetchPriority,
 ) -> FetchCandidate {
     let of = situation.outlook.of(project.id);
+    let contact = situation.contact(project.id);
     let window = situation.window();
     FetchCandidate {
         id: project.id,
@@ -257,9 +252,8 @@ fn candidate(
         over_served: over_served(priority, situation.scheduling_period, window),
         tight: of.is_some_and(|of| of.misses != PerType::default()),
         may_supply: !project.detach_when_done && !contact.at_limit,
-        may_ask: contact.may_contact,
-        hung: contact.hung,
-        backed_off: project.closed(contact),
+        contact,
+        backed_off: project.closed(&contact),
         untried: project.supplies.map(|_, supplies| !supplies),
         shortfall: of.map(|of| of.shortfall).unwrap_or_default(),
     }
@@ -273,14 +267,13 @@ fn check_by(
     rules: &FetchRules,
     needs: &PerType<TypeNeed>,
     short: &PerType<bool>,
-    contacts: &[FetchContact],
     candidates: &[FetchCandidate],
 ) -> Instant {
     let (now, outlook) = (situation.now, situation.outlook);
     let reason = |kind| rules.is_reason_to_ask(&needs[kind]);
     let may_be_asked = |candidate: &FetchCandidate| {
         let any = short.iter().any(|(kind, _)| reason(kind) && !candidate.backed_off[kind]);
-        candidate.may_supply && candidate.may_ask && any
+        candidate.may_supply && candidate.contact.may_contact && any
     };
     if candidates.iter().any(may_be_asked) {
         return now + CHECK_PERIOD;
@@ -289,7 +282,7 @@ fn check_by(
     // Instances are busy for so long by the measured share of time; computing may go on all the time.
     let active = situation.host.active_fraction.get().max(0.01);
     let lasts = later.map(|(kind, _)| now + (needs[kind].saturated - rules.buffer_min).mul_f64(active));
-    let waits = contacts.iter().filter_map(|contact| contact.contact_from).chain(situation.backoffs_end);
+    let waits = candidates.iter().filter_map(|of| of.contact.contact_from).chain(situation.backoffs_end);
     lasts.chain(waits).fold(outlook.valid_until, Instant::min)
 }
 
@@ -387,7 +380,7 @@ impl<'a> Check<'a> {
     fn best(&self, kind: ResourceType, eligible: Eligible) -> Option<&'a FetchCandidate> {
         let will_do = |c: &&FetchCandidate| {
             c.may_supply
-                && c.may_ask
+                && c.contact.may_contact
                 && !c.backed_off[kind]
                 && (eligible == Eligible::Anyone || self.passed_over(c).is_none())
         };
@@ -400,7 +393,7 @@ impl<'a> Check<'a> {
     fn is_better(&self, kind: ResourceType, one: &FetchCandidate, other: &FetchCandidate) -> bool {
         shares(one)
             .cmp(&shares(other))
-            .then(other.hung.cmp(&one.hung))
+            .then(other.contact.hung.cmp(&one.contact.hung))
             .then(one.untried[kind].cmp(&other.untried[kind]))
             .then(self.score(kind, one).total_cmp(&self.score(kind, other)))
             .then(other.id.cmp(&one.id))

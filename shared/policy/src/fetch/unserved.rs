@@ -8,17 +8,15 @@ use fallow_domain::{PerType, ResourceType};
 
 use super::{FetchContact, FetchProject};
 
-/// The types of which work is wanted and nobody can be asked who might have some. `contacts` says of each
-/// project, in the same order, whether it may be contacted.
-pub fn unserved(
+/// The types of which work is wanted and nobody can be asked who might have some. `each` tells of each
+/// project whether it may be contacted.
+pub fn unserved<'a>(
     wanted: PerType<bool>,
-    projects: &[FetchProject],
-    contacts: &[FetchContact],
+    each: &(impl Iterator<Item = (&'a FetchProject, &'a FetchContact)> + Clone),
 ) -> PerType<bool> {
     PerType::from_fn(|kind| {
-        let each = || projects.iter().zip(contacts);
-        let is_missed = || each().any(|(project, contact)| is_missed(project, contact, kind));
-        let is_there = || each().any(|(project, contact)| may_be_asked(project, contact, kind));
+        let is_missed = || each.clone().any(|(project, contact)| is_missed(project, contact, kind));
+        let is_there = || each.clone().any(|(project, contact)| may_be_asked(project, contact, kind));
         wanted[kind] && is_missed() && !is_there()
     })
 }

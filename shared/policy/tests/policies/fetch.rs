@@ -5,7 +5,7 @@ use fallow_policy::accounting::Debt;
 use fallow_policy::fetch::shortfall::{
     FetchCandidate, FetchRules, PassedOver, PlannedRequest, Trigger, TypeNeed, over_served, plan,
 };
-use fallow_policy::fetch::{FetchPriority, FetchWhen, WorkRequest};
+use fallow_policy::fetch::{FetchContact, FetchPriority, FetchWhen, WorkRequest};
 use proptest::prelude::*;
 
 use ResourceType::{Amd, Cpu, Nvidia};
@@ -27,8 +27,7 @@ fn candidate(id: u32, priority: f64) -> FetchCandidate {
         over_served: false,
         tight: false,
         may_supply: true,
-        may_ask: true,
-        hung: false,
+        contact: FetchContact { may_contact: true, ..FetchContact::default() },
         backed_off: PerType::default(),
         untried: PerType::default(),
         shortfall: PerType::default(),
@@ -95,7 +94,7 @@ fn r3_9_the_project_with_the_largest_debt_and_shortfall_is_asked() {
     // A GPU second is worth ten CPU seconds.
     assert_eq!(of(&[with(1, 9_000.0, 0.0), with(2, 0.0, 1_000.0)]), Some(2));
     assert_eq!(of(&[with(2, 0.0, 0.0), with(1, 0.0, 0.0)]), Some(1), "of equals the smaller id");
-    let cannot = |id| FetchCandidate { may_ask: false, ..with(id, 1e9, 0.0) };
+    let cannot = |id| FetchCandidate { contact: FetchContact::default(), ..with(id, 1e9, 0.0) };
     assert_eq!(of(&[cannot(1), with(2, 0.0, 0.0)]), Some(2));
     assert_eq!(of(&[cannot(1)]), None);
 }
@@ -118,11 +117,12 @@ fn r3_9_a_tight_or_over_served_project_is_passed_over_unless_an_instance_idles_a
 #[test]
 fn r1_10_a_project_that_hung_when_it_was_last_asked_is_asked_after_those_that_did_not() {
     let idle = needs(&[(Cpu, 1.0, 5.0 * HOUR)]);
-    let hung = FetchCandidate { hung: true, ..candidate(1, 1e6) };
+    let contact = FetchContact { may_contact: true, hung: true, ..FetchContact::default() };
+    let hung = FetchCandidate { contact, ..candidate(1, 1e6) };
     let other = candidate(2, -10.0);
     let asked = |candidates: &[FetchCandidate]| asked(&idle, candidates).map(|(id, _)| id);
     assert_eq!(asked(&[hung, other]), Some(2));
-    assert_eq!(asked(&[hung, FetchCandidate { hung: true, ..other }]), Some(1), "among them by what is owed");
+    assert_eq!(asked(&[hung, FetchCandidate { contact, ..other }]), Some(1), "among them by what is owed");
     for passed_over in
         [FetchCandidate { over_served: true, ..other }, FetchCandidate { share: Share::ZERO, ..other }]
     {
@@ -143,7 +143,7 @@ fn a_project_without_a_share_gets_a_job_for_each_idle_instance_when_nobody_else_
     let without = FetchCandidate { share: Share::ZERO, ..candidate(1, 1e6) };
     let idle = needs(&[(Cpu, 2.0, 5.0 * HOUR)]);
     assert_eq!(asked(&idle, &[without, candidate(2, -1e9)]).unwrap().0, 2);
-    let away = FetchCandidate { may_ask: false, ..candidate(2, 0.0) };
+    let away = FetchCandidate { contact: FetchContact::default(), ..candidate(2, 0.0) };
     let ask = ask(&idle, &[without, away]).unwrap();
     assert_eq!(
         (ask.request, ask.why.last_resort),
@@ -218,7 +218,8 @@ fn any_candidate(id: u32) -> impl Strategy<Value = FetchCandidate> {
             let mut candidate = candidate(id, priority);
             candidate.share = if share { Share::DEFAULT } else { Share::ZERO };
             (candidate.tight, candidate.over_served) = (flags[0], flags[1]);
-            (candidate.may_supply, candidate.may_ask) = (flags[2] || flags[3], flags[3] || flags[4]);
+            (candidate.may_supply, candidate.contact.may_contact) =
+                (flags[2] || flags[3], flags[3] || flags[4]);
             (candidate.backed_off[Cpu], candidate.backed_off[Nvidia]) = (flags[5], flags[6]);
             candidate.shortfall[Cpu] = InstanceSeconds::new(short[0]);
             candidate.shortfall[Nvidia] = InstanceSeconds::new(short[1]);
@@ -242,7 +243,7 @@ proptest! {
         prop_assert_eq!(first.ask, plan(&rules(), &needs, &reversed).ask, "the order does not matter");
         if let Some(ask) = first.ask {
             let asked = candidates.iter().find(|c| c.id == ask.project).unwrap();
-            prop_assert!(asked.may_supply && asked.may_ask);
+            prop_assert!(asked.may_supply && asked.contact.may_contact);
             for kind in ask.request.types() {
                 prop_assert!(!asked.backed_off[kind] && (needs[kind].shortfall.is_positive() || needs[kind].idle > 0.0));
                 prop_assert!(ask.request.seconds[kind].get() <= needs[kind].shortfall.get().max(1.0));
@@ -250,7 +251,7 @@ proptest! {
         }
         // Nothing idles while somebody could be asked.
         for kind in [Cpu, Nvidia].into_iter().filter(|kind| needs[*kind].idle > 0.0) {
-            if candidates.iter().any(|c| c.may_supply && c.may_ask && !c.backed_off[kind]) {
+            if candidates.iter().any(|c| c.may_supply && c.contact.may_contact && !c.backed_off[kind]) {
                 prop_assert!(first.ask.is_some());
             }
         }

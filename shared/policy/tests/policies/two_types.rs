@@ -8,7 +8,7 @@ use fallow_domain::{Duration, InstanceSeconds, Instant, PerType, ProjectId, Reso
 use fallow_policy::accounting::{Debts, LongTermDebts, LongTermPeriod, ShortTermPeriod};
 use fallow_policy::due::{DueClaim, rates};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, over_served, plan};
-use fallow_policy::fetch::{FetchPriority, FetchWhen};
+use fallow_policy::fetch::{FetchContact, FetchPriority, FetchWhen};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::type_backoff::{ReplyForType, TypeBackoffs};
 use rand::SeedableRng;
@@ -121,8 +121,7 @@ impl Host {
                     over_served: over_served(priority, Duration::from_hours(1), self.buffer),
                     tight: false,
                     may_supply: true,
-                    may_ask: true,
-                    hung: false,
+                    contact: FetchContact { may_contact: true, ..FetchContact::default() },
                     backed_off: self.backoffs.held(p.id, self.now),
                     untried: PerType::from_fn(|kind| !self.long.supplies(p.id, kind)),
                     shortfall: PerType::from_fn(|kind| {
