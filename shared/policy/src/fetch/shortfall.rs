@@ -50,6 +50,13 @@ pub struct TypeNeed {
     pub saturated: Duration,
 }
 
+impl TypeNeed {
+    /// Whether anything is lacking of it, be it a reason to ask or not.
+    fn is_any(&self) -> bool {
+        self.shortfall.is_positive() || self.idle >= IDLE_MIN
+    }
+}
+
 /// How requests are made up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FetchRules {
@@ -213,7 +220,7 @@ impl FetchPolicy for Shortfall {
             saturated: of.saturated,
         });
         // While nothing is short, nothing is asked for until something may be.
-        let short = needs.map(|_, need| need.shortfall.is_positive() || need.idle >= IDLE_MIN);
+        let short = needs.map(|_, need| need.is_any());
         if !short.iter().any(|(_, short)| *short) {
             return FetchDecision::nothing(outlook.valid_until);
         }
@@ -290,7 +297,8 @@ fn check_by(
 pub fn plan(rules: &FetchRules, needs: &PerType<TypeNeed>, candidates: &[FetchCandidate]) -> ShortfallPlan {
     let check =
         Check { rules, needs, candidates, shares: candidates.iter().any(|c| c.may_supply && shares(c)) };
-    let best = PerType::from_fn(|kind| check.best(kind, Eligible::Regular));
+    let lacks = |kind: ResourceType| needs[kind].is_any();
+    let best = PerType::from_fn(|kind| if lacks(kind) { check.best(kind, Eligible::Regular) } else { None });
     ShortfallPlan { ask: check.ask(&best), piggybacks: check.piggybacks(&best) }
 }
 
