@@ -71,6 +71,7 @@ impl DueParts {
 
     /// For each project of a stretch, the speed that was due to it, in CPUs, and what they come to.
     pub(super) fn of(&mut self, observation: &Observation<'_>, secs: f64) -> (&[f64], f64) {
+        let available = &observation.available;
         let limit = |p: &ProjectObservation, kind| self.by.limit(observation, p, kind);
         // A project that used time had work for it, even if its last job ended on the way.
         let ended = |p: &ProjectObservation| {
@@ -79,12 +80,13 @@ impl DueParts {
         let any_ended = observation.projects.iter().any(ended);
         let known = !any_ended
             && self.asked.len() == observation.projects.len()
-            && self.available == observation.available
+            && self.available == *available
             && self.speeds == observation.speeds
             && self.asked.iter().zip(observation.projects).all(|((id, share, asked), p)| {
                 *id == p.project
                     && *share == p.share
-                    && asked.iter().all(|(kind, asked)| *asked == limit(p, kind))
+                    // What there is none of limits nobody.
+                    && asked.iter().all(|(kind, asked)| available[kind] == 0 || *asked == limit(p, kind))
             });
         if !known {
             self.work_out(observation, secs);

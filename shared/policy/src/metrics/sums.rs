@@ -109,17 +109,17 @@ impl Sums {
             self.parts.of(project.project, place).got += got;
             total += got;
         }
-        if total > 0.0 {
-            let (rates, all) = due.work.of(observation, secs);
-            let all = if all > 0.0 { all } else { 1.0 };
-            for (place, (project, rate)) in observation.projects.iter().zip(rates).enumerate() {
-                self.parts.of(project.project, place).due += total * (rate / all);
+        let by_work = (total > 0.0).then(|| due.work.of(observation, secs));
+        let is_on = observation.available != PerType::default();
+        let by_supply = is_on.then(|| due.supply.of(observation, secs));
+        for (place, project) in observation.projects.iter().enumerate() {
+            let part = self.parts.of(project.project, place);
+            if let Some((rates, all)) = by_work {
+                let all = if all > 0.0 { all } else { 1.0 };
+                part.due += total * (rates[place] / all);
             }
-        }
-        if observation.available != PerType::default() {
-            let (rates, _) = due.supply.of(observation, secs);
-            for (place, (project, rate)) in observation.projects.iter().zip(rates).enumerate() {
-                self.parts.of(project.project, place).due_of_supply += rate * secs;
+            if let Some((rates, _)) = by_supply {
+                part.due_of_supply += rates[place] * secs;
             }
         }
         let (away, monotonous) = absences.observe(observation, secs);
