@@ -13,6 +13,7 @@ use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Job, Process};
 use crate::timers::Timer;
+use crate::workload::Place;
 use crate::{Entity, FileKey};
 
 impl Client {
@@ -123,7 +124,7 @@ impl Client {
 
     /// Tells the policies how a job stands now, and its owner once if it cannot run here.
     pub(crate) fn refresh(&mut self, id: JobId) {
-        if let Some(job) = self.place_job(id) {
+        if let Place::Queued(job) | Place::Aside(job, _) = self.place_job(id) {
             self.tell_unrunnable(&job);
         }
     }

@@ -113,8 +113,8 @@ impl Client {
         }
     }
 
-    /// Puts a job where it stands now for plans. Says how it stands, if they are to know of it at all.
-    pub(crate) fn place_job(&mut self, id: JobId) -> Option<JobSnapshot> {
+    /// Puts a job where it stands now for plans, and says where that is.
+    pub(crate) fn place_job(&mut self, id: JobId) -> Place {
         let job = self.state.jobs.get(&id);
         let place = job.map_or(Place::Nowhere, |job| self.place_of(job));
         let needs = job.and_then(|job| self.needs_of(job));
@@ -125,10 +125,7 @@ impl Client {
         if moved.wait {
             self.timers.stale(Timer::Restart);
         }
-        match place {
-            Place::Queued(job) | Place::Aside(job, _) => Some(job),
-            Place::Nowhere => None,
-        }
+        place
     }
 
     fn place_of(&self, job: &Job) -> Place {
