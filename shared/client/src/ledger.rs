@@ -39,6 +39,9 @@ impl Client {
     /// Whether every project with a share, and more than one, has runnable work: only then do shares decide
     /// who gets a CPU.
     pub(crate) fn is_contested(&self) -> bool {
+        if self.state.projects.len() < 2 {
+            return false;
+        }
         let mut sharing =
             self.state.projects.values().filter(|p| p.share.get() > 0.0 && !p.detach_when_done).peekable();
         let several = sharing.clone().nth(1).is_some();
