@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fallow_domain::Instant;
+use fallow_domain::{Instant, PerType, ResourceType};
 
 use super::host_limits::{HostLimits, SIZES};
 
@@ -12,13 +12,17 @@ const LOOKED_AT: usize = 64;
 /// Accounts that ask for the same types and whose hosts are of one class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostClassMembers {
-    /// Each with when it last could have taken more and got nothing: those that never did come first.
-    members: BTreeSet<(Option<Instant>, u64)>,
+    /// By each type that they ask for, each with when it last could have taken more of that and got
+    /// nothing: those that never did come first.
+    members: PerType<BTreeSet<(Option<Instant>, u64)>>,
     /// A sample member's limits; none as long as no member's are known.
     sample: Option<HostLimits>,
     /// Each by each of its sizes.
     by_size: [BTreeSet<(u64, u64)>; SIZES],
 }
+
+/// When an account last got nothing, of each type that it asks for.
+pub(super) type Left = Vec<(ResourceType, Option<Instant>)>;
 
 /// Whether a class has a member that could run a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +35,14 @@ pub(super) enum Feasible {
 
 impl HostClassMembers {
     pub(super) fn is_empty(&self) -> bool {
-        self.members.is_empty()
+        self.members.iter().all(|(_, members)| members.is_empty())
     }
 
-    pub(super) fn add(&mut self, account: u64, left: Option<Instant>, limits: Option<&HostLimits>) {
-        self.members.insert((left, account));
+    /// `left` is when it last got nothing, of the types that the class asks for.
+    pub(super) fn add(&mut self, account: u64, left: Left, limits: Option<&HostLimits>) {
+        for (kind, left) in left {
+            self.members[kind].insert((left, account));
+        }
         if let Some(limits) = limits {
             self.sample.get_or_insert_with(|| limits.clone());
             for (order, size) in self.by_size.iter_mut().zip(limits.sizes()) {
@@ -44,8 +51,10 @@ impl HostClassMembers {
         }
     }
 
-    pub(super) fn remove(&mut self, account: u64, left: Option<Instant>, limits: Option<&HostLimits>) {
-        self.members.remove(&(left, account));
+    pub(super) fn remove(&mut self, account: u64, left: Left, limits: Option<&HostLimits>) {
+        for (kind, left) in left {
+            self.members[kind].remove(&(left, account));
+        }
         if let Some(limits) = limits {
             for (order, size) in self.by_size.iter_mut().zip(limits.sizes()) {
                 order.remove(&(size, account));
@@ -54,11 +63,12 @@ impl HostClassMembers {
     }
 
     /// Whether a member could run a job, of those that have had no copy and did not go away with nothing
-    /// since it waits. `of` gives when a member last did that with all that counts for the job, which
-    /// may be later than with all that it asks for, and what it is. `has_had` says who has had a copy:
-    /// about so many (`had`), or more where some count as one; then not all of them are passed over.
+    /// since it waits. The job is of these types. `of` gives when a member last did that with all of them,
+    /// and what it is. `has_had` says who has had a copy: about so many (`had`), or more where some count
+    /// as one; then not all of them are passed over.
     pub(super) fn find<'s>(
         &self,
+        types: &PerType<bool>,
         (had, has_had): (usize, impl Fn(u64) -> bool),
         since: Instant,
         can: impl Fn(&HostLimits) -> bool,
@@ -67,12 +77,11 @@ impl HostClassMembers {
         let is_before = |left: Option<Instant>| left.is_none_or(|at| at < since);
         let most_passed = 2 * LOOKED_AT + had;
         // Whoever went away with nothing since then comes last.
-        let left = self.members.iter().take_while(|(left, _)| is_before(*left));
-        let is_cut = left.clone().nth(most_passed).is_some();
-        let left = left.take(most_passed).map(|(_, account)| *account);
-        let is_waited_for =
-            |account: u64| !has_had(account) && of(account).is_none_or(|(left, _)| is_before(left));
-        let mut left = left.filter(|account| is_waited_for(*account)).peekable();
+        let members = || self.members.iter().filter(|(kind, _)| types[*kind]);
+        let left = || members().map(|(_, of)| of.iter().take_while(|(left, _)| is_before(*left)));
+        let is_cut = left().any(|mut left| left.nth(most_passed).is_some());
+        let left = left().flat_map(|left| left.take(most_passed)).map(|(_, account)| *account);
+        let mut left = left.filter(|account| !has_had(*account)).peekable();
         if left.peek().is_none() && !is_cut {
             return Feasible::No;
         }
@@ -90,7 +99,9 @@ impl HostClassMembers {
         if left.peek().is_none() && !is_cut {
             return Feasible::No;
         }
-        let may = |account: u64| is_waited_for(account) && can_account(account);
+        let may = |account: u64| {
+            !has_had(account) && of(account).is_none_or(|(left, limits)| is_before(left) && can(limits))
+        };
         let mut orders = (0..SIZES).map(|place| self.find_by_size(place, (&least, &most), had, &can, may));
         orders.find(|found| *found != Feasible::Unknown).unwrap_or(Feasible::Unknown)
     }

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Duration, Instant, PerType, ResourceType};
 
-use super::host_class::{Feasible, HostClassMembers};
+use super::host_class::{Feasible, HostClassMembers, Left};
 use super::host_limits::{HostClass, HostLimits};
 
 /// Machines of people are on at some time of each day.
@@ -75,17 +75,18 @@ impl Requester {
         self.asked.map(|_, last| last.is_some())
     }
 
+    /// When it last got nothing, of each type that it asks for.
+    fn left(&self) -> Left {
+        let asked = self.left_without.iter().filter(|(kind, _)| self.asked[*kind].is_some());
+        asked.map(|(kind, left)| (kind, *left)).collect()
+    }
+
     /// When it last got nothing of any of these types that it asks for; none if it may have enough of
     /// one of them.
     fn left_without(&self, types: &PerType<bool>) -> Option<Instant> {
         let of_each =
             self.left_without.iter().filter(|(kind, _)| types[*kind] && self.asked[*kind].is_some());
         of_each.map(|(_, left)| *left).min().flatten()
-    }
-
-    /// The same of all types.
-    fn left(&self) -> Option<Instant> {
-        self.left_without(&PerType::from_fn(|_| true))
     }
 
     fn class(&self) -> (PerType<bool>, Option<HostClass>) {
@@ -216,7 +217,7 @@ impl RecentRequesters {
         let has_had =
             |account: u64| had.contains(&voter(account).filter(|_| counts_voters).unwrap_or(account));
         !self.classes.iter().any(|((asks, _), class)| {
-            match class.find((had.len(), has_had), since, |limits| can(limits, asks), of) {
+            match class.find(types, (had.len(), has_had), since, |limits| can(limits, asks), of) {
                 Feasible::No => false,
                 Feasible::Yes => true,
                 Feasible::Unknown => waited < UNKNOWN_WAIT,
@@ -430,6 +431,24 @@ mod tests {
     }
 
     #[test]
+    fn r6_8_very_many_that_ask_for_their_gpus_in_vain_are_not_waited_for_while_their_cpus_have_enough() {
+        let mut requesters = RecentRequesters::default();
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        let (cpu, mut gpu) = (PerType::cpu(true), PerType::default());
+        gpu[ResourceType::Nvidia] = true;
+        for account in 2..=1_000 {
+            requesters.asked(account, &cpu, Some(HostLimits::default()), t(0));
+            requesters.asked(account, &gpu, Some(HostLimits::default()), t(2));
+            requesters.left_without(account, &gpu, t(2));
+        }
+        let mut is_for_anybody = |types: &PerType<bool>| {
+            let can = |_: &HostLimits, asks: &PerType<bool>| types.iter().any(|(kind, of)| *of && asks[kind]);
+            requesters.is_for_anybody(None, &[1].into(), t(1), t(32), (types, can))
+        };
+        assert_eq!([is_for_anybody(&cpu), is_for_anybody(&gpu)], [false, true]);
+    }
+
+    #[test]
     fn r6_8_who_asked_before_the_clock_was_set_back_is_waited_for_for_a_day_and_not_till_that_time_comes() {
         let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
         let year = 365 * 24 * 60;
@@ -444,14 +463,19 @@ mod tests {
     }
 
     /// What is said of [`RecentRequesters`], by looking at all: each account's last requests, memory and last
-    /// time without a job for its GPU.
+    /// times without a job of each type.
     #[derive(Default)]
-    struct Plain(BTreeMap<u64, (Asked, u64, Option<Instant>)>);
+    struct Plain(BTreeMap<u64, (Asked, u64, Asked)>);
 
     type Asked = PerType<Option<Instant>>;
 
     impl Plain {
-        fn is_for_anybody(&self, had: &BTreeSet<u64>, since: Instant, now: Instant, need: u64) -> bool {
+        fn is_for_anybody(
+            &self,
+            had: &BTreeSet<u64>,
+            (since, now): (Instant, Instant),
+            (types, need): (&PerType<bool>, u64),
+        ) -> bool {
             let lately = |at: &Option<Instant>| at.is_some_and(|at| now.since(at) <= LATELY);
             let mut others = self
                 .0
@@ -461,9 +485,8 @@ mod tests {
             match () {
                 () if waited >= LATELY => true,
                 () if waited >= PATIENCE => others.all(|(_, (asked, memory, left))| {
-                    left.is_some_and(|at| at >= since)
-                        || !lately(&asked[ResourceType::Nvidia])
-                        || *memory < need
+                    let is_busy = |kind| lately(&asked[kind]) && left[kind].is_none_or(|at| at < since);
+                    *memory < need || !types.iter().any(|(kind, of)| *of && is_busy(kind))
                 }),
                 () => others.next().is_none(),
             }
@@ -473,41 +496,46 @@ mod tests {
     proptest! {
         #[test]
         fn r6_8_who_is_waited_for_is_the_same_as_if_all_were_looked_at(
-            steps in prop::collection::vec((1_u64..9, 0_i64..400, 0_u64..40, any::<bool>(), any::<bool>()), 1..40),
-            questions in prop::collection::vec((prop::collection::btree_set(1_u64..9, 0..4), 0_i64..1_500, 0_u64..40), 1..9),
+            steps in prop::collection::vec((1_u64..9, 0_i64..400, 0_u64..40, 0_usize..3, any::<bool>()), 1..40),
+            questions in prop::collection::vec(
+                (prop::collection::btree_set(1_u64..9, 0..4), 0_i64..1_500, 0_u64..40, 0_usize..3),
+                1..9,
+            ),
             crowd in (0_u64..150, 0_u64..40, any::<bool>()),
         ) {
             let (mut requesters, mut plain, mut now) = (RecentRequesters::default(), Plain::default(), Instant::EPOCH);
             let (many, memory, without) = crowd;
             let (mut both, mut gpus) = (PerType::cpu(true), PerType::default());
             (both[ResourceType::Nvidia], gpus[ResourceType::Nvidia]) = (true, true);
+            let all_types = [PerType::cpu(true), gpus, both];
             for account in 100..100 + many {
                 requesters.asked(account, &both, Some(HostLimits::with_memory(Bytes(memory))), now);
                 if without {
                     requesters.left_without(account, &both, now);
                 }
                 let asked = both.map(|_, asks| asks.then_some(now));
-                plain.0.insert(account, (asked, memory, without.then_some(now)));
+                let left = both.map(|_, asks| (*asks && without).then_some(now));
+                plain.0.insert(account, (asked, memory, left));
             }
-            for (account, minutes, memory, gpu, without) in steps {
+            for (account, minutes, memory, types, without) in steps {
                 now = now + Duration::from_mins(minutes);
-                let mut types = PerType::cpu(true);
-                types[ResourceType::Nvidia] = gpu;
+                let types = all_types[types];
                 requesters.asked(account, &types, Some(HostLimits::with_memory(Bytes(memory))), now);
                 let entry = plain.0.entry(account).or_default();
                 entry.1 = memory;
                 types.iter().filter(|(_, asks)| **asks).for_each(|(kind, _)| entry.0[kind] = Some(now));
                 if without {
                     requesters.left_without(account, &types, now);
-                    entry.2 = if gpu { Some(now) } else { entry.2 };
+                    types.iter().filter(|(_, asks)| **asks).for_each(|(kind, _)| entry.2[kind] = Some(now));
                 }
-                for (had, waited, need) in &questions {
+                for (had, waited, need, of) in &questions {
+                    let of = &all_types[*of];
                     let since = now - Duration::from_mins(*waited);
                     let can = |limits: &HostLimits, asks: &PerType<bool>| {
-                        asks[ResourceType::Nvidia] && limits.memory() >= Bytes(*need)
+                        of.iter().any(|(kind, of)| *of && asks[kind]) && limits.memory() >= Bytes(*need)
                     };
-                    let expected = plain.is_for_anybody(had, since, now, *need);
-                    prop_assert_eq!(requesters.is_for_anybody(None, had, since, now, (&gpus, can)), expected);
+                    let expected = plain.is_for_anybody(had, (since, now), (of, *need));
+                    prop_assert_eq!(requesters.is_for_anybody(None, had, since, now, (of, can)), expected);
                 }
             }
         }
