@@ -116,11 +116,9 @@ pub(crate) struct Host {
     pub(crate) top_ups: TopUps,
 }
 
-/// How long a host is taken for copied after the last sign of it.
+/// How long a host is taken for copied after the last sign of it. A sign may lie as far in the future if the
+/// clock was set back: both copies run as before.
 const COPIED_FOR: Duration = Duration::from_hours(24);
-/// How far in the future such a sign may lie: requests overtake each other. Further on is a time before the
-/// clock was set back.
-const AHEAD: Duration = Duration::from_mins(5);
 
 impl Host {
     /// The host, its account, and what it counts for.
@@ -131,7 +129,7 @@ impl Host {
 
     /// Whether two copies of it may be in use: what one does not have the other may be computing.
     pub(crate) fn is_copied(&self, now: Instant) -> bool {
-        self.copied_at.is_some_and(|at| now.since(at) < COPIED_FOR && at.since(now) <= AHEAD)
+        self.copied_at.is_some_and(|at| now.since(at) < COPIED_FOR && at.since(now) < COPIED_FOR)
     }
 }
 

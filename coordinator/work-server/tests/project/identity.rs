@@ -293,6 +293,23 @@ fn r6_8_a_sign_of_a_copy_from_before_the_clock_was_set_back_keeps_no_lost_job_fr
 }
 
 #[test]
+fn r6_8_copies_that_run_when_the_clock_is_set_back_a_little_take_no_jobs_from_each_other() {
+    let (fixture, info) = with_workunits(2, 1);
+    let mut one = Client::new(&fixture, &info, "agent");
+    one.rpc();
+    one.rpc();
+    let mut other = copy_of(&one);
+    assert_eq!(one.fetch(1.0).results.len(), 1);
+    one.rpc();
+    let told = other.fetch(1.0);
+    assert!(told.messages.iter().any(|note| note.text.contains("copied")), "{:?}", told.messages);
+    assert_eq!(told.results.len(), 1);
+    fixture.advance(fallow_domain::Duration::from_mins(-10));
+    let reply = one.rpc();
+    assert!(reply.results.is_empty() && reply.result_aborts.is_empty(), "{reply:?}");
+}
+
+#[test]
 fn r6_10_an_agents_key_is_the_same_after_a_restart_and_nobody_elses() {
     let (mut fixture, info) = with_workunits(1, 1);
     fixture.project("q");
