@@ -186,7 +186,15 @@ impl Project {
         let has_failed = |job: &&Job| job.state == ServerState::Over && job.outcome != Some(Outcome::Success);
         match (had.iter().any(has_failed), of_agents) {
             _ if had.is_empty() => "",
-            (true, _) if is_enough && self.is_for_anybody(workunit, &workunit.accounts(), now) => "",
+            (true, _) if is_enough && self.is_for_anybody(workunit, &workunit.accounts(), now) => {
+                let mut failed = had.iter().filter(|job| has_failed(job)).map(|job| job.host_account());
+                let waits = |of| !self.is_for_anybody(workunit, &workunit.tried_as_often(of), now);
+                match (failed.any(waits), of_agents) {
+                    (true, true) => "a host that has failed it less often",
+                    (true, false) => "an account that has failed it less often",
+                    (false, _) => "",
+                }
+            }
             (true, true) => "a host that has not failed it",
             (true, false) => "an account that has not failed it",
             (false, true) => "another host",

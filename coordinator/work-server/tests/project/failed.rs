@@ -377,6 +377,9 @@ fn r6_10_a_host_that_is_always_first_to_ask_does_not_use_up_the_attempts_of_one_
     assert_eq!((view.state, view.jobs.len()), (WorkunitStatus::Active, 4), "{}", view.error);
     let told = messages(&broken.fetch(1.0));
     assert!(told.contains("1 job waits for a host that has failed it less often"), "{told}");
+    let jobs = only_workunit(&fixture).jobs;
+    let unsent = jobs.iter().find(|job| job.state == ServerState::Unsent).unwrap();
+    assert_eq!(unsent.waits_for, "a host that has failed it less often");
     assert_eq!(unlucky.fetch(1.0).results.len(), 1);
     unlucky.complete_all("x");
     assert_eq!(only_workunit(&fixture).state, WorkunitStatus::Validated);
