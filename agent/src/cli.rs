@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
-use fallow_domain::ExitCode;
+use fallow_domain::{ExitCode, OrganisationKey};
 use fallow_policy::accounting::AccountingChoice;
 use fallow_policy::completion::CompletionChoice;
 use fallow_policy::composition::{Composition, UnknownPolicy};
@@ -241,6 +241,15 @@ pub struct Run {
         conflicts_with = "token_file"
     )]
     pub token: Option<String>,
+    /// Follow only what this key of an organisation has signed, whatever the coordinator says; may be given
+    /// more than once. From then on it holds for good. `fallow tokens create` puts it into tokens, too
+    #[arg(
+        long = "organisation-key",
+        value_name = "KEY",
+        env = "FALLOW_ORGANISATION_KEY",
+        value_delimiter = ','
+    )]
+    pub organisation: Vec<OrganisationKey>,
     /// The policies to follow (below), joined by _; what is left out is as in CS2_WF2_JC2
     #[arg(long, value_name = "NAME", env = "FALLOW_POLICY", default_value_t = Composition::default())]
     pub policy: Composition,

@@ -81,6 +81,7 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
     let enrolment = Enrolment {
         coordinator: coordinator.map_err(|error| AgentError::bad_input(error.to_string()))?,
         token: token(arguments, &dir)?,
+        organisation: arguments.organisation.clone(),
     };
     let settings = Settings {
         dir,

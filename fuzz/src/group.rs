@@ -1,7 +1,9 @@
 //! What operators write of groups (R6.4).
 
 use fallow_domain::{DocumentVersion, FleetDocument, Labels, Preferences};
-use fallow_fleet::{Change, DocumentSet, Effective, GroupText, Groups, Selector};
+use fallow_fleet::{
+    Change, DocumentSet, Effective, GroupText, Groups, Selector, Statement, signed_form, values_of,
+};
 
 use crate::Target;
 
@@ -21,6 +23,20 @@ pub(crate) const TARGETS: &[Target] = &[
         assert_eq!(serde_json::from_str::<Groups>(&stored).unwrap(), groups);
         let set = DocumentSet { groups, ..set };
         let _ = Effective::of(&set, &Labels::default()).document(&set).check();
+    }),
+    // What was signed is believed, but the one who signs reads what a coordinator says that there is to sign.
+    Target::new("signed_documents", "", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let Ok(set) = serde_json::from_str::<DocumentSet>(&text) else { return };
+        let _ = (values_of(&set), set.problems().len());
+        let _ = Effective::of(&set, &Labels::default()).document(&set).check();
+        let form = signed_form(&set).unwrap();
+        assert_eq!(signed_form(&serde_json::from_str(&form).unwrap()).unwrap(), form);
+    }),
+    Target::new("statement", "", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let Ok(statement) = Statement::parse(&text) else { return };
+        assert_eq!(statement.text(), text);
     }),
     Target::new("selector", "", |bytes| {
         let text = String::from_utf8_lossy(bytes);

@@ -9,7 +9,7 @@ use fallow_boinc::scheduler::ClientVersion;
 use fallow_client::{Benchmarks, Client, ClientConfig, Event, FileKey, Startup};
 use fallow_daemon::clock;
 use fallow_daemon::file_lock::FileLock;
-use fallow_domain::{Bytes, DocumentVersion, Duration, HostFacts, HostSpeed};
+use fallow_domain::{Bytes, DocumentVersion, Duration, HostFacts, HostSpeed, OrganisationKey};
 use fallow_policy::composition::Composition;
 use fallow_tls::{AccessString, Address, Proxies};
 use tokio::signal::unix::{SignalKind, signal};
@@ -77,6 +77,8 @@ pub struct Enrolment {
     pub coordinator: Option<Address>,
     /// An enrolment token; none where the agent is enrolled already, or in no fleet.
     pub token: Option<AccessString>,
+    /// The keys by which documents must be signed, as the owner of the host says it; none: as the token says.
+    pub organisation: Vec<OrganisationKey>,
 }
 
 /// A data directory that is this process's own, and what is stored in it.
@@ -292,7 +294,7 @@ async fn enrolled(
     identity: Option<Identity>,
     hostname: &str,
 ) -> Result<Option<Membership>, AgentError> {
-    let Enrolment { coordinator, token } = &settings.enrolment;
+    let Enrolment { coordinator, token, organisation } = &settings.enrolment;
     if let (Some(identity), Some(token)) = (&identity, token)
         && token.authority != identity.authority
     {
@@ -304,7 +306,10 @@ async fn enrolled(
         )));
     }
     match identity {
-        Some(identity) => {
+        Some(mut identity) => {
+            if believes(&mut identity, organisation)? {
+                identity.write(&settings.dir.identity())?;
+            }
             if token.is_some() {
                 tracing::info!(agent = %identity.agent_id(), "enrolled already: the token that was given is not used");
             }
@@ -340,11 +345,35 @@ async fn enrolled(
             if let Some(coordinator) = coordinator {
                 token.addresses = vec![coordinator.clone()];
             }
+            if !organisation.is_empty() {
+                token.organisation.clone_from(organisation);
+            }
             let member =
                 membership::enroll(&token, &settings.dir, hostname, settings.proxies.clone()).await?;
             let coordinator = member.identity().coordinator();
             tracing::info!(agent = %member.identity().agent_id(), coordinator, "enrolled");
             Ok(Some(member))
+        }
+    }
+}
+
+/// Has the host follow only what the keys have signed that its owner names. False where it does so already,
+/// or none are named.
+fn believes(identity: &mut Identity, organisation: &[OrganisationKey]) -> Result<bool, AgentError> {
+    let [first, ..] = organisation else { return Ok(false) };
+    match &identity.trust {
+        None => {
+            identity.believe(organisation.to_vec());
+            Ok(true)
+        }
+        Some(trust) if organisation.iter().any(|key| trust.keys.contains(key)) => Ok(false),
+        Some(trust) => {
+            let known = trust.keys.iter().map(OrganisationKey::short).collect::<Vec<_>>().join(", ");
+            Err(AgentError::bad_input(format!(
+                "this host follows what the key {known} has signed, and {} was given: leave --organisation-key out; or, if another \
+                 organisation has the host now, start it in an empty directory with a new token",
+                first.short()
+            )))
         }
     }
 }

@@ -6,7 +6,8 @@
 
 use std::path::Path;
 
-use fallow_domain::{AgentId, Duration, Instant, from_hex, hex};
+use fallow_domain::{AgentId, Duration, Instant, OrganisationKey, from_hex, hex};
+use fallow_fleet::Trust;
 use fallow_tls::{Address, Fingerprint, HostCertificate, HostKey};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,9 @@ pub struct Identity {
     pub certificate: Vec<u8>,
     /// What it says.
     pub says: HostCertificate,
+    /// By which keys documents must be signed that the host follows; none where it follows any of its
+    /// coordinator's.
+    pub trust: Option<Trust>,
 }
 
 /// The file as it is written.
@@ -39,6 +43,8 @@ struct Stored {
     agent_id: String,
     /// In DER, as hexadecimal digits.
     certificate: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    organisation: Option<Trust>,
 }
 
 impl Identity {
@@ -56,7 +62,7 @@ impl Identity {
         if says.key != key.fingerprint() {
             return Err("the certificate is for another key".to_owned());
         }
-        Ok(Self { addresses, authority, projects_url: String::new(), certificate, says })
+        Ok(Self { addresses, authority, projects_url: String::new(), certificate, says, trust: None })
     }
 
     /// The agent's name in its fleet.
@@ -117,6 +123,7 @@ impl Identity {
             projects_url: stored.projects_url,
             certificate,
             says,
+            trust: stored.organisation,
         })
     }
 
@@ -144,7 +151,13 @@ impl Identity {
             projects_url: self.projects_url.clone(),
             agent_id: self.says.agent.0.clone(),
             certificate: hex(&self.certificate),
+            organisation: self.trust.clone(),
         }
+    }
+
+    /// The host follows what these keys have signed, and nothing else.
+    pub fn believe(&mut self, keys: Vec<OrganisationKey>) {
+        self.trust = Some(Trust::new(self.authority.to_string(), keys));
     }
 }
 

@@ -8,14 +8,15 @@ use std::time::Duration;
 use fallow_client::Entity;
 use fallow_daemon::{causes, clock, lock};
 use fallow_domain::agent_state::{Entry, EntryKey};
-use fallow_domain::{DocumentVersion, MasterUrl, printable};
+use fallow_domain::{DocumentVersion, FleetDocument, Labels, MasterUrl, printable};
+use fallow_fleet::labels_of;
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::fleet::v1::{
-    Delta, FromAgent, FromCoordinator, Heartbeat, Hello, ProbeAnswer, Snapshot, Welcome, from_agent,
-    from_coordinator,
+    Delta, FromAgent, FromCoordinator, Heartbeat, Hello, ProbeAnswer, SignedDocuments, Snapshot, Welcome,
+    from_agent, from_coordinator,
 };
-use fallow_proto::fleet::{document, entry, entry_key, limits};
+use fallow_proto::fleet::{document, entry, entry_key, limits, signed};
 use fallow_tls::{ConnectError, Dialled};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -433,7 +434,7 @@ impl<E: Engine> Session<E> {
     }
 
     /// Takes a message in. True if it acknowledged something.
-    async fn take(&self, message: FromCoordinator) -> bool {
+    async fn take(&mut self, message: FromCoordinator) -> bool {
         let FromCoordinator { traceparent, body } = message;
         match body {
             Some(from_coordinator::Body::Acknowledge(acknowledge)) => {
@@ -441,11 +442,15 @@ impl<E: Engine> Session<E> {
                 self.tell_acknowledged().await;
                 return true;
             }
-            Some(from_coordinator::Body::Document(document)) => {
-                let version = DocumentVersion(document.version);
+            Some(from_coordinator::Body::Document(mut document)) => {
+                let (version, signed) = (DocumentVersion(document.version), document.signed.take());
+                let outcome = document::from_wire(document).map_err(|bad| bad.to_string());
+                let outcome = match outcome {
+                    Ok(sent) => self.believed(signed, sent).await,
+                    bad => bad,
+                };
                 // The coordinator is told of it, and takes no longer texts.
-                let outcome = document::from_wire(document)
-                    .map_err(|bad| printable::line(&bad.to_string(), limits::TEXT_BYTES));
+                let outcome = outcome.map_err(|why| printable::line(&why, limits::TEXT_BYTES));
                 self.engine.arrived(Arrived::Document { version, outcome, traceparent }).await;
             }
             Some(from_coordinator::Body::ContactProject(contact)) => match MasterUrl::parse(&contact.url) {
@@ -463,6 +468,30 @@ impl<E: Engine> Session<E> {
             }
         }
         false
+    }
+
+    /// What the host follows of what was sent: all of it, or where an organisation has to sign documents,
+    /// what that has signed; or why it does not.
+    async fn believed(
+        &mut self,
+        signed: Option<SignedDocuments>,
+        sent: FleetDocument,
+    ) -> Result<FleetDocument, String> {
+        let Some(trust) = self.member.identity().trust.clone() else { return Ok(sent) };
+        let signed = signed.map(signed::from_wire).transpose().map_err(|error| error.to_string())?;
+        let (signed, given) = signed.unzip();
+        let accepted = trust.accept(signed.as_ref(), clock::now()).map_err(|error| error.to_string())?;
+        let asked = self.ask(|reply| Ask::Entries(vec![(EntryKey::Host, Entity::Host)], reply)).await;
+        let Entries { entries, .. } = asked.map_err(|_| "the agent is about to end".to_owned())?;
+        let host = entries.into_iter().find_map(|entry| match entry {
+            Entry::Host(host) => Some(host),
+            _ => None,
+        });
+        let facts = labels_of(self.member.identity().agent_id(), &host.unwrap_or_default());
+        let labels = Labels::merged(&given.unwrap_or_default(), &Labels::default(), &facts);
+        let document = accepted.document(&labels, &sent).map_err(|error| error.to_string())?;
+        self.member.trusts(accepted.trust).map_err(|error| causes::line(&error))?;
+        Ok(document)
     }
 
     /// Tells the client that the coordinator has heard which document is followed.
@@ -495,7 +524,7 @@ impl<E: Engine> Session<E> {
 
     /// The last words before a clean end, and a moment for them to be heard.
     async fn farewell(
-        &self,
+        &mut self,
         to: &Sender<FromAgent>,
         stream: &mut Streaming<FromCoordinator>,
     ) -> Result<(), End> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fallow_daemon::causes;
+use fallow_fleet::Trust;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::fleet::v1::{EnrollReply, EnrollRequest, RenewRequest, SeparateRequest};
 use fallow_tls::{
@@ -110,6 +111,20 @@ impl Membership {
         self.identity.write(&self.dir.identity())
     }
 
+    /// Keeps what the host believes from now on, before it follows documents by it.
+    ///
+    /// # Errors
+    /// [`AgentError::System`] when it cannot be stored; it does not hold then.
+    pub fn trusts(&mut self, trust: Trust) -> Result<(), AgentError> {
+        if self.identity.trust.as_ref() == Some(&trust) {
+            return Ok(());
+        }
+        let newer = Identity { trust: Some(trust), ..self.identity.clone() };
+        newer.write(&self.dir.identity())?;
+        self.identity = newer;
+        Ok(())
+    }
+
     /// Gets a newer certificate over this connection, stores it and shows it from then on.
     ///
     /// # Errors
@@ -119,10 +134,10 @@ impl Membership {
             self.key.certificate_request().map_err(|error| Status::internal(causes::line(&error)))?;
         let mut client = FleetClient::new(channel);
         let reply = answered(client.renew(RenewRequest { certificate_request: request })).await?.into_inner();
-        let Identity { addresses, authority, projects_url, .. } = self.identity.clone();
+        let Identity { addresses, authority, projects_url, trust, .. } = self.identity.clone();
         let newer =
             Identity::new(addresses, authority, reply.certificate, &self.key).map_err(Status::internal)?;
-        let newer = Identity { projects_url, ..newer };
+        let newer = Identity { projects_url, trust, ..newer };
         if newer.agent_id() != self.identity.agent_id() {
             return Err(Status::internal("the certificate is another host's"));
         }
@@ -152,9 +167,9 @@ impl Membership {
         let request = SeparateRequest { ticket, certificate_request: request, hostname: hostname.to_owned() };
         let mut client = FleetClient::new(channel);
         let reply = answered(client.separate(request)).await?.into_inner();
-        let Identity { addresses, authority, projects_url, .. } = self.identity.clone();
+        let Identity { addresses, authority, projects_url, trust, .. } = self.identity.clone();
         let new = Identity::new(addresses, authority, reply.certificate, &key).map_err(Status::internal)?;
-        let new = Identity { projects_url, ..new };
+        let new = Identity { projects_url, trust, ..new };
         if new.agent_id() == self.identity.agent_id() {
             return Err(Status::internal("the certificate is the first host's"));
         }
@@ -218,7 +233,10 @@ pub async fn enroll(
         AgentError::refused(format!("the coordinator at {coordinator} did not enrol this agent: {why}"))
     };
     let identity = Identity::new(access.addresses.clone(), access.authority, reply.certificate, &key);
-    let identity = identity.map_err(nonsense)?;
+    let mut identity = identity.map_err(nonsense)?;
+    if !access.organisation.is_empty() {
+        identity.believe(access.organisation.clone());
+    }
     identity.write(&dir.identity())?;
     Membership::new(identity, dir, proxies)
 }

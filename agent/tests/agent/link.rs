@@ -71,6 +71,7 @@ pub(crate) fn token(coordinator: &Coordinator, address: SocketAddr, digit: &str)
         addresses: vec![address.to_string().parse().unwrap()],
         authority: coordinator.1.fingerprint(),
         secret: digit.repeat(64),
+        organisation: Vec::new(),
     };
     access.reveal()
 }
@@ -287,6 +288,7 @@ impl Drop for Agent {
 
 pub(crate) fn document(version: u64, share: f64) -> from_coordinator::Body {
     from_coordinator::Body::Document(Document {
+        signed: None,
         version,
         content: format!("c{version}"),
         projects: vec![ProjectAssignment {

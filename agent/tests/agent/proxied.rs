@@ -21,6 +21,7 @@ fn token(coordinator: &Coordinator, port: u16) -> String {
         addresses: vec![format!("lab.invalid:{port}").parse().unwrap()],
         authority: coordinator.authority(),
         secret: GOOD.repeat(64),
+        organisation: Vec::new(),
     };
     access.reveal()
 }

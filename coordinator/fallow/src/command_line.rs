@@ -10,8 +10,8 @@ use fallow_domain::ExitCode;
 
 use crate::cli::{
     Failure, UNPRINTABLE, Unacceptable, apply, audit, backup, block_on, coordinator, create, documents,
-    evaluate, groups, hosts, jobs, manual, openapi, operators, preferences, projects, results, rollout,
-    shares, simulate, submit, tokens, warn,
+    evaluate, groups, hosts, jobs, manual, openapi, operators, organisation, preferences, projects, results,
+    rollout, shares, simulate, submit, tokens, warn,
 };
 use crate::up;
 
@@ -100,6 +100,9 @@ enum Command {
     /// Gives people tokens of their own, with roles: who may see, submit, operate, administer.
     #[command(subcommand, after_help = operators::EXAMPLE)]
     Operators(operators::Command),
+    /// Has an organisation sign documents with a key that the coordinator does not have.
+    #[command(subcommand, after_help = organisation::EXAMPLE)]
+    Organisation(organisation::Command),
     /// Adds a project of the lab's own.
     #[command(subcommand, after_help = create::PROJECT_EXAMPLE)]
     Project(create::ProjectCommand),
@@ -192,6 +195,7 @@ fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         Command::Restore(arguments) => block_on(backup::restore(arguments))?.map(done),
         Command::Tokens(command) => block_on(tokens::run(command))?.map(done),
         Command::Operators(command) => block_on(operators::run(command))?.map(done),
+        Command::Organisation(command) => block_on(organisation::run(command))?.map(done),
         Command::Project(command) => block_on(create::project(command))?.map(done),
         Command::App(command) => block_on(create::app(command))?.map(done),
         Command::Submit(arguments) => block_on(submit::run(arguments))?,

@@ -186,6 +186,7 @@ async fn bare(agents: usize) -> Result<Server, Failure> {
         addresses: vec![listener.local_addr()?.to_string().parse()?],
         authority: authority.fingerprint(),
         secret: "0".repeat(64),
+        organisation: Vec::new(),
     };
     let tls = fallow_tls::server_config(&authority, Arc::new(shown))?;
     let service = FleetServer::new(Bare);

@@ -554,6 +554,7 @@ async fn r6_3_an_agent_whose_account_cannot_be_made_keeps_its_link_and_is_sent_t
         addresses: vec![listener.local_addr().unwrap().to_string().parse().unwrap()],
         authority: issuer.authority.fingerprint(),
         secret: "0".repeat(64),
+        organisation: Vec::new(),
     };
     let shown = CoordinatorCertificate::issue(&issuer.authority, &[], clock::now(), issuer.life).unwrap();
     let tls = fallow_tls::server_config(&issuer.authority, Arc::new(shown)).unwrap();

@@ -54,6 +54,7 @@ pub fn to_wire(document: &FleetDocument) -> wire::Document {
         content: content.clone(),
         projects: projects.iter().map(project_to_wire).collect(),
         preferences: Some(preferences::to_wire(preferences)),
+        signed: None,
     }
 }
 
@@ -72,7 +73,8 @@ fn project_to_wire(project: &ProjectAssignment) -> wire::ProjectAssignment {
 /// # Errors
 /// [`BadDocument`] with the first thing that is wrong with it.
 pub fn from_wire(wire: wire::Document) -> Result<FleetDocument, BadDocument> {
-    let wire::Document { version, projects, preferences, content } = wire;
+    // What it follows from says `signed`.
+    let wire::Document { version, projects, preferences, content, signed: _ } = wire;
     if version == 0 {
         return Err(BadDocument::NoVersion);
     }
@@ -126,6 +128,7 @@ mod tests {
                 share: 75.0,
             }],
             preferences: Some(preferences::to_wire(&preferences)),
+            signed: None,
         }
     }
 

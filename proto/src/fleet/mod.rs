@@ -13,6 +13,7 @@ pub mod limits;
 pub mod owner;
 pub mod preferences;
 pub mod project;
+pub mod signed;
 pub mod task;
 mod url;
 

@@ -21,9 +21,11 @@ mod label;
 mod master_url;
 mod metric;
 mod on_time_table;
+mod organisation_key;
 mod preferences;
 pub mod printable;
 mod resource;
+mod signed_documents;
 mod time;
 mod units;
 
@@ -39,7 +41,9 @@ pub use label::{FACTS, LABEL_LENGTH_MAX, LABELS_MAX, LabelName, LabelValue, Labe
 pub use master_url::MasterUrl;
 pub use metric::{FigureName, Metric, RPCS_PER_JOB};
 pub use on_time_table::{ON_TIME_ROWS_MAX, OnTimeTable, OnTimeWithin};
+pub use organisation_key::OrganisationKey;
 pub use preferences::{OwnerLimits, Preferences};
 pub use resource::{Coprocessor, PerType, ResourceType, Usage};
+pub use signed_documents::SignedDocuments;
 pub use time::{Duration, Instant};
 pub use units::{Bytes, Flops, Fraction, InstanceSeconds, Share, Speed};

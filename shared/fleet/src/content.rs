@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fallow_domain::{FleetDocument, Labels, hex};
+use fallow_domain::{FleetDocument, Labels, from_hex, hex};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,17 @@ impl ContentHash {
 
     /// Maps and sets are ordered and numbers written in one way, so the bytes that are hashed are canonical.
     pub(crate) fn of(said: &impl Serialize) -> Result<Self, serde_json::Error> {
-        Ok(Self(hex(digest(&SHA256, &serde_json::to_vec(said)?).as_ref())))
+        Ok(Self::from_bytes(digest(&SHA256, &serde_json::to_vec(said)?).as_ref()))
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        Self(hex(bytes))
+    }
+
+    /// From 64 digits as they are written.
+    pub(crate) fn from_digits(digits: &str) -> Option<Self> {
+        let bytes = from_hex(digits).filter(|bytes| bytes.len() == 32)?;
+        Some(Self::from_bytes(&bytes)).filter(|hash| hash.as_str() == digits)
     }
 
     /// The hash of what a host's document says, whatever its version.

@@ -8,6 +8,9 @@
 //! Order, low to high: built-in defaults, the fleet-wide document, groups by their precedence. The highest
 //! that says a value wins; lists are one value; projects are merged by their names. At the end stand the
 //! limits of the host's owner, which only tighten.
+//!
+//! An organisation may sign a set with a key that its coordinator does not have; hosts that know the public
+//! part of it follow nothing else ([`Trust`], R6.10).
 #![forbid(unsafe_code)]
 
 mod change;
@@ -21,6 +24,8 @@ mod preference;
 mod relabel;
 mod selector;
 mod set;
+mod signed;
+mod utc;
 
 pub use change::{Change, ChangeError, FILE_BYTES_MAX, GroupText, ReadChange};
 pub use content::{ContentHash, Contents};
@@ -32,3 +37,8 @@ pub use preference::{PREFERENCE_KEYS, Preference};
 pub use relabel::LabelEdit;
 pub use selector::{SELECTOR_MAX, Selector};
 pub use set::{DocumentSet, GROUPS_MAX, SetProblem};
+pub use signed::{
+    Accepted, KeyPair, KeyPairError, NotAccepted, SIGNED_BYTES_MAX, SIGNED_KEYS_MAX, Statement,
+    StatementError, Trust, content_of, signed_form, values_of,
+};
+pub use utc::utc;

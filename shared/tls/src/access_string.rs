@@ -7,11 +7,15 @@
 //! hexadecimal digits each. CHECK is the beginning of the SHA-256 of all before it: a string that was cut or
 //! mistyped is told from a wrong one, before anybody is connected to. Labels, number of uses and end of an
 //! enrolment token stay with the coordinator.
+//!
+//! Where the fleet's documents are signed, an enrolment token begins with `fallow-enrol-2`, and the public
+//! keys of the organisation stand before CHECK, with commas between them. An agent that knows nothing of
+//! signatures does not take it.
 
 use std::fmt;
 use std::str::FromStr;
 
-use fallow_domain::hex;
+use fallow_domain::{OrganisationKey, hex};
 
 use crate::{Address, Fingerprint};
 
@@ -53,10 +57,17 @@ pub struct AccessString {
     pub authority: Fingerprint,
     /// 64 hexadecimal digits.
     pub secret: String,
+    /// The keys by which the fleet's documents are signed: of an enrolment token, where they are. Eight at
+    /// most.
+    pub organisation: Vec<OrganisationKey>,
 }
 
 /// Addresses in one string.
 const ADDRESSES_MAX: usize = 16;
+/// Keys of an organisation in one string.
+const KEYS_MAX: usize = 8;
+/// What an enrolment token with keys begins with.
+const WITH_KEYS: &str = "fallow-enrol-2";
 /// Digits of the check.
 const CHECK: usize = 8;
 
@@ -94,7 +105,9 @@ impl AccessString {
         let text = text.trim();
         let purposes = [Purpose::Enrolment, Purpose::Operator];
         let (word, rest) = text.split_once('/').ok_or(AccessStringError::Other(wanted))?;
-        let Some(found) = purposes.into_iter().find(|purpose| purpose.word() == word) else {
+        let is_signed = word == WITH_KEYS;
+        let found = purposes.into_iter().find(|purpose| purpose.word() == word);
+        let Some(found) = found.or(is_signed.then_some(Purpose::Enrolment)) else {
             let is_newer = purposes.iter().any(|purpose| {
                 let stem = purpose.word().trim_end_matches(|c: char| c.is_ascii_digit());
                 word.strip_prefix(stem).is_some_and(|number| number.parse::<u32>().is_ok())
@@ -108,13 +121,19 @@ impl AccessString {
         if found != wanted {
             return Err(AccessStringError::OtherPurpose { found, wanted });
         }
-        Self::read_body(found, body).ok_or(AccessStringError::Changed)
+        Self::read_body(found, is_signed, body).ok_or(AccessStringError::Changed)
     }
 
-    fn read_body(purpose: Purpose, body: &str) -> Option<Self> {
+    fn read_body(purpose: Purpose, is_signed: bool, body: &str) -> Option<Self> {
         let mut parts = body.split('/');
         let (addresses, authority, secret) = (parts.next()?, parts.next()?, parts.next()?);
         let addresses: Vec<_> = addresses.split(',').map(Address::from_str).collect::<Result<_, _>>().ok()?;
+        let keys = if is_signed {
+            parts.next()?.split(',').map(|key| key.parse().ok()).collect()
+        } else {
+            Some(Vec::new())
+        };
+        let organisation: Vec<_> = keys.filter(|keys: &Vec<_>| keys.len() <= KEYS_MAX)?;
         let is_secret = secret.len() == 64 && secret.bytes().all(|byte| byte.is_ascii_hexdigit());
         let is_whole = parts.next().is_none() && is_secret && addresses.len() <= ADDRESSES_MAX;
         is_whole.then_some(Self {
@@ -122,6 +141,7 @@ impl AccessString {
             addresses,
             authority: authority.parse().ok()?,
             secret: secret.to_owned(),
+            organisation,
         })
     }
 
@@ -129,8 +149,12 @@ impl AccessString {
     #[must_use]
     pub fn reveal(&self) -> String {
         let addresses: Vec<_> = self.addresses.iter().take(ADDRESSES_MAX).map(ToString::to_string).collect();
-        let (word, body) =
-            (self.purpose.word(), format!("{}/{}/{}", addresses.join(","), self.authority, self.secret));
+        let mut word = self.purpose.word();
+        let mut body = format!("{}/{}/{}", addresses.join(","), self.authority, self.secret);
+        if self.purpose == Purpose::Enrolment && !self.organisation.is_empty() {
+            let keys: Vec<_> = self.organisation.iter().take(KEYS_MAX).map(ToString::to_string).collect();
+            (word, body) = (WITH_KEYS, format!("{body}/{}", keys.join(",")));
+        }
         let check = check_of(word, &body);
         format!("{word}/{body}/{check}")
     }
@@ -150,6 +174,7 @@ impl fmt::Debug for AccessString {
             .field("purpose", &self.purpose)
             .field("addresses", &self.addresses)
             .field("authority", &self.authority)
+            .field("organisation", &self.organisation)
             .finish_non_exhaustive()
     }
 }
@@ -164,7 +189,19 @@ mod tests {
             addresses: vec!["lab.example.org:24001".parse().unwrap(), "[fd00::5]:1".parse().unwrap()],
             authority: Fingerprint::of(b"an authority"),
             secret: "ab".repeat(32),
+            organisation: Vec::new(),
         }
+    }
+
+    #[test]
+    fn r6_10_a_token_of_a_fleet_whose_documents_are_signed_has_the_keys_and_is_no_older_token() {
+        let keys = [[7; 32], [9; 32]].map(OrganisationKey::new).to_vec();
+        let signed = AccessString { organisation: keys, ..sample() };
+        let line = signed.reveal();
+        assert!(line.starts_with("fallow-enrol-2/"), "{line}");
+        assert_eq!(AccessString::parse(&line, Purpose::Enrolment).unwrap(), signed);
+        let cut = line.replace("fallow-enrol-2", "fallow-enrol-1");
+        assert_eq!(AccessString::parse(&cut, Purpose::Enrolment), Err(AccessStringError::Changed));
     }
 
     #[test]
@@ -198,7 +235,7 @@ mod tests {
         for (text, said) in [
             ("", "begins with fallow-enrol-1/"),
             (old.as_str(), "begins with fallow-enrol-1/"),
-            ("fallow-enrol-2/x/y", "of a newer release"),
+            ("fallow-enrol-3/x/y", "of a newer release"),
             ("fallow-enrol-1/", "cut short"),
         ] {
             let error = AccessString::parse(text, Purpose::Enrolment).unwrap_err().to_string();

@@ -12,7 +12,7 @@ use fallow_work_server::SETTINGS;
 use serde_json::json;
 
 use super::connect::{Client, Target};
-use super::going_out::GoingOut;
+use super::going_out::{self, GoingOut};
 use super::projects::project_json;
 use super::table::{self, Column::Text};
 use super::{Failure, Unacceptable, print, print_json, units, upload};
@@ -239,7 +239,9 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
     if create.json {
         return print_json(&project_json(&project));
     }
-    print(&format!("project {} at {}\n", project.name, project.url))
+    print(&format!("project {} at {}\n", project.name, project.url))?;
+    going_out::tell_waiting(&mut client).await;
+    Ok(())
 }
 
 /// The key with which any BOINC client is attached by hand; empty for a project that the fleet is not

@@ -1,7 +1,8 @@
 //! How a change goes out: by the plan for rollouts, or to all hosts at once.
 
 use clap::Args;
-use fallow_proto::operator::v1::{ListRolloutsRequest, RolloutPhase};
+use fallow_domain::DocumentVersion;
+use fallow_proto::operator::v1::{GetOrganisationRequest, ListRolloutsRequest, RolloutPhase};
 
 use super::connect::Client;
 use super::table;
@@ -20,7 +21,7 @@ pub(super) struct GoingOut {
 /// change was made.
 pub(super) async fn tell(client: &mut Client, rollout: u64) {
     if rollout == 0 {
-        return;
+        return tell_waiting(client).await;
     }
     let request = ListRolloutsRequest { limit: 1 };
     let listed = client.list_rollouts(request).await.map(|reply| reply.into_inner().rollouts);
@@ -37,4 +38,17 @@ pub(super) async fn tell(client: &mut Client, rollout: u64) {
     warn(&format!(
         "it goes out{hosts}{waves}, as rollout {rollout}: `fallow rollout watch` shows how it fares"
     ));
+}
+
+/// Says that a change waits until an organisation has signed it, if it does.
+pub(super) async fn tell_waiting(client: &mut Client) {
+    let request = GetOrganisationRequest { briefly: true };
+    let Ok(organisation) = client.get_organisation(request).await else { return };
+    let organisation = organisation.into_inner();
+    if organisation.waits {
+        warn(&format!(
+            "no host gets it yet: version {} waits until it is signed: `fallow organisation sign --key FILE`",
+            DocumentVersion(organisation.document_version)
+        ));
+    }
 }

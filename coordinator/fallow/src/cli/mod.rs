@@ -28,6 +28,8 @@ pub(crate) mod jobs;
 pub(crate) mod manual;
 pub(crate) mod openapi;
 pub(crate) mod operators;
+pub(crate) mod organisation;
+mod organisation_sign;
 mod overruled;
 pub(crate) mod preferences;
 pub(crate) mod projects;

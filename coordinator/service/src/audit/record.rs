@@ -91,6 +91,12 @@ actions! {
     HostLabelled = "host labelled",
     /// A new version of the documents was made.
     DocumentChanged = "document changed",
+    /// An organisation's signature of a version came.
+    DocumentSigned = "document signed",
+    /// It was said by which keys documents are signed.
+    OrganisationSet = "organisation set",
+    /// A host did not take documents for what they are signed by.
+    DocumentRefused = "document refused",
     /// It was said how changes go out.
     RolloutPlanned = "rollout planned",
     /// A rollout went on.

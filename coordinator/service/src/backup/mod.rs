@@ -26,25 +26,11 @@ mod make;
 mod settle;
 mod unpack;
 
-use std::time::{Duration, UNIX_EPOCH};
-
-use fallow_domain::Instant;
-
 pub use error::BackupError;
 pub use make::{Source, make};
 pub(crate) use settle::next_term;
 pub use settle::{Settled, replaced, settle};
 pub use unpack::{Pending, Restored, arm, disarm, pending, unpack};
-
-/// The end of the year 9999, in seconds: no later one can be written.
-const LATEST: u64 = 253_402_300_799;
-
-/// A time as people read it, in UTC.
-pub(crate) fn said(at: Instant) -> String {
-    let seconds = u64::try_from(at.as_micros() / 1_000_000).unwrap_or_default();
-    let since = Duration::from_secs(seconds.min(LATEST));
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string()
-}
 
 /// Where a backup lies that is to take the coordinator's place.
 const RESTORED: &str = "restored";

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use fallow_daemon::file;
 use fallow_daemon::file_lock::{GOING, wait_until_free};
 use fallow_domain::{DocumentVersion, Instant};
+use fallow_fleet::utc;
 use fallow_store::{Batch, Format, KeyRange, Kind, SledStore, Store, StoreError, no_migration};
 
 use super::unpack::{alone, remove};
-use super::{BackupError, FILES, PROJECTS, Pending, RESTORED, STORE, pending, said};
+use super::{BackupError, FILES, PROJECTS, Pending, RESTORED, STORE, pending};
 use crate::audit::{self, Action, Actor};
 use crate::document::{self, Author, Documents};
 use crate::fleet;
@@ -86,7 +87,7 @@ pub fn settle(
     remove(&root)?;
     let replaced = Some(replaced).filter(|path| path.exists());
     tracing::info!(
-        made_at = said(waiting.made_at),
+        made_at = utc(waiting.made_at),
         replaced = replaced.as_ref().map(|path| path.display().to_string()),
         "a backup was put back"
     );
@@ -195,7 +196,7 @@ fn begin_term(
         message: waiting.message.clone(),
         ..Author::default()
     };
-    let record = author.record(Action::Restored, &format!("the backup of {}", said(waiting.made_at)));
+    let record = author.record(Action::Restored, &format!("the backup of {}", utc(waiting.made_at)));
     let _ = audit::apply(&**store, &Batch::new(), &record)?;
     let documents = Documents::open(store.clone())?;
     let newest = documents.document().version;
@@ -205,7 +206,7 @@ fn begin_term(
         return Ok(None);
     }
     let term = next_term(newest.max(present), followed);
-    let why = format!("version {newest} again, from the backup of {}", said(waiting.made_at));
+    let why = format!("version {newest} again, from the backup of {}", utc(waiting.made_at));
     Ok(Some(documents.begin_term_now(author, now, term, &why)?))
 }
 

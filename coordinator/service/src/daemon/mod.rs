@@ -159,6 +159,7 @@ impl Coordinator {
             addresses: addresses.clone(),
             authority: authority.fingerprint(),
             secret,
+            organisation: Vec::new(),
         };
         TokenFile::write(&dir.join(TOKEN), &access)?;
         let served = address::projects_url(&*store, options.projects_url.as_deref(), |url| {

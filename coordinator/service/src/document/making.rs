@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fallow_domain::{DocumentVersion, Instant, Invalid, printable};
+use fallow_domain::{DocumentVersion, Instant, Invalid, SignedDocuments, printable};
 use fallow_fleet::DocumentSet;
 use fallow_rollout::{Rollout, Transition, Wave};
 use fallow_store::{Batch, BatchResult, Store};
@@ -11,7 +11,7 @@ use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::release::{self, ROLLOUT};
 use super::version::{Audited, FORMAT, Published};
-use super::{Author, DocumentError, MESSAGE_MAX, Reach, Release, key, no_group, set_of, under_way};
+use super::{Author, DocumentError, MESSAGE_MAX, Reach, Release, key, no_group, set_of, signing, under_way};
 use crate::audit::{self, Action};
 
 /// The making of a version.
@@ -47,12 +47,19 @@ impl Making {
         }
         set.fleet.version = set.fleet.version.max(newest.fleet.version.next());
         let made = self.made(set, change)?;
+        let signed = self.inherited(&release, &made)?;
+        let waits = signed.is_none() && !signing::organisation(&*self.store)?.keys.is_empty();
         let rollout = match release.open() {
             Some((rollout, _)) => Some(self.superseded(rollout, made.set.fleet.version)),
-            None => self.begun(&release, &before, &made.set)?,
+            // It begins when there is a signature.
+            None if waits => None,
+            None => {
+                let base = release.base().map(|base| base.audited.set.clone());
+                self.begun(&release, base.as_ref().unwrap_or(&before), &made.set)?
+            }
         };
         let after = made.set.clone();
-        self.publish(&release, made, rollout)?;
+        self.publish(&release, made, rollout, signed)?;
         Ok((before, after))
     }
 
@@ -80,7 +87,7 @@ impl Making {
     }
 
     /// The rollout of a new version, if changes go out by a plan and this one makes any host different.
-    fn begun(
+    pub(super) fn begun(
         &self,
         release: &Release,
         before: &DocumentSet,
@@ -108,18 +115,26 @@ impl Making {
         Ok(Some(Rollout::begin(number, versions, plan, groups, by, changes_hosts)))
     }
 
-    /// Stores a version, with its rollout or that which it ends, and tells everybody.
+    /// Stores a version, with what was signed of it, with its rollout or that which it ends, and tells
+    /// everybody.
     pub(super) fn publish(
         self,
         release: &Release,
         audited: Audited,
         rollout: Option<Rollout>,
+        signed: Option<Arc<SignedDocuments>>,
     ) -> Result<(), DocumentError> {
         let Self { store, current, author, .. } = self;
         let version = audited.set.fleet.version;
         let key = key(version);
         let value = FORMAT.write(&key, &audited)?;
         let mut batch = Batch::new().require_absent(key.clone()).put(key, value);
+        let is_held = signed.is_none() && !signing::organisation(&*store)?.keys.is_empty();
+        let followed = release.base().cloned().filter(|_| is_held);
+        let held = is_held.then(|| {
+            followed.as_ref().map(|followed| followed.audited.set.fleet.version).unwrap_or_default()
+        });
+        batch = signing::put(batch, version, signed.as_deref(), held)?;
         if let Some(rollout) = &rollout {
             let key = release::rollout_key(rollout.number);
             let value = ROLLOUT.write(&key, rollout)?;
@@ -132,6 +147,7 @@ impl Making {
             ),
             (rollout, emergency) => {
                 let how = match (rollout, emergency) {
+                    _ if is_held => ", to be signed".to_owned(),
                     (Some(rollout), true) => {
                         format!(", to all hosts at once, in place of rollout {}", rollout.number)
                     }
@@ -150,11 +166,11 @@ impl Making {
             return Err(Invalid::new(what, version, "a version that is not there yet").into());
         }
         tracing::info!(%version, by = audited.made_by, change = audited.change, "document made");
-        let newest = Some(Arc::new(Published { audited, traceparent: author.traceparent }));
+        let newest = Some(Arc::new(Published { audited, traceparent: author.traceparent, signed }));
         let rollout = rollout.map(Arc::new).or_else(|| release.rollout.clone());
         let is_open = rollout.as_ref().is_some_and(|rollout| rollout.is_open());
         let base = if is_open { release.newest.clone() } else { None };
-        current.send_replace(Arc::new(Release { newest, rollout, base }));
+        current.send_replace(Arc::new(Release { newest, rollout, base, is_held, followed }));
         Ok(())
     }
 }

@@ -12,6 +12,7 @@
 mod making;
 mod release;
 mod rollout;
+mod signing;
 mod term;
 mod version;
 
@@ -30,6 +31,7 @@ use tokio::sync::{Mutex, watch};
 use making::Making;
 use release::{ROLLOUT, ROLLOUTS};
 pub use release::{Reach, Release};
+pub use signing::{Organisation, ToSign};
 pub use version::{Audited, Head, Published};
 use version::{FORMAT, PREFIX};
 
@@ -83,6 +85,9 @@ pub enum DocumentError {
     /// A change that the fleet's groups do not allow.
     #[error("that does not go with the fleet's groups: {0}")]
     Conflict(String),
+    /// A signature that is not taken.
+    #[error("{0}")]
+    NotSigned(String),
     /// It cannot be written down.
     #[error("the documents cannot be serialised")]
     Serialise(#[from] serde_json::Error),
@@ -132,7 +137,10 @@ impl Documents {
     /// # Errors
     /// What the store says.
     pub fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let published = |audited| Arc::new(Published { audited, traceparent: String::new() });
+        let published = |audited: Audited| -> Result<_, StoreError> {
+            let signed = signing::signed_of(&*store, audited.set.fleet.version)?;
+            Ok(Arc::new(Published { audited, traceparent: String::new(), signed }))
+        };
         let newest = newest(&*store, PREFIX, &KeyRange::prefix(PREFIX))?
             .map(|(key, value)| version::read(&key, &value))
             .transpose()?;
@@ -140,10 +148,14 @@ impl Documents {
             .map(|(key, value)| ROLLOUT.read(&key, &value))
             .transpose()?;
         let base = match rollout.as_ref().filter(|rollout| rollout.is_open()) {
-            Some(rollout) => Some(published(read_version(&*store, rollout.base)?)),
+            Some(rollout) => Some(published(read_version(&*store, rollout.base)?)?),
             None => None,
         };
-        let release = Release { newest: newest.map(published), rollout: rollout.map(Arc::new), base };
+        let held = signing::held(&*store)?;
+        let followed = held.filter(|followed| followed.0 > 0);
+        let followed = followed.map(|followed| published(read_version(&*store, followed)?)).transpose()?;
+        let (newest, rollout) = (newest.map(published).transpose()?, rollout.map(Arc::new));
+        let release = Release { newest, rollout, base, is_held: held.is_some(), followed };
         let current = Arc::new(watch::Sender::new(Arc::new(release)));
         Ok(Self { store, current, changing: Arc::default(), reach: OnceLock::new() })
     }

@@ -24,6 +24,11 @@ pub struct Release {
     pub rollout: Option<Arc<Rollout>>,
     /// While that is open, the version that hosts have which it has not reached.
     pub base: Option<Arc<Published>>,
+    /// Whether the newest version waits for the signature of the fleet's organisation. No rollout is open
+    /// then.
+    pub is_held: bool,
+    /// While it waits, the version that hosts have; none if they have none.
+    pub followed: Option<Arc<Published>>,
 }
 
 impl Release {
@@ -35,11 +40,24 @@ impl Release {
         has: DocumentVersion,
         labels: impl FnOnce() -> Labels,
     ) -> Option<&Arc<Published>> {
+        if self.is_held {
+            return self.followed.as_ref();
+        }
         let Some((rollout, base)) = self.open() else { return self.newest.as_ref() };
         // One that has it keeps it, also if its labels have it in another wave now.
         let groups = || if rollout.groups.is_empty() { Vec::new() } else { rollout.groups_of(&labels()) };
         let is_released = has == rollout.candidate || rollout.is_released_to(host, &groups());
         if is_released { self.newest.as_ref() } else { Some(base) }
+    }
+
+    /// What hosts have that nothing goes out to now.
+    #[must_use]
+    pub fn base(&self) -> Option<&Arc<Published>> {
+        match self.open() {
+            _ if self.is_held => self.followed.as_ref(),
+            Some((_, base)) => Some(base),
+            None => self.newest.as_ref(),
+        }
     }
 
     /// The rollout that is open, with the version of the hosts that it has not reached.
@@ -54,7 +72,7 @@ impl Release {
     pub fn asks_for_labels(&self) -> bool {
         let has_groups = |version: &Arc<Published>| !version.audited.set.groups.0.is_empty();
         let open = self.open();
-        self.newest.as_ref().is_some_and(has_groups)
+        [&self.newest, &self.followed].into_iter().flatten().any(has_groups)
             || open.is_some_and(|(rollout, base)| !rollout.groups.is_empty() || has_groups(base))
     }
 }

@@ -7,7 +7,7 @@ use fallow_rollout::{HostNow, Order, Phase, Plan, Rollout, Transition};
 use fallow_store::{Batch, StoreError};
 
 use super::release::{self, ROLLOUT, newest_step, said};
-use super::{Author, DocumentError, Documents, Making, Release, blocking, read_version, under_way};
+use super::{Author, DocumentError, Documents, Making, Release, blocking, read_version, signing, under_way};
 use crate::audit::{self, Action};
 
 impl Documents {
@@ -152,10 +152,15 @@ impl Making {
             return Ok(None);
         }
         if let Transition::TakeBack { .. } = transition {
-            let mut set = match &release.base {
-                Some(base) => base.audited.set.clone(),
-                None => read_version(&*self.store, from.base)?.set,
+            let (mut set, before) = match &release.base {
+                Some(base) => (base.audited.set.clone(), base.signed.clone()),
+                None => {
+                    (read_version(&*self.store, from.base)?.set, signing::signed_of(&*self.store, from.base)?)
+                }
             };
+            // The statement about the candidate names what it may be taken back to.
+            let signed = newest.signed.as_ref().zip(before);
+            let signed = signed.map(|(newest, before)| Arc::new(newest.taken_back(&before.documents)));
             set.fleet.version = next;
             let made = self.made(
                 set,
@@ -164,7 +169,7 @@ impl Making {
             tell(&after);
             let number = after.number;
             let current = self.current.clone();
-            self.publish(&release, made, Some(after))?;
+            self.publish(&release, made, Some(after), signed)?;
             let now = current.borrow().rollout.clone();
             return Ok(now.filter(|rollout| rollout.number == number));
         }
@@ -176,7 +181,8 @@ impl Making {
         tell(&after);
         let after = Arc::new(after);
         let base = release.base.clone().filter(|_| after.is_open());
-        let release = Release { newest: Some(newest), rollout: Some(after.clone()), base };
+        let release =
+            Release { newest: Some(newest), rollout: Some(after.clone()), base, ..(*release).clone() };
         self.current.send_replace(Arc::new(release));
         Ok(Some(after))
     }

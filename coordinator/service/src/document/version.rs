@@ -1,8 +1,9 @@
 //! A version of the fleet's documents as it is stored, as it is published, and as it is listed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use fallow_domain::{DocumentVersion, Instant};
+use fallow_domain::{DocumentVersion, Instant, SignedDocuments};
 use fallow_fleet::{ContentHash, DocumentSet};
 use fallow_store::{Format, StoreError};
 use serde::de::IgnoredAny;
@@ -83,6 +84,8 @@ pub struct Published {
     pub audited: Audited,
     /// The trace context of the change that made it; empty after a restart.
     pub traceparent: String,
+    /// What the fleet's organisation has signed of it; none where it signs nothing, or has not yet.
+    pub signed: Option<Arc<SignedDocuments>>,
 }
 
 /// Reads a stored version.

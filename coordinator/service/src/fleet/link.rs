@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fallow_domain::agent_state::EntryKey;
-use fallow_domain::{DocumentVersion, FleetDocument, Labels, MasterUrl};
+use fallow_domain::{DocumentVersion, FleetDocument, Labels, MasterUrl, SignedDocuments};
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::entry::BadEntry;
-use fallow_proto::fleet::{document, v1 as wire};
+use fallow_proto::fleet::{document, signed, v1 as wire};
 use fallow_telemetry::RateLimit;
 use fallow_telemetry::propagation;
 use fallow_tls::Peer;
@@ -31,9 +31,10 @@ use super::keys;
 use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW};
 use super::seat::{Process, Seat};
 use super::service::{record_refused, say_refused};
-use super::state::{PlannedUpdate, Position, Update, UpdateCheck, check_update};
+use super::state::{PlannedUpdate, Position, State, Update, UpdateCheck, check_update};
 use super::takeover::{is_taken, take_seat, tell_copy};
 use super::{Agent, Fleet, entry};
+use crate::audit::{Action, Actor, Record};
 use crate::document::Release;
 use fallow_daemon::{clock, lock};
 
@@ -221,6 +222,8 @@ struct InFlight {
 /// A document with the agent's own accounts in it.
 struct Addressed {
     document: FleetDocument,
+    /// What it follows from, with the labels that it is for; none where nothing is signed.
+    signed: Option<(Arc<SignedDocuments>, Labels)>,
     traceparent: String,
 }
 
@@ -392,7 +395,9 @@ impl<'a> Connection<'a> {
                 let is_offered = self.offered.as_ref().is_some_and(|(offered, _)| *offered == document);
                 if !is_followed && !is_offered {
                     let traceparent = newest.traceparent.clone();
-                    self.pending.document = Some(Addressed { document: document.clone(), traceparent });
+                    let signed = newest.signed.clone().map(|signed| (signed, labels.clone()));
+                    self.pending.document =
+                        Some(Addressed { document: document.clone(), signed, traceparent });
                 }
                 self.offered = Some((document, labels));
             }
@@ -501,7 +506,19 @@ impl<'a> Connection<'a> {
         let failed = match stored {
             Ok(Ok(())) => {
                 let tells_of_host = change.tells_of_host();
-                lock(&self.agent.state).take(change, &mut lock(&self.fleet.totals));
+                let refused = {
+                    let mut state = lock(&self.agent.state);
+                    let refused = |state: &State| state.host().and_then(|host| host.document_refused.clone());
+                    let before = if tells_of_host { refused(&state) } else { None };
+                    state.take(change, &mut lock(&self.fleet.totals));
+                    refused(&state).filter(|after| tells_of_host && before.as_ref() != Some(after))
+                };
+                if let Some((version, why)) = refused {
+                    let actor = Actor::Agent(self.agent.id.clone());
+                    let record =
+                        Record::new(actor, "", Action::DocumentRefused, &format!("version {version}"));
+                    self.fleet.audit.refused(record.refused(&why));
+                }
                 if tells_of_host && self.is_for_other_labels() {
                     self.agent.relabelled.notify_one();
                 }
@@ -597,7 +614,8 @@ impl PendingMessages {
             FromCoordinator::Probe(wire::Probe { number })
         } else if let Some(addressed) = self.document.take() {
             traceparent = addressed.traceparent;
-            FromCoordinator::Document(document::to_wire(&addressed.document))
+            let signed = addressed.signed.map(|(signed, labels)| signed::to_wire(&signed, &labels));
+            FromCoordinator::Document(wire::Document { signed, ..document::to_wire(&addressed.document) })
         } else if let Some(sequence) = self.acknowledge.take() {
             FromCoordinator::Acknowledge(wire::Acknowledge { sequence })
         } else if let Some(url) = self.contacts.pop_first() {

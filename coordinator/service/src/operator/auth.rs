@@ -111,6 +111,7 @@ mod tests {
             addresses: vec!["127.0.0.1:4000".parse().unwrap()],
             authority: fallow_tls::Fingerprint::of(b"authority"),
             secret: secret.to_owned(),
+            organisation: Vec::new(),
         }
     }
 

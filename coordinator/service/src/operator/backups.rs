@@ -28,7 +28,7 @@ pub(super) fn begin(source: Source, author: Author, audit: Arc<AuditLog>) -> Par
     let _detached = tokio::task::spawn_blocking(move || {
         let now = clock::now();
         let mut out = PartWriter { parts: parts.clone(), waiting: Vec::with_capacity(PART) };
-        let record = author.record(Action::BackedUp, &format!("begun at {}", backup::said(now)));
+        let record = author.record(Action::BackedUp, &format!("begun at {}", fallow_fleet::utc(now)));
         let recorded = audit.done(&record).map_err(BackupError::Store);
         let made = recorded.and_then(|()| backup::make(&source, now, &mut out));
         match made {

@@ -14,6 +14,7 @@ mod guard;
 mod health;
 mod incoming;
 mod operators;
+mod organisation;
 mod projects;
 mod rollouts;
 mod service;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fallow_domain::{Duration, Labels};
+use fallow_domain::{DocumentVersion, Duration, Labels};
 use fallow_fleet::{Contents, LabelEdit, Selector};
 use fallow_proto::fleet::{document, preferences};
 use fallow_proto::operator::v1 as wire;
@@ -21,7 +21,9 @@ use super::call::{
     author_of, caller_of, code_name, document_for, full_name, is_own_failure, project_for, span_of,
 };
 use super::projects::page_size;
-use super::{audit, backups, convert, groups, incoming, operators, rollouts, status, unblocked};
+use super::{
+    audit, backups, convert, groups, incoming, operators, organisation, rollouts, status, unblocked,
+};
 use crate::audit::{Action, AuditLog, Record};
 use crate::backup::{self, Source};
 use crate::document::{Author, Documents};
@@ -64,6 +66,17 @@ impl OperatorService {
         let calls = names::CALL_DURATION.seconds_histogram(&fallow_telemetry::meter("fallow_coordinator"));
         let (store, projects) = (source.store.clone(), source.projects.clone());
         Self { store, fleet, documents, projects, operators, access, stop, restarts, source, calls }
+    }
+
+    /// The organisation, with what there is for it to sign.
+    async fn organisation(&self) -> Result<wire::Organisation, Status> {
+        let (documents, authority) = (self.documents.clone(), self.access.authority.to_string());
+        unblocked(move || {
+            let known = documents.organisation().map_err(|error| status::of_store(&error))?;
+            let to_sign = documents.to_sign().map_err(|error| status::of_document(&error))?;
+            Ok(organisation::to_wire(&known, authority, to_sign))
+        })
+        .await?
     }
 
     /// Runs a call in a span of its own, in the caller's trace, and counts it.
@@ -157,7 +170,7 @@ impl Service for OperatorService {
         let author = author_of(&request, &span);
         let asked = author.record(Action::TokensCreated, "");
         let wire::CreateTokensRequest { count, uses, life_micros, labels } = request.into_inner();
-        let (store, access) = (self.store.clone(), self.access.clone());
+        let (store, access, documents) = (self.store.clone(), self.access.clone(), self.documents.clone());
         let work = async move {
             let labels = Labels::read(labels.iter().map(String::as_str));
             let defaults = TokenTerms::default();
@@ -169,9 +182,11 @@ impl Service for OperatorService {
             let create = move || token::create(&*store, &author, clock::now(), count.max(1), &terms);
             let tokens = unblocked(create).await?.map_err(|error| status::of_token(&error))?;
             tracing::info!(count = tokens.len(), uses, "enrolment tokens made");
+            let organisation = documents.organisation().map_err(|error| status::of_store(&error))?.keys;
             let string = |secret: &String| AccessString {
                 purpose: Purpose::Enrolment,
                 secret: secret.clone(),
+                organisation: organisation.clone(),
                 ..access.clone()
             };
             let strings = tokens.iter().map(|secret| string(secret).reveal()).collect();
@@ -446,6 +461,60 @@ impl Service for OperatorService {
             unblocked(move || rollouts::to_wire(&told, &fleet.hosts_of(&told))).await
         };
         self.call("OrderRollout", span, self.or_refused(asked, work)).await
+    }
+
+    async fn get_organisation(
+        &self,
+        request: Request<wire::GetOrganisationRequest>,
+    ) -> Reply<wire::Organisation> {
+        let span = span_of(&request, "GetOrganisation");
+        let briefly = request.into_inner().briefly;
+        let work = async {
+            let all = self.organisation().await?;
+            let brief = |all| wire::Organisation { documents: String::new(), before: None, ..all };
+            Ok(if briefly { brief(all) } else { all })
+        };
+        self.call("GetOrganisation", span, work).await
+    }
+
+    async fn set_organisation(
+        &self,
+        request: Request<wire::SetOrganisationRequest>,
+    ) -> Reply<wire::Organisation> {
+        let span = span_of(&request, "SetOrganisation");
+        let author = author_of(&request, &span);
+        let wire::SetOrganisationRequest { keys, message } = request.into_inner();
+        let author = Author { message, ..author };
+        let asked = author.record(Action::OrganisationSet, "keys that documents are signed with");
+        let work = async {
+            let keys = organisation::keys(&keys).map_err(|error| status::of_invalid(&error))?;
+            let set = self.documents.set_organisation(author, keys).await;
+            set.map_err(|error| status::of_document(&error))?;
+            self.organisation().await
+        };
+        self.call("SetOrganisation", span, self.or_refused(asked, work)).await
+    }
+
+    async fn sign_documents(
+        &self,
+        request: Request<wire::SignDocumentsRequest>,
+    ) -> Reply<wire::SignDocumentsReply> {
+        let span = span_of(&request, "SignDocuments");
+        let author = author_of(&request, &span);
+        let wire::SignDocumentsRequest { document_version, signed, message, emergency } =
+            request.into_inner();
+        let author = Author { message, emergency, ..author };
+        let version = DocumentVersion(document_version);
+        let asked = author.record(Action::DocumentSigned, &format!("version {version}"));
+        let work = async {
+            let signed = organisation::signed(signed).map_err(|error| status::of_invalid(&error))?;
+            let authority = self.access.authority.to_string();
+            let signed = self.documents.sign(author, clock::now(), authority, version, signed).await;
+            let signed = signed.map_err(|error| status::of_document(&error))?;
+            let rollout = self.documents.rollout_of(signed);
+            Ok(wire::SignDocumentsReply { document_version: signed.0, rollout })
+        };
+        self.call("SignDocuments", span, self.or_refused(asked, work)).await
     }
 
     async fn set_rollout_plan(

@@ -39,6 +39,7 @@ pub(super) fn of_document(error: &DocumentError) -> Status {
         | DocumentError::Invalid(_)
         | DocumentError::Groups(ChangeError::Files(_)) => Status::invalid_argument(error.to_string()),
         DocumentError::Conflict(_)
+        | DocumentError::NotSigned(_)
         | DocumentError::UnderWay { .. }
         | DocumentError::Order(_)
         | DocumentError::NoRollout(_) => Status::failed_precondition(error.to_string()),

@@ -142,6 +142,10 @@ pub const METHODS: &[(&str, Right)] = &[
     ("SetPreferences", Right::Operate),
     ("ChangeGroups", Right::Operate),
     ("OrderRollout", Right::Operate),
+    ("GetOrganisation", Right::See),
+    // The signature says whose word it is.
+    ("SignDocuments", Right::Operate),
+    ("SetOrganisation", Right::Administer),
     ("LabelHost", Right::Operate),
     ("CreateProject", Right::Operate),
     ("SetProject", Right::Operate),

@@ -1,0 +1,179 @@
+//! `fallow organisation`: keys that sign documents, kept where the coordinator cannot read them (R6.10).
+
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use fallow_domain::{DocumentVersion, OrganisationKey};
+use fallow_fleet::{KeyPair, Statement, utc};
+use fallow_proto::operator::v1::{GetOrganisationRequest, Organisation, SetOrganisationRequest};
+use ring::rand::SystemRandom;
+use ring::signature::Ed25519KeyPair;
+use serde_json::json;
+
+use super::connect::Target;
+use super::{Failure, bounded, organisation_sign, print, print_json};
+
+pub(crate) const EXAMPLE: &str = "\
+Example:
+  fallow organisation new-key org.key        # on your own machine, with a backup
+  fallow organisation set ed25519:9d61...    # what that printed
+  fallow shares set sieve=75                 # as ever: the change waits
+  fallow organisation sign --key org.key     # shows it, signs it, and it goes out
+
+Agents that are enrolled from then on follow only what the key has signed: who
+breaks into the coordinator cannot make them attach to projects of his own.
+docs/signing.md says what that does and what it does not, and how to keep the
+key on a machine without a network.";
+
+const NEW_KEY: &str = "\
+Example:
+  fallow organisation new-key /media/stick/org.key
+
+The file holds the private key (PKCS#8, as `openssl genpkey -algorithm ed25519`
+makes it, too). Keep it where the coordinator's machine cannot read it, and a
+copy in a safe: without it hosts follow no change any more. The public key is
+printed: it is no secret.";
+
+const SET: &str = "\
+Example:
+  fallow organisation set ed25519:9d61...
+  fallow organisation set --none
+
+Hosts that are in the fleet already go on as before; `fallow-agent run
+--organisation-key KEY` has them ask for signatures, too. With --none what waits
+goes out at once, and hosts that ask for signatures refuse it.";
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Makes a key and prints its public part.
+    #[command(after_help = NEW_KEY)]
+    NewKey(NewKey),
+    /// Shows by which keys documents are signed, and whether a change waits for it.
+    Show(Show),
+    /// Says by which keys documents are signed: from then on a change waits for its signature.
+    #[command(after_help = SET)]
+    Set(Set),
+    /// Signs the newest documents, after showing what they change.
+    #[command(after_help = organisation_sign::EXAMPLE)]
+    Sign(organisation_sign::Sign),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NewKey {
+    /// Where the private key is to be. Nothing may be there yet.
+    file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    target: Target,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Set {
+    /// Public keys, as `fallow organisation new-key` prints them.
+    #[arg(required_unless_present = "none")]
+    keys: Vec<OrganisationKey>,
+    /// Documents are not signed any more.
+    #[arg(long, conflicts_with = "keys")]
+    none: bool,
+    /// Why, for the audit log.
+    #[arg(long, default_value = "")]
+    message: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+pub(crate) async fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::NewKey(NewKey { file }) => new_key(&file),
+        Command::Show(Show { target, json }) => {
+            let mut client = target.connect().await?;
+            let organisation = client.get_organisation(GetOrganisationRequest::default()).await?.into_inner();
+            if json { print_json(&to_json(&organisation)) } else { print(&to_text(&organisation)) }
+        }
+        Command::Set(Set { keys, none: _, message, target }) => {
+            let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
+            let request = SetOrganisationRequest { keys, message };
+            let organisation = target.connect().await?.set_organisation(request).await?.into_inner();
+            print(&to_text(&organisation))
+        }
+        Command::Sign(sign) => organisation_sign::run(sign).await,
+    }
+}
+
+fn new_key(file: &Path) -> Result<(), Failure> {
+    let der = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
+    let der =
+        der.map_err(|_| Failure::bad_input("no key can be made: the system gives no random numbers"))?;
+    let key =
+        KeyPair::from_der(der.as_ref()).map_err(|error| Failure::internal("no key can be made", error))?;
+    let public = key.public();
+    let text = pem::encode(&pem::Pem::new("PRIVATE KEY", der.as_ref()));
+    let fail = |error| Failure::file("write", file, error);
+    let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    let mut opened = opened.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Failure::bad_input(format!(
+            "{} exists already, and may be a key: choose another place, or remove it first",
+            file.display()
+        )),
+        _ => fail(error),
+    })?;
+    opened.write_all(text.as_bytes()).and_then(|()| opened.sync_all()).map_err(fail)?;
+    print(&format!("{public}\n"))
+}
+
+/// The most that a file with a key has, in bytes.
+const KEY_FILE_MAX: u64 = 16 << 10;
+
+/// The private key in a file.
+pub(super) fn read_key(file: &Path) -> Result<KeyPair, Failure> {
+    let text = bounded::read_text("key", file, KEY_FILE_MAX)?;
+    let bad =
+        |why: String| Failure::bad_input(format!("the key in {} cannot be read: {why}", file.display()));
+    let parsed = pem::parse(text).map_err(|error| bad(error.to_string()))?;
+    KeyPair::from_der(parsed.contents()).map_err(|error| bad(error.to_string()))
+}
+
+fn to_text(organisation: &Organisation) -> String {
+    let Organisation { keys, document_version, waits, before, .. } = organisation;
+    if keys.is_empty() {
+        return "Documents are not signed: hosts follow whatever their coordinator says.\n".to_owned();
+    }
+    let version = DocumentVersion(*document_version);
+    let mut text = format!("Documents are signed by {}.\n", keys.join(" or "));
+    if let Some(statement) = before.as_ref().and_then(|before| Statement::parse(&before.statement).ok()) {
+        text += &format!(
+            "What hosts have was signed at {}; one that comes new can begin with it until {}.\n",
+            utc(statement.signed_at),
+            utc(statement.good_until)
+        );
+    }
+    text += &match (*waits, document_version) {
+        (true, _) => format!(
+            "Version {version} waits for its signature: `fallow organisation sign --key FILE` shows it and signs it.\n"
+        ),
+        (false, 0) => "There are no documents yet.\n".to_owned(),
+        (false, _) => format!("Version {version} is signed.\n"),
+    };
+    text
+}
+
+fn to_json(organisation: &Organisation) -> serde_json::Value {
+    let Organisation { keys, authority, document_version, waits, before, .. } = organisation;
+    let statement = before.as_ref().and_then(|before| Statement::parse(&before.statement).ok());
+    json!({
+        "keys": keys,
+        "authority": authority,
+        "document_version": document_version,
+        "waits": waits,
+        "signed_at": statement.as_ref().map(|statement| utc(statement.signed_at)),
+        "good_until": statement.as_ref().map(|statement| utc(statement.good_until)),
+    })
+}

@@ -1,0 +1,171 @@
+//! `fallow organisation`: keys, requests and signatures, without any agent.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests: failures are panics")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use fallow_domain::ExitCode;
+use serde_json::Value;
+use support::{Running, fallow, text};
+
+fn ok(dir: &Path, arguments: &[&str]) -> String {
+    let output = fallow(dir, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output));
+    text(&output)
+}
+
+fn refused(dir: &Path, arguments: &[&str], code: ExitCode) -> String {
+    let output = fallow(dir, arguments);
+    assert_eq!(output.status.code(), Some(i32::from(code.number())), "{arguments:?}: {}", text(&output));
+    text(&output)
+}
+
+/// The paths of files in DIR, and a public key whose private part is in DIR/org.key.
+fn organisation(dir: &Path) -> (impl Fn(&str) -> String, String) {
+    let place = dir.to_owned();
+    let path = move |name: &str| place.join(name).to_str().unwrap().to_owned();
+    let key = ok(dir, &["organisation", "new-key", &path("org.key")]).trim().to_owned();
+    (path, key)
+}
+
+#[test]
+fn r6_10_a_key_is_made_for_its_owner_alone_and_never_over_another_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, key) = organisation(dir.path());
+    assert!(key.starts_with("ed25519:") && key.len() == 72, "{key}");
+    let file = path("org.key");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("-----BEGIN PRIVATE KEY-----"), "{text}");
+    let said = refused(dir.path(), &["organisation", "new-key", &file], ExitCode::BadInput);
+    assert!(said.contains("exists"), "{said}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+}
+
+#[test]
+fn r6_10_documents_are_signed_on_a_machine_without_a_network_and_brought_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    let (path, key) = organisation(dir);
+    let said =
+        refused(dir, &["organisation", "sign", "--key", &path("org.key"), "--yes"], ExitCode::BadInput);
+    assert!(said.contains("there is nothing to sign"), "{said}");
+    ok(dir, &["organisation", "set", &key, "--message", "from now on"]);
+    let said = ok(dir, &["project", "create", "demo"]);
+    assert!(said.contains("no host gets it yet: version 1 waits until it is signed"), "{said}");
+    let audit = ok(dir, &["audit"]);
+    assert!(audit.contains("to be signed") && audit.contains("organisation set"), "{audit}");
+    let (request, signed) = (path("request"), path("signed"));
+    ok(dir, &["organisation", "sign", "--save", &request]);
+    // Without a coordinator.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let sign = ["organisation", "sign", "--key", &path("org.key"), "--request", &request, "--save", &signed];
+    let said = refused(elsewhere.path(), &sign, ExitCode::BadInput);
+    assert!(said.contains("projects.demo.url") && said.contains("give --yes"), "{said}");
+    assert!(!Path::new(&signed).exists());
+    ok(elsewhere.path(), &[&sign[..], &["--yes"]].concat());
+    // Nobody has changed it meanwhile.
+    let said = ok(dir, &["organisation", "sign", "--signed", &signed, "--message", "agreed"]);
+    assert!(said.contains("Version 1 is signed and goes out."), "{said}");
+    assert!(ok(dir, &["organisation", "show"]).contains("Version 1 is signed."));
+    // A second time, and after a restart.
+    let said = refused(dir, &["organisation", "sign", "--signed", &signed], ExitCode::BadInput);
+    assert!(said.contains("this was signed before"), "{said}");
+    assert_eq!(running.stop(), Some(0));
+    let mut running = Running::start(dir);
+    assert!(ok(dir, &["organisation", "show"]).contains("Version 1 is signed."));
+    // What somebody changed while it was signed has to be looked at.
+    let said = ok(dir, &["shares", "set", "demo=10"]);
+    assert!(said.contains("no host gets it yet: version 2 waits until it is signed"), "{said}");
+    ok(dir, &["organisation", "sign", "--save", &request]);
+    ok(elsewhere.path(), &[&sign[..], &["--yes"]].concat());
+    ok(dir, &["shares", "set", "demo=20"]);
+    let said = refused(dir, &["organisation", "sign", "--signed", &signed], ExitCode::BadInput);
+    assert!(said.contains("the newest version is 3, and 2 was signed"), "{said}");
+    assert_eq!(running.stop(), Some(0));
+    // What waits waits on.
+    let mut running = Running::start(dir);
+    assert!(ok(dir, &["organisation", "show"]).contains("Version 3 waits"));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r6_10_a_request_that_somebody_has_changed_is_not_signed() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    let (path, key) = organisation(dir);
+    ok(dir, &["organisation", "set", &key]);
+    ok(dir, &["project", "create", "demo"]);
+    ok(dir, &["organisation", "sign", "--key", &path("org.key"), "--yes"]);
+    ok(dir, &["shares", "set", "demo=10"]);
+    let request = path("request");
+    ok(dir, &["organisation", "sign", "--save", &request]);
+    let read: Value = serde_json::from_slice(&fs::read(&request).unwrap()).unwrap();
+    let sign =
+        ["organisation", "sign", "--key", &path("org.key"), "--request", &request, "--save", &path("s")];
+    let sign = [&sign[..], &["--yes"]].concat();
+    // What hosts have, and may be taken back to, is another thing than was signed; or never was.
+    let mut evil = read.clone();
+    let documents = evil["before"]["documents"].as_str().unwrap().replace("demo", "evil");
+    evil["before"]["documents"] = documents.into();
+    fs::write(&request, evil.to_string()).unwrap();
+    let said = refused(dir, &sign, ExitCode::BadInput);
+    assert!(said.contains("the documents are not those that were signed"), "{said}");
+    for garbage in ["", "{}", "[1]", "{\"authority\":1}"] {
+        fs::write(&request, garbage).unwrap();
+        refused(dir, &sign, ExitCode::BadInput);
+    }
+    // Of a request without them the coordinator takes no signature: hosts could not be taken back.
+    let mut without = read.clone();
+    without["before"] = Value::Null;
+    fs::write(&request, without.to_string()).unwrap();
+    ok(dir, &sign);
+    let said = refused(dir, &["organisation", "sign", "--signed", &path("s")], ExitCode::BadInput);
+    assert!(said.contains("what they may be taken back to"), "{said}");
+    // Another key than the coordinator knows.
+    let other = ok(dir, &["organisation", "new-key", &path("other.key")]);
+    fs::write(&request, read.to_string()).unwrap();
+    let with_other = [
+        "organisation",
+        "sign",
+        "--key",
+        &path("other.key"),
+        "--request",
+        &request,
+        "--save",
+        &path("s"),
+        "--yes",
+    ];
+    let said = refused(dir, &with_other, ExitCode::BadInput);
+    assert!(said.contains("was not signed by this key"), "{said}");
+    ok(dir, &[&with_other[..], &["--known-key", &key]].concat());
+    let said = refused(dir, &["organisation", "sign", "--signed", &path("s")], ExitCode::BadInput);
+    assert!(said.contains("is not by the key"), "{said}");
+    assert!(!said.contains(other.trim()), "{said}");
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r6_10_a_token_of_a_fleet_whose_documents_are_signed_has_the_key_and_what_is_no_key_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    let (path, key) = organisation(dir);
+    assert!(ok(dir, &["tokens", "create"]).starts_with("fallow-enrol-1/"));
+    let said = refused(dir, &["organisation", "set", "ed25519:abc"], ExitCode::Usage);
+    assert!(said.contains("64 hexadecimal digits"), "{said}");
+    refused(dir, &["organisation", "set"], ExitCode::Usage);
+    ok(dir, &["organisation", "set", &key]);
+    let token = ok(dir, &["tokens", "create"]);
+    assert!(token.starts_with("fallow-enrol-2/") && token.contains(&key), "{token}");
+    for file in ["/dev/null", "/dev/zero", &path("nothing")] {
+        refused(dir, &["organisation", "sign", "--key", file, "--yes"], ExitCode::BadInput);
+    }
+    assert_eq!(running.stop(), Some(0));
+}

@@ -1,0 +1,313 @@
+//! Versions that wait until the fleet's organisation has signed them (R6.10).
+//!
+//! The coordinator knows the public part of the organisation's key and never the private one. A change makes
+//! a version as ever, which is held back until somebody brings the signature; then it goes out as changes do,
+//! at once or in waves. What says the same as what hosts have already needs no new signature, nor does a
+//! version that is taken back to what its statement names.
+
+use std::sync::Arc;
+
+use fallow_domain::{DocumentVersion, Instant, OrganisationKey, SignedDocuments};
+use fallow_fleet::{SIGNED_KEYS_MAX, Statement, Trust, content_of, signed_form, utc};
+use fallow_store::{Batch, Format, Store, StoreError, no_migration};
+use serde::{Deserialize, Serialize};
+
+use super::making::Making;
+use super::release::{self, ROLLOUT};
+use super::version::{Audited, FORMAT, Published};
+use super::{Author, DocumentError, Documents, Release, blocking, key, under_way};
+use crate::audit::{self, Action};
+
+const ORGANISATION: Format = Format { name: "organisation", version: 1, migrate: no_migration };
+const ORGANISATION_KEY: &[u8] = b"document-organisation";
+const SIGNED: Format = Format { name: "signed documents", version: 1, migrate: no_migration };
+const HELD: Format = Format { name: "held document", version: 1, migrate: no_migration };
+const HELD_KEY: &[u8] = b"document-held";
+
+/// What a coordinator knows of the organisation that its fleet belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Organisation {
+    /// The public parts of its keys; empty where it signs nothing.
+    pub keys: Vec<OrganisationKey>,
+}
+
+/// What there is to sign.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToSign {
+    /// The newest version.
+    pub version: DocumentVersion,
+    /// Its documents, as they are signed.
+    pub documents: String,
+    /// Whether it is held back until it is signed.
+    pub is_held: bool,
+    /// What hosts have now, and may be taken back to; none where that was not signed.
+    pub before: Option<Arc<SignedDocuments>>,
+}
+
+/// Where the newest version waits: the version that hosts have meanwhile; 0 for none.
+#[derive(Serialize, Deserialize)]
+struct Held {
+    followed: DocumentVersion,
+}
+
+/// Under which it is stored what was signed of a version.
+fn signed_key(version: DocumentVersion) -> Vec<u8> {
+    format!("document-signed/{:020}", version.0).into_bytes()
+}
+
+pub(super) fn organisation(store: &dyn Store) -> Result<Organisation, StoreError> {
+    let stored = store.get(ORGANISATION_KEY)?;
+    let stored = stored.map(|value| ORGANISATION.read(ORGANISATION_KEY, &value)).transpose()?;
+    Ok(stored.unwrap_or_default())
+}
+
+/// What was signed of a stored version.
+pub(super) fn signed_of(
+    store: &dyn Store,
+    version: DocumentVersion,
+) -> Result<Option<Arc<SignedDocuments>>, StoreError> {
+    let key = signed_key(version);
+    let stored = store.get(&key)?.map(|value| SIGNED.read(&key, &value)).transpose()?;
+    Ok(stored.map(Arc::new))
+}
+
+/// The version that hosts have while the newest waits; none if it does not.
+pub(super) fn held(store: &dyn Store) -> Result<Option<DocumentVersion>, StoreError> {
+    let stored = store.get(HELD_KEY)?;
+    let held: Option<Option<Held>> = stored.map(|value| HELD.read(HELD_KEY, &value)).transpose()?;
+    Ok(held.flatten().map(|held| held.followed))
+}
+
+/// Adds what was signed of a version, or that it waits.
+pub(super) fn put(
+    batch: Batch,
+    version: DocumentVersion,
+    signed: Option<&SignedDocuments>,
+    held: Option<DocumentVersion>,
+) -> Result<Batch, StoreError> {
+    let held = held.map(|followed| Held { followed });
+    let batch = batch.put(HELD_KEY, HELD.write(HELD_KEY, &held)?);
+    let Some(signed) = signed else { return Ok(batch) };
+    let key = signed_key(version);
+    let value = SIGNED.write(&key, signed)?;
+    Ok(batch.put(key, value))
+}
+
+fn version_of(published: Option<&Arc<Published>>) -> DocumentVersion {
+    published.map(|published| published.audited.set.fleet.version).unwrap_or_default()
+}
+
+impl Documents {
+    /// What the coordinator knows of the fleet's organisation.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn organisation(&self) -> Result<Organisation, StoreError> {
+        organisation(&*self.store)
+    }
+
+    /// What there is to sign; none before the first version.
+    ///
+    /// # Errors
+    /// [`DocumentError::Serialise`].
+    pub fn to_sign(&self) -> Result<Option<ToSign>, DocumentError> {
+        let release = self.release();
+        let Some(newest) = &release.newest else { return Ok(None) };
+        Ok(Some(ToSign {
+            version: newest.audited.set.fleet.version,
+            documents: signed_form(&newest.audited.set)?,
+            is_held: release.is_held,
+            before: release.base().and_then(|base| base.signed.clone()),
+        }))
+    }
+
+    /// Says by which keys the fleet's organisation signs; none: it signs nothing, and what waits goes out.
+    ///
+    /// # Errors
+    /// [`DocumentError`]; nothing is changed then.
+    pub async fn set_organisation(
+        &self,
+        author: Author,
+        keys: Vec<OrganisationKey>,
+    ) -> Result<(), DocumentError> {
+        if keys.len() > SIGNED_KEYS_MAX {
+            return Err(DocumentError::NotSigned(format!(
+                "an organisation has at most {SIGNED_KEYS_MAX} keys"
+            )));
+        }
+        let making = self.making(author, Instant::EPOCH);
+        let alone = self.changing.clone().lock_owned().await;
+        blocking(move || {
+            let _alone = alone;
+            making.set_organisation(keys)
+        })
+        .await
+    }
+
+    /// Takes the signature of the newest version, which goes out then. Gives the version that does: where the
+    /// newest was signed before, it is one that says the same.
+    ///
+    /// # Errors
+    /// [`DocumentError`]; nothing is changed then.
+    pub async fn sign(
+        &self,
+        author: Author,
+        now: Instant,
+        authority: String,
+        version: DocumentVersion,
+        signed: SignedDocuments,
+    ) -> Result<DocumentVersion, DocumentError> {
+        let (making, alone) = (self.making(author, now), self.changing.clone().lock_owned().await);
+        blocking(move || {
+            let _alone = alone;
+            making.sign(authority, version, signed)
+        })
+        .await
+    }
+}
+
+impl Making {
+    /// What was signed that a version of the same content may go out with.
+    pub(super) fn inherited(
+        &self,
+        release: &Release,
+        made: &Audited,
+    ) -> Result<Option<Arc<SignedDocuments>>, DocumentError> {
+        let Some(signed) = release.base().and_then(|base| base.signed.clone()) else { return Ok(None) };
+        Ok(Some(signed).filter(|signed| signed_form(&made.set).is_ok_and(|form| form == signed.documents)))
+    }
+
+    fn set_organisation(self, keys: Vec<OrganisationKey>) -> Result<(), DocumentError> {
+        let release = self.current.borrow().clone();
+        if let Some((rollout, _)) = release.open() {
+            return Err(under_way(rollout));
+        }
+        let before = organisation(&*self.store)?;
+        let said = |keys: &[OrganisationKey]| match keys {
+            [] => "nothing is signed".to_owned(),
+            keys => keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+        };
+        let record = self.author.record(Action::OrganisationSet, "keys that documents are signed with");
+        let record = record.changed(&said(&before.keys), &said(&keys));
+        let is_signed = release.newest.as_ref().is_some_and(|newest| newest.signed.is_some());
+        // What hosts have already they keep; what is new to them waits for the signature.
+        let is_held = !keys.is_empty() && release.newest.is_some() && (release.is_held || !is_signed);
+        let followed = release.base().cloned().filter(|_| is_held);
+        let held = is_held.then(|| version_of(followed.as_ref()));
+        let batch =
+            Batch::new().put(ORGANISATION_KEY, ORGANISATION.write(ORGANISATION_KEY, &Organisation { keys })?);
+        let batch = put(batch, version_of(release.newest.as_ref()), None, held)?;
+        let _ = audit::apply(&*self.store, &batch, &record)?;
+        self.current.send_replace(Arc::new(Release { is_held, followed, ..(*release).clone() }));
+        Ok(())
+    }
+
+    fn sign(
+        self,
+        authority: String,
+        version: DocumentVersion,
+        signed: SignedDocuments,
+    ) -> Result<DocumentVersion, DocumentError> {
+        let not_signed = |why: String| Err(DocumentError::NotSigned(why));
+        let release = self.current.borrow().clone();
+        let Some(newest) = release.newest.clone() else {
+            return not_signed("there are no documents yet: there is nothing to sign".to_owned());
+        };
+        if newest.audited.set.fleet.version != version {
+            return not_signed(format!(
+                "the newest version is {}, and {version} was signed: look at it and sign it anew (`fallow organisation sign`)",
+                newest.audited.set.fleet.version
+            ));
+        }
+        if let Some((rollout, _)) = release.open() {
+            return Err(under_way(rollout));
+        }
+        let known = organisation(&*self.store)?;
+        if known.keys.is_empty() {
+            return not_signed(
+                "this coordinator knows no key of an organisation: `fallow organisation set`".to_owned(),
+            );
+        }
+        let base = release.base().cloned();
+        let before = base.as_ref().and_then(|base| base.signed.clone());
+        let trust = Trust {
+            newest: before.as_ref().map(|before| before.statement.clone()),
+            ..Trust::new(authority, known.keys)
+        };
+        // A statement that hosts have taken before says nothing new.
+        let is_known = before.as_ref().is_some_and(|before| before.statement == signed.statement);
+        let trust = match trust.accept(Some(&signed), self.now) {
+            Ok(accepted) if !is_known => accepted.trust,
+            Ok(_) => {
+                return not_signed(
+                    "this was signed before: sign it anew (`fallow organisation sign`)".to_owned(),
+                );
+            }
+            Err(error) => return not_signed(format!("hosts would refuse it: {error}")),
+        };
+        let statement = Statement::parse(&signed.statement)
+            .map_err(|error| DocumentError::NotSigned(error.to_string()))?;
+        if signed.documents != signed_form(&newest.audited.set)? {
+            return not_signed(format!(
+                "it is not version {version} that was signed: sign that (`fallow organisation sign`)"
+            ));
+        }
+        let needed = before.as_ref().map(|before| content_of(&before.documents));
+        if statement.before != needed {
+            return not_signed(
+                "it names something else than hosts have now as what they may be taken back to: sign it anew \
+                 (`fallow organisation sign`)"
+                    .to_owned(),
+            );
+        }
+        let mut audited = newest.audited.clone();
+        let mut batch = Batch::new();
+        if !release.is_held || version_of(release.followed.as_ref()) == version {
+            // Hosts may have it without the signature, or have refused it: they look at a newer one only.
+            audited.set.fleet.version = version.next();
+            audited = self.made(audited.set, format!("version {version} again, signed anew"))?;
+            let key = key(version.next());
+            let value = FORMAT.write(&key, &audited)?;
+            batch = batch.require_absent(key.clone()).put(key, value);
+        }
+        let made = audited.set.fleet.version;
+        let rollout = match &base {
+            Some(base) => self.begun(&release, &base.audited.set, &audited.set)?,
+            None => None,
+        };
+        if let Some(rollout) = &rollout {
+            batch = batch.put(release::rollout_key(rollout.number), {
+                let key = release::rollout_key(rollout.number);
+                ROLLOUT.write(&key, rollout)?
+            });
+        }
+        let organisation = Organisation { keys: trust.keys };
+        batch = batch.put(ORGANISATION_KEY, ORGANISATION.write(ORGANISATION_KEY, &organisation)?);
+        batch = put(batch, made, Some(&signed), None)?;
+        let how =
+            rollout.as_ref().map_or_else(String::new, |rollout| format!(", by rollout {}", rollout.number));
+        let record = self.author.record(
+            Action::DocumentSigned,
+            &format!(
+                "version {made}: signed at {}, good until {}{how}",
+                utc(statement.signed_at),
+                utc(statement.good_until)
+            ),
+        );
+        let _ = audit::apply(&*self.store, &batch, &record)?;
+        tracing::info!(version = %made, by = self.author.actor.name(), "document signed");
+        let traceparent = self.author.traceparent.clone();
+        let newest = Some(Arc::new(Published { audited, traceparent, signed: Some(Arc::new(signed)) }));
+        let is_open = rollout.is_some();
+        let rollout = rollout.map(Arc::new).or_else(|| release.rollout.clone());
+        let base = if is_open { base } else { None };
+        self.current.send_replace(Arc::new(Release {
+            newest,
+            rollout,
+            base,
+            is_held: false,
+            followed: None,
+        }));
+        Ok(made)
+    }
+}

@@ -1,0 +1,188 @@
+//! Documents that an organisation signs with a key that the coordinator does not have, and a real agent that
+//! follows nothing else (R6.10).
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests: failures are panics"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use fallow_e2e::{Killed, PATIENCE, command, wait_for};
+use serde_json::Value;
+
+/// A coordinator, and an agent of its fleet.
+struct Fleet {
+    place: tempfile::TempDir,
+    _coordinator: Killed,
+}
+
+impl Fleet {
+    fn start() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let coordinator = run(&place.path().join("coordinator"));
+        let fleet = Self { place, _coordinator: coordinator };
+        fleet.wait();
+        fleet
+    }
+
+    fn wait(&self) {
+        wait_for("the coordinator", PATIENCE, || (self.tool(&["hosts"]).0 == 0).then_some(()));
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn tool(&self, arguments: &[&str]) -> (i32, String) {
+        let mut tool = command("fallow");
+        tool.args(arguments).env("FALLOW_DIR", self.path("coordinator")).stdin(Stdio::null());
+        let output = tool.output().unwrap();
+        let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+        (output.status.code().unwrap(), said.concat())
+    }
+
+    fn ok(&self, arguments: &[&str]) -> String {
+        let (code, said) = self.tool(arguments);
+        assert_eq!(code, 0, "{arguments:?}: {said}");
+        said
+    }
+
+    fn sign(&self, key: &str) -> String {
+        self.ok(&["organisation", "sign", "--key", self.path(key).to_str().unwrap(), "--yes"])
+    }
+
+    fn new_key(&self, name: &str) -> String {
+        self.ok(&["organisation", "new-key", self.path(name).to_str().unwrap()]).trim().to_owned()
+    }
+
+    fn agent(&self) -> Killed {
+        let token = self.ok(&["tokens", "create"]);
+        let mut agent = command("fallow-agent");
+        agent.args(["run", "--dir"]).arg(self.path("agent")).env("FALLOW_TOKEN", token.trim());
+        let log = std::fs::File::create(self.path("log")).unwrap();
+        Killed(agent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap())
+    }
+
+    fn host(&self) -> Value {
+        let (code, said) = self.tool(&["hosts", "--json"]);
+        if code != 0 {
+            return Value::Null;
+        }
+        let hosts: Value = serde_json::from_str(&said).unwrap();
+        hosts["hosts"][0].clone()
+    }
+
+    fn follows(&self, version: u64) {
+        wait_for("the host to follow it", PATIENCE, || {
+            (self.host()["document_version"] == version).then_some(())
+        });
+    }
+
+    /// Waits until the host refuses documents for this reason; it follows what it did.
+    fn refuses(&self, why: &str, follows: u64) {
+        let said = wait_for("the host to refuse them", PATIENCE, || {
+            let host = self.host();
+            let said = host["document_refusal"].as_str()?.to_owned();
+            (said.contains(why) && host["document_version"] == follows).then_some(said)
+        });
+        println!("refused: {said}");
+        assert!(self.ok(&["audit"]).contains("document refused"));
+    }
+}
+
+fn run(dir: &Path) -> Killed {
+    let mut run = command("fallow");
+    run.args(["coordinator", "run", "--dir"]).arg(dir).stdin(Stdio::null());
+    Killed(run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+}
+
+fn newest(fleet: &Fleet) -> u64 {
+    let shown: Value = serde_json::from_str(&fleet.ok(&["organisation", "show", "--json"])).unwrap();
+    shown["document_version"].as_u64().unwrap()
+}
+
+#[test]
+fn r6_10_a_host_follows_what_its_organisation_has_signed_and_nothing_that_the_coordinator_makes_up() {
+    let fleet = Fleet::start();
+    let key = fleet.new_key("org.key");
+    fleet.ok(&["organisation", "set", &key]);
+    fleet.ok(&["project", "create", "sieve"]);
+    let _agent = fleet.agent();
+    // What waits nobody gets.
+    wait_for("the host to be linked", PATIENCE, || (fleet.host()["connected"] == true).then_some(()));
+    let shown = fleet.ok(&["organisation", "show"]);
+    assert!(shown.contains("Version 1 waits for its signature"), "{shown}");
+    assert_eq!(fleet.host()["document_version"], 0);
+    let said = fleet.sign("org.key");
+    assert!(
+        said.contains("projects.sieve.url") && said.contains("Version 1 is signed and goes out."),
+        "{said}"
+    );
+    fleet.follows(1);
+    let backup = fleet.path("backup.tar");
+    fleet.ok(&["backup", backup.to_str().unwrap()]);
+
+    // Several changes, and one signature.
+    fleet.ok(&["shares", "set", "sieve=40"]);
+    fleet.ok(&["preferences", "set", "--cpu-fraction", "50%"]);
+    assert_eq!(fleet.host()["document_version"], 1);
+    let said = fleet.sign("org.key");
+    assert!(said.contains("projects.sieve.share") && said.contains("preferences.cpu_fraction"), "{said}");
+    fleet.follows(3);
+
+    // Somebody who has the coordinator, and not the key: unsigned, and signed by himself.
+    fleet.ok(&["organisation", "set", "--none"]);
+    fleet.ok(&["shares", "set", "sieve=10"]);
+    fleet.refuses("the documents are not signed", 3);
+    let other = fleet.new_key("other.key");
+    fleet.ok(&["organisation", "set", &other]);
+    let (code, said) =
+        fleet.tool(&["organisation", "sign", "--key", fleet.path("other.key").to_str().unwrap(), "--yes"]);
+    assert_eq!(code, 0, "{said}");
+    fleet.refuses("is not by the key", 3);
+    // The owner's key again.
+    fleet.ok(&["organisation", "set", &key]);
+    let known = ["--known-key", other.as_str(), "--good-key", key.as_str()];
+    let path = fleet.path("org.key");
+    let sign = ["organisation", "sign", "--key", path.to_str().unwrap(), "--yes"];
+    fleet.ok(&[&sign[..], &known[..]].concat());
+    let newest = newest(&fleet);
+    fleet.follows(newest);
+
+    // An older one, as from a coordinator that was put back.
+    fleet.ok(&["restore", backup.to_str().unwrap()]);
+    fleet.wait();
+    fleet.refuses("this host has followed some that were signed at", newest);
+    fleet.sign("org.key");
+    wait_for("the host to follow the new term", PATIENCE, || {
+        (fleet.host()["document_version"].as_u64()? >> 40 == 1).then_some(())
+    });
+    fleet.ok(&["audit", "--check"]);
+}
+
+#[test]
+fn r6_5_what_was_signed_and_does_harm_is_taken_back_to_what_was_signed_before_it() {
+    let fleet = Fleet::start();
+    let key = fleet.new_key("org.key");
+    fleet.ok(&["organisation", "set", &key]);
+    fleet.ok(&["project", "create", "sieve"]);
+    fleet.sign("org.key");
+    let _agent = fleet.agent();
+    fleet.follows(1);
+    fleet.ok(&["rollout", "plan", "--waves", "100%", "--soak", "6s"]);
+    let said = fleet.ok(&["preferences", "set", "--cpu-fraction", "1%"]);
+    assert!(!said.contains("rollout"), "{said}");
+    let said = fleet.sign("org.key");
+    assert!(said.contains("as rollout 1"), "{said}");
+    fleet.follows(2);
+    fleet.ok(&["rollout", "abort", "--message", "too little"]);
+    fleet.follows(3);
+    let preferences: Value = serde_json::from_str(&fleet.ok(&["preferences", "--json"])).unwrap();
+    assert_eq!(preferences["preferences"]["cpu_fraction"], 1.0, "as before: {preferences}");
+    assert_eq!(newest(&fleet), 3);
+    let shown = fleet.ok(&["organisation", "show"]);
+    assert!(shown.contains("Version 3 is signed."), "{shown}");
+}

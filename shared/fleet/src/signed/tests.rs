@@ -1,0 +1,209 @@
+//! What hosts accept, against everything that a coordinator in wrong hands can send.
+
+use fallow_domain::{
+    AccountKey, DocumentVersion, Duration, FleetDocument, Instant, Labels, MasterUrl, OrganisationKey,
+    Preferences, ProjectAssignment, Share, SignedDocuments,
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Group, Groups, ProjectWish, Wish};
+
+const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
+
+fn pair() -> KeyPair {
+    let der = ring::signature::Ed25519KeyPair::generate_pkcs8(&ring::rand::SystemRandom::new()).unwrap();
+    KeyPair::from_der(der.as_ref()).unwrap()
+}
+
+fn project(name: &str, key: &str) -> ProjectAssignment {
+    ProjectAssignment {
+        name: name.into(),
+        url: MasterUrl::parse(&format!("https://{name}.example.org/")).unwrap(),
+        account_key: AccountKey::new(key),
+        share: Share::given(33.3).unwrap(),
+    }
+}
+
+fn set(projects: &[&str]) -> DocumentSet {
+    let group = Group {
+        precedence: 10,
+        selector: "room=12".parse().unwrap(),
+        projects: [("sieve".to_owned(), ProjectWish { wish: Wish::Absent, foreign: None })].into(),
+        preferences: Vec::new(),
+    };
+    let fleet = FleetDocument {
+        version: DocumentVersion(7),
+        content: "c".into(),
+        projects: projects.iter().map(|name| project(name, "a-secret")).collect(),
+        preferences: Preferences::default(),
+    };
+    DocumentSet { fleet, groups: Groups([("room-12".parse().unwrap(), group)].into()) }
+}
+
+fn statement(documents: &str, keys: &[&KeyPair], signed_at: Instant) -> Statement {
+    Statement {
+        authority: "ab".repeat(32),
+        content: content_of(documents),
+        before: None,
+        keys: keys.iter().map(|pair| pair.public()).collect(),
+        signed_at,
+        good_until: signed_at + Duration::from_hours(24 * 365),
+    }
+}
+
+fn signed(pair: &KeyPair, documents: &str, signed_at: Instant) -> SignedDocuments {
+    pair.sign(&statement(documents, &[pair], signed_at), documents)
+}
+
+fn trust(pair: &KeyPair) -> Trust {
+    Trust::new("ab".repeat(32), vec![pair.public()])
+}
+
+fn form(projects: &[&str]) -> String {
+    signed_form(&set(projects)).unwrap()
+}
+
+#[test]
+fn r6_10_what_is_signed_holds_no_account_key_and_no_version() {
+    let documents = form(&["sieve"]);
+    assert!(!documents.contains("a-secret"));
+    let mut other = set(&["sieve"]);
+    (other.fleet.version, other.fleet.projects[0].account_key) = (DocumentVersion(8), AccountKey::new("b"));
+    assert_eq!(signed_form(&other).unwrap(), documents);
+}
+
+#[test]
+fn r6_10_a_host_works_out_by_itself_what_was_signed_for_it() {
+    let (pair, documents) = (pair(), form(&["sieve", "totient"]));
+    let accepted = trust(&pair).accept(Some(&signed(&pair, &documents, NOW)), NOW).unwrap();
+    // The coordinator says another share, and computing without limits.
+    let mut sent = set(&["sieve", "totient"]).fleet;
+    (sent.projects[0].share, sent.preferences.suspended) = (Share::given(1.0).unwrap(), true);
+    sent.projects[0].account_key = AccountKey::new("this host's own");
+    let document = accepted.document(&Labels::default(), &sent).unwrap();
+    assert_eq!(document.projects[0].share, Share::given(33.3).unwrap());
+    assert_eq!(document.projects[0].account_key.reveal(), "this host's own");
+    assert!(!document.preferences.suspended);
+    assert_eq!((document.version, document.content.as_str()), (DocumentVersion(7), "c"));
+    // In room 12 one project less.
+    let labels = Labels::read(["room=12"]).unwrap();
+    let error = accepted.document(&labels, &sent).unwrap_err();
+    assert_eq!(error, NotAccepted::Unasked { url: "https://sieve.example.org/".into() });
+    sent.projects.remove(0);
+    assert_eq!(accepted.document(&labels, &sent).unwrap().projects.len(), 1);
+    sent.projects.clear();
+    let error = accepted.document(&labels, &sent).unwrap_err();
+    assert_eq!(error, NotAccepted::NoAccount { url: "https://totient.example.org/".into() });
+}
+
+#[test]
+fn r6_10_unsigned_wrongly_signed_and_changed_documents_are_refused() {
+    let (pair, other, documents) = (pair(), self::pair(), form(&["sieve"]));
+    let trust = trust(&pair);
+    let good = signed(&pair, &documents, NOW);
+    assert!(trust.accept(Some(&good), NOW).is_ok());
+    let refused = |offered: Option<&SignedDocuments>| trust.accept(offered, NOW).unwrap_err();
+    assert!(matches!(refused(None), NotAccepted::Unsigned { .. }));
+    assert!(matches!(refused(Some(&signed(&other, &documents, NOW))), NotAccepted::OtherSignature { .. }));
+    let evil = good.taken_back(&form(&["sieve", "evil"]));
+    assert_eq!(refused(Some(&evil)), NotAccepted::Content);
+    let text = good.statement.replace("signed ", "signed 1");
+    let changed = SignedDocuments { statement: text, ..good };
+    assert!(matches!(refused(Some(&changed)), NotAccepted::OtherSignature { .. }));
+    // What the key signs for another fleet, or for another purpose.
+    let elsewhere = Statement { authority: "cd".repeat(32), ..statement(&documents, &[&pair], NOW) };
+    let elsewhere = pair.sign(&elsewhere, &documents);
+    assert!(matches!(refused(Some(&elsewhere)), NotAccepted::OtherFleet { .. }));
+}
+
+#[test]
+fn r6_10_older_expired_and_future_signatures_are_refused_and_the_newest_holds_for_ever() {
+    let (pair, old, new) = (pair(), form(&["old"]), form(&["new"]));
+    let day = Duration::from_hours(24);
+    let first = signed(&pair, &old, NOW);
+    let second = signed(&pair, &new, NOW + day);
+    let trust = trust(&pair).accept(Some(&first), NOW).unwrap().trust;
+    let trust = trust.accept(Some(&second), NOW + day).unwrap().trust;
+    let refused = |offered: &SignedDocuments, now| trust.accept(Some(offered), now).unwrap_err();
+    assert!(matches!(refused(&first, NOW + day), NotAccepted::Older { .. }));
+    // Of the same instant, and something else.
+    let twin = signed(&pair, &old, NOW + day);
+    assert!(matches!(refused(&twin, NOW + day), NotAccepted::Older { .. }));
+    assert!(matches!(refused(&signed(&pair, &old, NOW + day.mul_f64(9.0)), NOW), NotAccepted::Ahead { .. }));
+    let years = NOW + day.mul_f64(1_000.0);
+    assert!(matches!(
+        refused(&signed(&pair, &old, NOW + day.mul_f64(2.0)), years),
+        NotAccepted::Expired { .. }
+    ));
+    assert!(trust.accept(Some(&second), years).is_ok(), "what a host follows it goes on to follow");
+}
+
+#[test]
+fn r6_10_a_host_is_taken_back_to_what_the_newest_statement_names_and_to_nothing_else() {
+    let (pair, bad, before, ancient) = (pair(), form(&["bad"]), form(&["before"]), form(&["ancient"]));
+    let statement = Statement { before: Some(content_of(&before)), ..statement(&bad, &[&pair], NOW) };
+    let offered = pair.sign(&statement, &bad);
+    let trust = trust(&pair).accept(Some(&offered), NOW).unwrap().trust;
+    let back = trust.accept(Some(&offered.taken_back(&before)), NOW).unwrap();
+    assert_eq!(back.set.fleet.projects[0].name, "before");
+    assert_eq!(trust.accept(Some(&offered.taken_back(&ancient)), NOW), Err(NotAccepted::Content));
+}
+
+#[test]
+fn r6_10_the_old_key_brings_in_the_new_one_which_takes_the_old_ones_place() {
+    let (old, new, documents) = (pair(), pair(), form(&["sieve"]));
+    let hour = Duration::from_hours(1);
+    let both = old.sign(&statement(&documents, &[&old, &new], NOW), &documents);
+    let alone = new.sign(&statement(&documents, &[&new], NOW + hour), &documents);
+    let trust = trust(&old);
+    assert!(trust.accept(Some(&alone), NOW).is_err());
+    let trust = trust.accept(Some(&both), NOW).unwrap().trust;
+    let trust = trust.accept(Some(&alone), NOW).unwrap().trust;
+    assert_eq!(trust.keys, [new.public()]);
+    let late = signed(&old, &documents, NOW + hour.mul_f64(2.0));
+    assert!(matches!(trust.accept(Some(&late), NOW), Err(NotAccepted::OtherSignature { .. })));
+}
+
+#[test]
+fn r6_10_keys_that_openssl_makes_are_read_and_anything_else_is_no_key() {
+    // PKCS#8 without the public part, as `openssl genpkey -algorithm ed25519 -outform DER` writes it: the
+    // first key of RFC 8032, section 7.1.
+    let seed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+    let der = fallow_domain::from_hex(&format!("302e020100300506032b657004220420{seed}")).unwrap();
+    let public = KeyPair::from_der(&der).unwrap().public();
+    assert_eq!(
+        public.to_string(),
+        "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+    );
+    assert_eq!(KeyPair::from_der(b"").unwrap_err(), KeyPairError::NoKey);
+    assert_eq!(KeyPair::from_der(&der[1..]).unwrap_err(), KeyPairError::NoKey);
+}
+
+proptest! {
+    #[test]
+    fn r6_10_a_statement_has_one_text_and_no_other_text_is_one(at in any::<usize>(), byte in any::<u8>()) {
+        let statement = Statement {
+            before: Some(content_of("b")),
+            keys: vec![OrganisationKey::new([1; 32]), OrganisationKey::new([2; 32])],
+            ..statement("a", &[], NOW)
+        };
+        let text = statement.text();
+        prop_assert_eq!(Statement::parse(&text), Ok(statement.clone()));
+        let mut bytes = text.clone().into_bytes();
+        let at = at % bytes.len();
+        bytes[at] = byte;
+        if let Ok(changed) = String::from_utf8(bytes) && changed != text {
+            prop_assert_ne!(Statement::parse(&changed), Ok(statement));
+        }
+    }
+
+    #[test]
+    fn r6_10_no_bytes_are_accepted_that_the_key_has_not_signed(
+        statement in ".{0,300}", signature in prop::collection::vec(any::<u8>(), 0..80), documents in ".{0,300}",
+    ) {
+        let trust = Trust::new("ab".repeat(32), vec![OrganisationKey::new([7; 32]), pair().public()]);
+        let offered = SignedDocuments { statement, signature, documents };
+        prop_assert!(trust.accept(Some(&offered), NOW).is_err());
+    }
+}
