@@ -66,6 +66,15 @@ impl Fleet {
         Killed(agent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap())
     }
 
+    /// What an agent says that does not start with this token and key.
+    fn refused_agent(&self, key: &str) -> (i32, String) {
+        let token = self.ok(&["tokens", "create"]);
+        let mut agent = command("fallow-agent");
+        agent.args(["run", "--organisation-key", key, "--dir"]).arg(self.path("refused"));
+        let output = agent.env("FALLOW_TOKEN", token.trim()).stdin(Stdio::null()).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
     fn host(&self) -> Value {
         let (code, said) = self.tool(&["hosts", "--json"]);
         if code != 0 {
@@ -110,6 +119,8 @@ fn r6_10_a_host_follows_what_its_organisation_has_signed_and_nothing_that_the_co
     let key = fleet.new_key("org.key");
     fleet.ok(&["organisation", "set", &key]);
     fleet.ok(&["project", "create", "sieve"]);
+    let (code, said) = fleet.refused_agent(&fleet.new_key("mistyped.key"));
+    assert!(code == 3 && said.contains("the token was not spent"), "{code}: {said}");
     let _agent = fleet.agent();
     // What waits nobody gets.
     wait_for("the host to be linked", PATIENCE, || (fleet.host()["connected"] == true).then_some(()));
@@ -125,10 +136,19 @@ fn r6_10_a_host_follows_what_its_organisation_has_signed_and_nothing_that_the_co
     let backup = fleet.path("backup.tar");
     fleet.ok(&["backup", backup.to_str().unwrap()]);
 
+    assert_eq!(fleet.host()["organisation_keys"][0], key.as_str());
+    let shown = fleet.ok(&["hosts", "show", fleet.host()["agent_id"].as_str().unwrap()]);
+    assert!(shown.contains("signed by") && shown.contains(&key), "{shown}");
+
     // Several changes, and one signature.
     fleet.ok(&["shares", "set", "sieve=40"]);
     fleet.ok(&["preferences", "set", "--cpu-fraction", "50%"]);
-    assert_eq!(fleet.host()["document_version"], 1);
+    assert_eq!((&fleet.host()["document_version"], &fleet.host()["document_wanted"]), (&1.into(), &1.into()));
+    let drift = fleet.ok(&["hosts", "--drift"]);
+    assert!(
+        drift.contains("All hosts follow") && drift.contains("version 3 waits until it is signed"),
+        "{drift}"
+    );
     let said = fleet.sign("org.key");
     assert!(said.contains("projects.sieve.share") && said.contains("preferences.cpu_fraction"), "{said}");
     fleet.follows(3);

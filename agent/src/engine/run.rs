@@ -345,6 +345,14 @@ async fn enrolled(
             if let Some(coordinator) = coordinator {
                 token.addresses = vec![coordinator.clone()];
             }
+            if let (Some(given), Some(said)) = (organisation.first(), token.organisation.first())
+                && !organisation.iter().any(|key| token.organisation.contains(key))
+            {
+                return Err(AgentError::bad_input(format!(
+                    "the token says that documents are signed by {said}, and --organisation-key names {given}: one of them is \
+                     mistyped, or of another organisation; the token was not spent"
+                )));
+            }
             if !organisation.is_empty() {
                 token.organisation.clone_from(organisation);
             }

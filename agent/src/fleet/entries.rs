@@ -51,6 +51,8 @@ fn host(view: HostView, hostname: &str, name: &str) -> HostState {
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         owner: view.owner,
         declined: view.declined,
+        // The link knows that.
+        organisation: Vec::new(),
     }
 }
 

@@ -507,7 +507,12 @@ impl<E: Engine> Session<E> {
             let Some(batch) = lock(&self.shared.outbox).take_next() else { return Ok(()) };
             let trace = lock(&self.shared.trace).take();
             let Batch { sequence, is_snapshot, keys, .. } = batch;
-            let Entries { entries, removed } = self.ask(|reply| Ask::Entries(keys, reply)).await?;
+            let Entries { mut entries, removed } = self.ask(|reply| Ask::Entries(keys, reply)).await?;
+            for entry in &mut entries {
+                if let (Entry::Host(host), Some(trust)) = (entry, &self.member.identity().trust) {
+                    host.organisation.clone_from(&trust.keys);
+                }
+            }
             if let Some(follows) = entries.iter().find_map(followed) {
                 lock(&self.shared.outbox).says(sequence, follows);
             }

@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use fallow_domain::agent_state::{HostState, Metrics, RolledBack, SuspendedBy};
 use fallow_domain::{
     Bytes, DocumentVersion, Fraction, Instant, MasterUrl, Metric, OwnerLimits, RPCS_PER_JOB, ResourceType,
+    printable,
 };
 
 use super::limits::DECLINED;
 use super::{check, owner, v1 as wire};
+
+/// Keys of an organisation that may be good at the same time.
+const KEYS: usize = 8;
 
 /// A host on the wire.
 #[must_use]
@@ -38,6 +42,7 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         agent_version,
         owner,
         declined,
+        organisation,
     } = host;
     let (refused_version, refusal) =
         document_refused.as_ref().map_or((0, ""), |(version, why)| (version.0, why.as_str()));
@@ -81,6 +86,7 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         document_rolled_back_version: rolled_back.version.0,
         document_rollback: rolled_back.why,
         document_rolled_back_at_micros: rolled_back.at.as_micros(),
+        organisation_keys: organisation.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -120,6 +126,7 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         document_rolled_back_version,
         document_rollback,
         document_rolled_back_at_micros,
+        organisation_keys,
     } = wire;
     check::text("document_content", &document_content)?;
     check::text("os", &os)?;
@@ -128,6 +135,10 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
     if declined_urls.len() > DECLINED {
         return Err(format!("{} declined projects are more than {DECLINED}", declined_urls.len()));
     }
+    if organisation_keys.len() > KEYS {
+        return Err(format!("{} keys of an organisation are more than {KEYS}", organisation_keys.len()));
+    }
+    let organisation = organisation_keys.iter().map(|key| key.parse().map_err(|_| no_key(key)));
     let declined = declined_urls.iter().map(|url| MasterUrl::parse(url).map_err(|error| error.to_string()));
     check::text("hostname", &hostname)?;
     check::text("name", &name)?;
@@ -174,7 +185,12 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         agent_version,
         owner: owner::from_wire(&owner.unwrap_or_default())?,
         declined: declined.collect::<Result<_, _>>()?,
+        organisation: organisation.collect::<Result<_, _>>()?,
     })
+}
+
+fn no_key(text: &str) -> String {
+    format!("{:?} is no public key of an organisation", printable::line(text, 100))
 }
 
 fn coprocessors_from_wire(wire: &[wire::CoprocessorCount]) -> Result<BTreeMap<ResourceType, u32>, String> {
@@ -296,6 +312,7 @@ mod tests {
             agent_version: "0.1".into(),
             owner: OwnerLimits { suspended: true, ..OwnerLimits::default() },
             declined: vec![MasterUrl::parse("http://127.0.0.1:1/a/").unwrap()],
+            organisation: vec![fallow_domain::OrganisationKey::new([7; 32])],
         }
     }
 
@@ -332,7 +349,7 @@ mod tests {
     #[test]
     fn hosts_that_cannot_be_are_refused_with_what_is_wrong() {
         type Spoil = fn(&mut wire::HostState);
-        let cases: [(Spoil, &str); 15] = [
+        let cases: [(Spoil, &str); 17] = [
             (|h| h.usable_cpus = 9, "8 CPUs of which 9 usable and 6 idle cannot be"),
             (|h| h.idle_cpus = 8, "cannot be"),
             (|h| h.cpus = 1 << 21, "cannot be"),
@@ -347,6 +364,8 @@ mod tests {
             (|h| h.document_rolled_back_at_micros = i64::MAX, "document_rolled_back_at is"),
             (|h| h.coprocessors[0].count = 1 << 16, "65536 devices of one kind"),
             (|h| h.declined_urls = vec![String::new(); 1_001], "1001 declined projects"),
+            (|h| h.organisation_keys = vec![String::new(); 9], "9 keys of an organisation"),
+            (|h| h.organisation_keys = vec!["ed25519:1".to_owned()], "is no public key"),
             (|h| h.owner.as_mut().unwrap().cpu_fraction = Some(2.0), "fraction"),
         ];
         for (spoil, expected) in cases {

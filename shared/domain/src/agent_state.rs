@@ -9,7 +9,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Bytes, DocumentVersion, Duration, Fraction, Instant, MasterUrl, OwnerLimits, ResourceType, Share,
+    Bytes, DocumentVersion, Duration, Fraction, Instant, MasterUrl, OrganisationKey, OwnerLimits,
+    ResourceType, Share,
 };
 
 /// Which part of an agent's state an entry tells of. In order: the host, projects, tasks.
@@ -112,6 +113,10 @@ pub struct HostState {
     /// Projects of the document that the owner detached.
     #[serde(default)]
     pub declined: Vec<MasterUrl>,
+    /// The keys by which documents must be signed that the host follows (R6.10); none where it follows
+    /// whatever its coordinator says.
+    #[serde(default)]
+    pub organisation: Vec<OrganisationKey>,
 }
 
 /// A version of the document that a host went back from by itself.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, changes, print, print_json, units};
+use super::{Failure, changes, going_out, print, print_json, units};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -46,7 +46,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         Text("what was changed"),
         Text("message"),
     ];
-    print(&table::render(&columns, documents.iter().map(row).collect()))
+    print(&table::render(&columns, documents.iter().map(row).collect()))?;
+    going_out::tell_waiting(&mut client).await;
+    Ok(())
 }
 
 fn row(document: &DocumentInfo) -> Vec<String> {

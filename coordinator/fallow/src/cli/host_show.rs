@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Text};
-use super::{Failure, drift, hosts, print, print_json};
+use super::{Failure, drift, going_out, hosts, print, print_json};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -43,7 +43,9 @@ pub(super) async fn run(arguments: Show) -> Result<(), Failure> {
     if json {
         return print_json(&to_json(&reply));
     }
-    print(&to_text(&reply, why))
+    print(&to_text(&reply, why))?;
+    going_out::tell_waiting(&mut client).await;
+    Ok(())
 }
 
 fn to_text(reply: &ExplainHostReply, why: bool) -> String {
@@ -57,13 +59,14 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
         ("seen", table::ago(host.last_seen_micros, clock::now())),
         ("document", hosts::follows(&host, reply.document_version)),
         ("state", hosts::state_of(&host, reply.document_version)),
+        ("signed by", state.organisation_keys.join(" ")),
         ("copied", host.copy_note.clone()),
         ("groups", reply.groups.join(", ")),
     ];
     if let Some(why) = drift::cause(&host, reply.document_version, clock::now()) {
         rows.insert(6, ("why not", why));
     }
-    rows.retain(|(what, value)| *what != "copied" || !value.is_empty());
+    rows.retain(|(what, value)| !matches!(*what, "copied" | "signed by") || !value.is_empty());
     let label = |label: &Label| {
         let by = match label.source() {
             LabelSource::Enrolment => " (enrolment)",

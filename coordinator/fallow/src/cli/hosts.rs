@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, drift, fitted, host_label, host_removal, host_show, print, print_json};
+use super::{Failure, drift, fitted, going_out, host_label, host_removal, host_show, print, print_json};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -90,11 +90,14 @@ async fn list(arguments: List) -> Result<(), Failure> {
         return print_json(&json!({ "document_version": reply.document_version, "hosts": hosts }));
     }
     if arguments.drift {
-        if reply.hosts.is_empty() {
-            return print("All hosts follow what they are to follow.\n");
-        }
-        let rows = reply.hosts.iter().filter_map(|host| drift::row(host, name(host), newest, now)).collect();
-        return print(&fitted::render(drift::columns(), rows, arguments.wide));
+        let rows: Vec<_> =
+            reply.hosts.iter().filter_map(|host| drift::row(host, name(host), newest, now)).collect();
+        print(&match rows.is_empty() {
+            true => "All hosts follow what they are to follow.\n".to_owned(),
+            false => fitted::render(drift::columns(), rows, arguments.wide),
+        })?;
+        going_out::tell_waiting(&mut client).await;
+        return Ok(());
     }
     let columns = vec![
         (Text("name"), 0),
@@ -302,6 +305,7 @@ pub(crate) fn host_json(host: &Host, newest: u64) -> Value {
         "document_rolled_back_version": state.document_rolled_back_version,
         "document_rollback": state.document_rollback,
         "document_rolled_back_at": table::instant(state.document_rolled_back_at_micros),
+        "organisation_keys": state.organisation_keys,
         "cpu_time_micros": state.cpu_time_micros,
         "scheduler_rpcs": state.scheduler_rpcs,
         "jobs_finished": state.jobs_finished,
