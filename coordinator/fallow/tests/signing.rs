@@ -144,10 +144,76 @@ fn r6_10_a_request_that_somebody_has_changed_is_not_signed() {
     ];
     let said = refused(dir, &with_other, ExitCode::BadInput);
     assert!(said.contains("was not signed by this key"), "{said}");
-    ok(dir, &[&with_other[..], &["--known-key", &key]].concat());
+    ok(dir, &[&with_other[..], &["--known-key", &key, "--good-key", &other]].concat());
     let said = refused(dir, &["organisation", "sign", "--signed", &path("s")], ExitCode::BadInput);
     assert!(said.contains("is not by the key"), "{said}");
     assert!(!said.contains(other.trim()), "{said}");
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r6_10_who_signs_sees_all_that_he_signs_for_which_fleet_and_since_when() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    let (path, key) = organisation(dir);
+    ok(dir, &["organisation", "set", &key]);
+    ok(dir, &["project", "create", "demo"]);
+    let (request, signed) = (path("request"), path("s"));
+    ok(dir, &["organisation", "sign", "--save", &request]);
+    let read: Value = serde_json::from_slice(&fs::read(&request).unwrap()).unwrap();
+    let sign = ["organisation", "sign", "--key", &path("org.key"), "--request", &request, "--save", &signed];
+    let sign = [&sign[..], &["--yes"]].concat();
+    // Two projects of one name: each value under a key would hide the other's.
+    let mut evil = read.clone();
+    let mut documents: Value = serde_json::from_str(read["documents"].as_str().unwrap()).unwrap();
+    let mut project = documents["document"]["projects"][0].clone();
+    project["url"] = "http://evil.example.org/".into();
+    documents["document"]["projects"].as_array_mut().unwrap().insert(0, project);
+    evil["documents"] = documents.to_string().into();
+    fs::write(&request, evil.to_string()).unwrap();
+    let said = refused(dir, &sign, ExitCode::BadInput);
+    assert!(said.contains("nothing was signed"), "{said}");
+    // Of another fleet of the same organisation.
+    let mut other = read.clone();
+    other["authority"] = "cd".repeat(32).into();
+    fs::write(&request, other.to_string()).unwrap();
+    let said = ok(dir, &sign);
+    assert!(said.contains(&format!("For the fleet with the authority {}", "cd".repeat(32))), "{said}");
+    assert!(said.contains("Nothing was signed before"), "{said}");
+    other["authority"] = "no\nfleet".into();
+    fs::write(&request, other.to_string()).unwrap();
+    let said = refused(dir, &sign, ExitCode::BadInput);
+    assert!(said.contains("nothing was signed"), "{said}");
+    fs::write(&request, read.to_string()).unwrap();
+    ok(dir, &sign);
+    ok(dir, &["organisation", "sign", "--signed", &signed]);
+    ok(dir, &["shares", "set", "demo=10"]);
+    let said = ok(dir, &["organisation", "sign", "--key", &path("org.key"), "--yes"]);
+    assert!(said.contains("Before is what was signed at 20"), "{said}");
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r6_10_a_key_does_not_sign_that_hosts_believe_only_others_for_they_could_be_nobodys() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    let (path, key) = organisation(dir);
+    ok(dir, &["organisation", "set", &key]);
+    ok(dir, &["project", "create", "demo"]);
+    let nobodys = format!("ed25519:{}", "11".repeat(32));
+    let file = path("org.key");
+    let sign = ["organisation", "sign", "--key", &file, "--yes"];
+    let said = refused(dir, &[&sign[..], &["--good-key", &nobodys]].concat(), ExitCode::BadInput);
+    assert!(said.contains("Name both with --good-key"), "{said}");
+    let many: Vec<String> = (10..18).map(|n| format!("ed25519:{}", n.to_string().repeat(32))).collect();
+    let many = many.iter().chain([&key]).flat_map(|key| ["--good-key", key.as_str()]);
+    let said = refused(dir, &sign.iter().copied().chain(many).collect::<Vec<_>>(), ExitCode::BadInput);
+    assert!(said.contains("more than 8"), "{said}");
+    ok(dir, &[&sign[..], &["--good-key", &nobodys, "--good-key", &key]].concat());
+    ok(dir, &["shares", "set", "demo=10"]);
+    ok(dir, &sign);
     assert_eq!(running.stop(), Some(0));
 }
 

@@ -11,7 +11,9 @@ use std::time::Duration;
 use clap::Args;
 use fallow_daemon::{clock, file};
 use fallow_domain::{DocumentVersion, OrganisationKey, SignedDocuments};
-use fallow_fleet::{DocumentSet, KeyPair, SIGNED_BYTES_MAX, Statement, Trust, content_of, utc, values_of};
+use fallow_fleet::{
+    DocumentSet, KeyPair, SIGNED_BYTES_MAX, Statement, Trust, content_of, signable, utc, values_of,
+};
 use fallow_proto::operator::v1::{
     GetOrganisationRequest, Organisation, SignDocumentsRequest, SignedStatement,
 };
@@ -174,8 +176,9 @@ fn sign(arguments: &Sign, key: &KeyPair, request: Request) -> Result<Signed, Fai
         Failure::bad_input(format!("{what} cannot be read ({error}): nothing was signed"))
     };
     let now = clock::now();
-    let set: DocumentSet =
-        serde_json::from_str(&documents).map_err(|error| unreadable("what is to be signed", &error))?;
+    let set = signable(&documents).map_err(|error| {
+        Failure::bad_input(format!("the documents are not to be signed, for {error}: nothing was signed"))
+    })?;
     // What hosts may be taken back to, and the keys that were good, count only if this key said so.
     let mut old = None;
     if let Some(before) = &before {
@@ -198,15 +201,21 @@ fn sign(arguments: &Sign, key: &KeyPair, request: Request) -> Result<Signed, Fai
                 utc(now)
             )));
         }
-        old = Some((statement.keys, accepted.set));
+        old = Some((statement, accepted.set));
     }
     let keys = match (&arguments.good_keys[..], &old) {
-        ([], Some((keys, _))) => keys.clone(),
+        ([], Some((statement, _))) => statement.keys.clone(),
         ([], None) => vec![key.public()],
         (keys, _) => keys.to_vec(),
     };
-    show(old.as_ref().map(|(_, set)| set), &set, &keys)?;
-    confirm(arguments)?;
+    if !keys.contains(&key.public()) {
+        return Err(Failure::bad_input(format!(
+            "hosts would not believe this key any more, {}, but {} alone; if nobody has that key, they would follow no change ever \
+             again. Name both with --good-key; the other key takes this one out: nothing was signed",
+            key.public(),
+            keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+        )));
+    }
     let statement = Statement {
         authority,
         content: content_of(&documents),
@@ -215,12 +224,22 @@ fn sign(arguments: &Sign, key: &KeyPair, request: Request) -> Result<Signed, Fai
         signed_at: now,
         good_until: now + fallow_domain::Duration::from_secs_f64(arguments.good_for.as_secs_f64()),
     };
+    let read = Statement::parse(&statement.text());
+    if let Err(error) = read {
+        return Err(unreadable("what would be signed", &error));
+    }
+    show(old.as_ref(), &set, &statement)?;
+    confirm(arguments)?;
     Ok(Signed { document_version, signed: key.sign(&statement, &documents) })
 }
 
 /// Shows what somebody is about to sign, on standard error: standard output is for what comes of it.
-fn show(before: Option<&DocumentSet>, after: &DocumentSet, keys: &[OrganisationKey]) -> Result<(), Failure> {
-    let (old, new) = (before.map(values_of).unwrap_or_default(), values_of(after));
+fn show(
+    before: Option<&(Statement, DocumentSet)>,
+    after: &DocumentSet,
+    statement: &Statement,
+) -> Result<(), Failure> {
+    let (old, new) = (before.map(|(_, set)| values_of(set)).unwrap_or_default(), values_of(after));
     let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let shown = |values: &BTreeMap<String, String>, name: &String| {
         values.get(name).map_or_else(|| "-".to_owned(), |value| printable::line(value, usize::MAX))
@@ -234,7 +253,22 @@ fn show(before: Option<&DocumentSet>, after: &DocumentSet, keys: &[OrganisationK
         0 => "Nothing differs from what was signed before.\n".to_owned(),
         _ => table::render(&["value", "before", "after"].map(Text), rows),
     };
-    let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
+    // A coordinator chooses what it gives as that: an older one would hide what has changed since.
+    text += &match before {
+        Some((before, _)) => {
+            format!(
+                "Before is what was signed at {}; hosts may be taken back to it.\n",
+                utc(before.signed_at)
+            )
+        }
+        None => "Nothing was signed before, as the coordinator says.\n".to_owned(),
+    };
+    let keys: Vec<_> = statement.keys.iter().map(ToString::to_string).collect();
+    text += &format!(
+        "For the fleet with the authority {}; hosts may begin with it until {}.\n",
+        printable::line(&statement.authority, usize::MAX),
+        utc(statement.good_until)
+    );
     text += &format!("Hosts believe from then on: {}\n", keys.join(" "));
     let mut err = std::io::stderr().lock();
     err.write_all(text.as_bytes())

@@ -1,28 +1,82 @@
 //! What signed documents say, value by value: what somebody looks at before he signs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::{SIGNED_BYTES_MAX, signed_form};
 use crate::{DocumentSet, Preference};
 
-/// Every value of a set under a key, such as `projects.sieve.url` or `groups.room-12.selector`.
+/// Why documents are not to be signed: somebody who looks at their values would not see all that they say.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotSignable {
+    /// They are larger than hosts take.
+    #[error("they have {0} bytes, and hosts take {SIGNED_BYTES_MAX}: say less in groups")]
+    Size(usize),
+    /// They cannot be read.
+    #[error("they cannot be read ({0})")]
+    Documents(String),
+    /// They hold more than what was read of them, or hold it in another way.
+    #[error("they hold something that this release does not know: sign with the release of the coordinator")]
+    Form,
+    /// They say something twice, or nothing that hosts could follow.
+    #[error("they contradict themselves: {0}")]
+    Conflict(String),
+}
+
+/// Reads documents that are to be signed. All that they say are the values of [`values_of`], each once.
+///
+/// # Errors
+/// [`NotSignable`].
+pub fn signable(documents: &str) -> Result<DocumentSet, NotSignable> {
+    if documents.len() > SIGNED_BYTES_MAX {
+        return Err(NotSignable::Size(documents.len()));
+    }
+    let read = serde_json::from_str(documents);
+    let set: DocumentSet = read.map_err(|error| NotSignable::Documents(error.to_string()))?;
+    if signed_form(&set).map_err(|error| NotSignable::Documents(error.to_string()))? != documents {
+        return Err(NotSignable::Form);
+    }
+    set.fleet.check().map_err(|error| NotSignable::Conflict(error.to_string()))?;
+    if let Some(problem) = set.problems().first() {
+        return Err(NotSignable::Conflict(problem.to_string()));
+    }
+    let mut seen = BTreeSet::new();
+    for (key, _) in said(&set) {
+        if seen.contains(&key) {
+            return Err(NotSignable::Conflict(format!("{key} is said twice")));
+        }
+        seen.insert(key);
+    }
+    Ok(set)
+}
+
+/// Every value of a set under a key, such as `projects.sieve.url` or `groups.room-12.selector`. Names of more
+/// than ASCII letters, digits, `_` and `-` stand in quotes, so that each key means one value, and names that
+/// look alike do not.
 #[must_use]
 pub fn values_of(set: &DocumentSet) -> BTreeMap<String, String> {
-    let mut values = BTreeMap::new();
-    let mut add = |key: String, value: String| drop(values.insert(key, value));
+    said(set).into_iter().collect()
+}
+
+fn said(set: &DocumentSet) -> Vec<(String, String)> {
+    let mut values = Vec::new();
+    let mut add = |key: String, value: String| values.push((key, value));
     for project in &set.fleet.projects {
-        add(format!("projects.{}.url", project.name), project.url.to_string());
-        add(format!("projects.{}.share", project.name), project.share.get().to_string());
+        let name = quoted(&project.name);
+        add(format!("projects.{name}.url"), plain(&project.url));
+        add(format!("projects.{name}.share"), project.share.get().to_string());
     }
     for preference in Preference::all_of(&set.fleet.preferences) {
         add(format!("preferences.{}", preference.key()), preference.to_string());
     }
     for (name, group) in &set.groups.0 {
+        let name = quoted(name.as_str());
         add(format!("groups.{name}.precedence"), group.precedence.to_string());
         add(format!("groups.{name}.selector"), group.selector.to_string());
         for (project, said) in &group.projects {
+            let project = quoted(project);
             add(format!("groups.{name}.projects.{project}"), said.wish.to_string());
             if let Some(place) = &said.foreign {
-                add(format!("groups.{name}.projects.{project}.url"), place.url.to_string());
+                add(format!("groups.{name}.projects.{project}.url"), plain(&place.url));
             }
         }
         for preference in &group.preferences {
@@ -30,4 +84,19 @@ pub fn values_of(set: &DocumentSet) -> BTreeMap<String, String> {
         }
     }
     values
+}
+
+/// A name that is told from all others, however it looks.
+fn quoted(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !name.is_empty() && name.chars().all(is_plain) {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", name.escape_default())
+    }
+}
+
+/// A text without letters that look like others.
+fn plain(text: &impl ToString) -> String {
+    text.to_string().escape_default().to_string()
 }

@@ -180,6 +180,62 @@ fn r6_10_keys_that_openssl_makes_are_read_and_anything_else_is_no_key() {
     assert_eq!(KeyPair::from_der(&der[1..]).unwrap_err(), KeyPairError::NoKey);
 }
 
+/// Documents with a change of the set, and all of it shown.
+fn with(change: impl FnOnce(&mut DocumentSet)) -> Result<DocumentSet, NotSignable> {
+    let mut documents = set(&["sieve"]);
+    change(&mut documents);
+    signable(&signed_form(&documents).unwrap())
+}
+
+#[test]
+fn r6_10_documents_that_say_more_than_a_signer_is_shown_are_not_to_be_signed() {
+    let good = form(&["sieve"]);
+    assert_eq!(signed_form(&signable(&good).unwrap()).unwrap(), good);
+    // Of two projects with one name hosts would attach to both.
+    let error = with(|set| {
+        let evil = MasterUrl::parse("https://evil.example.org/").unwrap();
+        let evil = ProjectAssignment { url: evil, ..set.fleet.projects[0].clone() };
+        set.fleet.projects.insert(0, evil);
+    });
+    assert_eq!(error, Err(NotSignable::Conflict("projects.sieve.url is said twice".into())));
+    let error = with(|set| {
+        let group = set.groups.0.values_mut().next().unwrap();
+        group.preferences = vec![crate::Preference::Suspended(true), crate::Preference::Suspended(false)];
+    });
+    assert!(matches!(error, Err(NotSignable::Conflict(_))), "{error:?}");
+    // What this release would pass over, and a later one might follow.
+    let more = good.replacen('{', "{\"more\":1,", 1);
+    assert!(serde_json::from_str::<DocumentSet>(&more).is_ok());
+    assert_eq!(signable(&more), Err(NotSignable::Form));
+    assert_eq!(signable(&good.replace("33.3", "33.30")), Err(NotSignable::Form));
+    let huge = format!("{good}{}", " ".repeat(SIGNED_BYTES_MAX));
+    assert!(matches!(signable(&huge), Err(NotSignable::Size(_))));
+}
+
+#[test]
+fn r6_10_no_name_hides_the_value_of_another_and_alike_names_are_told_apart() {
+    let place = |url: &str| {
+        let foreign =
+            crate::Foreign { url: MasterUrl::parse(url).unwrap(), account_key: AccountKey::new("") };
+        ProjectWish { wish: Wish::Share(Share::given(5.0).unwrap()), foreign: Some(foreign) }
+    };
+    let shown = with(|set| {
+        let group = set.groups.0.values_mut().next().unwrap();
+        group.projects.insert("p".into(), place("https://evil.example.org/"));
+        group.projects.insert("p.url".into(), place("https://good.example.org/"));
+        set.fleet.projects.push(project("primes", ""));
+        set.fleet
+            .projects
+            .push(ProjectAssignment { name: "pr\u{456}mes\u{200b}".into(), ..project("other", "") });
+    });
+    let values = values_of(&shown.unwrap());
+    let urls = values.values().filter(|value| value.starts_with("https://")).count();
+    assert_eq!(urls, 5, "{values:?}");
+    assert_eq!(values["groups.room-12.projects.p.url"], "https://evil.example.org/");
+    assert_eq!(values["groups.room-12.projects.\"p.url\".url"], "https://good.example.org/");
+    assert!(values.contains_key("projects.\"pr\\u{456}mes\\u{200b}\".url"), "{values:?}");
+}
+
 proptest! {
     #[test]
     fn r6_10_a_statement_has_one_text_and_no_other_text_is_one(at in any::<usize>(), byte in any::<u8>()) {
