@@ -396,10 +396,13 @@ impl<E: Engine> Session<E> {
                     beat_at = Instant::now() + self.jittered(interval);
                     send(to, from_agent::Body::Heartbeat(Heartbeat { sent_at_micros: clock::now().as_micros() }), None).await?;
                 }
-                renewed = renewal.next(&self.member, &channel) => {
+                certificate = renewal.next(&self.member, &channel) => {
+                    let renewed = match certificate {
+                        Ok(certificate) => self.member.renewed(certificate).await,
+                        Err(status) => Err(status),
+                    };
                     let again = match renewed {
-                        Ok(member) => {
-                            self.member = *member;
+                        Ok(()) => {
                             say_renewed(&self.member);
                             // By the time that passes: a clock that is ahead would have it renewed at once
                             // again.
@@ -561,7 +564,7 @@ enum Renewal {
     /// It is asked for at this time.
     At(Instant),
     /// It is asked for.
-    Asked(JoinHandle<Result<Box<Membership>, Status>>),
+    Asked(JoinHandle<Result<Vec<u8>, Status>>),
 }
 
 impl Renewal {
@@ -570,14 +573,11 @@ impl Renewal {
     }
 
     /// What came of it.
-    async fn next(&mut self, member: &Membership, channel: &Channel) -> Result<Box<Membership>, Status> {
+    async fn next(&mut self, member: &Membership, channel: &Channel) -> Result<Vec<u8>, Status> {
         if let Self::At(at) = self {
             sleep_until(*at).await;
-            let (mut member, channel) = (member.clone(), channel.clone());
-            *self =
-                Self::Asked(tokio::spawn(
-                    async move { member.renew(channel).await.map(|()| Box::new(member)) },
-                ));
+            let (member, channel) = (member.clone(), channel.clone());
+            *self = Self::Asked(tokio::spawn(async move { member.newer_certificate(channel).await }));
         }
         match self {
             Self::Asked(asked) => asked.await.unwrap_or_else(|died| Err(Status::internal(died.to_string()))),

@@ -130,13 +130,30 @@ impl Membership {
     /// # Errors
     /// What the coordinator said, or what failed here.
     pub async fn renew(&mut self, channel: Channel) -> Result<(), Status> {
+        let certificate = self.newer_certificate(channel).await?;
+        self.renewed(certificate).await
+    }
+
+    /// Gets a newer certificate over this connection, in DER.
+    ///
+    /// # Errors
+    /// What the coordinator said, or what failed here.
+    pub async fn newer_certificate(&self, channel: Channel) -> Result<Vec<u8>, Status> {
         let request =
             self.key.certificate_request().map_err(|error| Status::internal(causes::line(&error)))?;
         let mut client = FleetClient::new(channel);
         let reply = answered(client.renew(RenewRequest { certificate_request: request })).await?.into_inner();
+        Ok(reply.certificate)
+    }
+
+    /// Stores a newer certificate and shows it from then on. All else stays as it is by then: a coordinator
+    /// that takes its time with the certificate does not bring back what the host believed meanwhile.
+    ///
+    /// # Errors
+    /// What is wrong with it, or what failed here.
+    pub async fn renewed(&mut self, certificate: Vec<u8>) -> Result<(), Status> {
         let Identity { addresses, authority, projects_url, trust, .. } = self.identity.clone();
-        let newer =
-            Identity::new(addresses, authority, reply.certificate, &self.key).map_err(Status::internal)?;
+        let newer = Identity::new(addresses, authority, certificate, &self.key).map_err(Status::internal)?;
         let newer = Identity { projects_url, trust, ..newer };
         if newer.agent_id() != self.identity.agent_id() {
             return Err(Status::internal("the certificate is another host's"));

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use fallow_daemon::clock;
 use fallow_domain::AgentId;
+use fallow_fleet::{DocumentSet, Groups, KeyPair, Statement, content_of, signed_form};
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1::fleet_server::{Fleet, FleetServer};
 use fallow_proto::fleet::v1::{
@@ -46,6 +47,8 @@ pub(crate) struct Held {
     /// How often the certificate was renewed, and the life of those that are made; 0 for an hour.
     renewals: u32,
     life: fallow_domain::Duration,
+    /// Newer certificates are made, and not handed out yet.
+    keeps_certificates: bool,
     traces: Vec<String>,
     out: Option<Out>,
     talk: Option<tokio::task::AbortHandle>,
@@ -182,6 +185,9 @@ impl Fleet for Coordinator {
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
         let certificate = self.certificate(&request.into_inner().certificate_request);
         self.0.lock().unwrap().renewals += 1;
+        while self.0.lock().unwrap().keeps_certificates {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         Ok(Response::new(RenewReply { certificate }))
     }
 
@@ -498,6 +504,61 @@ async fn r6_10_an_agent_renews_its_certificate_under_the_link_and_shows_the_newe
     }
     let (_, serving) = coordinator.serve(Some(address)).await;
     coordinator.until("a new link", |held| held.out.as_ref().map(drop)).await;
+    serving.abort();
+}
+
+/// The first key of RFC 8032, section 7.1.
+fn organisation() -> KeyPair {
+    let seed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+    let der = fallow_domain::from_hex(&format!("302e020100300506032b657004220420{seed}")).unwrap();
+    KeyPair::from_der(&der).unwrap()
+}
+
+/// A document of one project, signed so many seconds from now.
+fn signed(coordinator: &Coordinator, version: u64, share: f64, seconds: i64) -> from_coordinator::Body {
+    let from_coordinator::Body::Document(mut sent) = document(version, share) else { unreachable!() };
+    let fleet = fallow_proto::fleet::document::from_wire(sent.clone()).unwrap();
+    let documents = signed_form(&DocumentSet { fleet, groups: Groups::default() }).unwrap();
+    let signed_at = clock::now() + fallow_domain::Duration::from_secs(seconds);
+    let statement = Statement {
+        authority: coordinator.authority().to_string(),
+        content: content_of(&documents),
+        before: None,
+        keys: vec![organisation().public()],
+        signed_at,
+        good_until: signed_at + fallow_domain::Duration::from_hours(1),
+    };
+    let signed = organisation().sign(&statement, &documents);
+    sent.signed = Some(fallow_proto::fleet::signed::to_wire(&signed, &fallow_domain::Labels::default()));
+    from_coordinator::Body::Document(sent)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r6_10_a_certificate_that_comes_late_does_not_bring_back_what_the_host_believed_when_it_was_asked_for()
+ {
+    let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
+    {
+        let mut held = coordinator.0.lock().unwrap();
+        (held.life, held.keeps_certificates) = (fallow_domain::Duration::from_secs(6), true);
+    }
+    let (address, serving) = coordinator.serve(None).await;
+    let key = organisation().public().to_string();
+    let token = token(&coordinator, address, GOOD);
+    let _process = Agent::start_with(dir.path(), &token, &["--organisation-key", &key]);
+    coordinator.until("the snapshot", |held| host(held).map(drop)).await;
+    coordinator.until("a renewal", |held| (held.renewals == 1).then_some(())).await;
+    coordinator.send(signed(&coordinator, 2, 20.0, 0), "").await;
+    coordinator.until("it follows", |held| (host(held)?.document_version == 2).then_some(())).await;
+    coordinator.0.lock().unwrap().keeps_certificates = false;
+    coordinator.until("the next renewal", |held| (held.renewals == 2).then_some(())).await;
+    // What was signed before that.
+    coordinator.send(signed(&coordinator, 3, 30.0, -60), "").await;
+    let refusal = coordinator.until("an answer", |held| {
+        let host = host(held)?;
+        (host.document_refused_version == 3 || host.document_version == 3).then_some(host.document_refusal)
+    });
+    let refusal = refusal.await;
+    assert!(refusal.contains("has followed some that were signed at"), "{refusal:?}");
     serving.abort();
 }
 
