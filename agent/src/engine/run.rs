@@ -374,7 +374,8 @@ fn believes(identity: &mut Identity, organisation: &[OrganisationKey]) -> Result
             identity.believe(organisation.to_vec());
             Ok(true)
         }
-        Some(trust) if organisation.iter().any(|key| trust.keys.contains(key)) => Ok(false),
+        // Also one that has brought in its successor: it still stands where the agent is started.
+        Some(trust) if organisation.iter().any(|key| trust.knows(key)) => Ok(false),
         Some(trust) => {
             let known = trust.keys.iter().map(OrganisationKey::short).collect::<Vec<_>>().join(", ");
             Err(AgentError::bad_input(format!(
@@ -673,5 +674,27 @@ impl Life<'_> {
         if let Err(error) = self.engine.take(input).await {
             tracing::error!(%error, "cannot store what happened during the end; it is found again at the next start");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fallow_fleet::Trust;
+    use fallow_tls::HostKey;
+
+    use super::*;
+
+    #[test]
+    fn r6_10_an_agent_that_is_still_started_with_a_former_key_of_its_organisation_goes_on() {
+        let [old, new, other] = [1, 2, 3].map(|byte| OrganisationKey::new([byte; 32]));
+        let mut identity = crate::fleet::identity::tests::sample(&HostKey::generate().unwrap());
+        assert!(believes(&mut identity, &[old]).unwrap());
+        let trust = Trust { former: vec![old], ..Trust::new(identity.authority.to_string(), vec![new]) };
+        identity.trust = Some(trust.clone());
+        for key in [old, new] {
+            assert!(!believes(&mut identity, &[key]).unwrap());
+            assert_eq!(identity.trust.as_ref(), Some(&trust));
+        }
+        assert!(believes(&mut identity, &[other]).is_err());
     }
 }

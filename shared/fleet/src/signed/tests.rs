@@ -152,7 +152,7 @@ fn r6_10_a_host_is_taken_back_to_what_the_newest_statement_names_and_to_nothing_
 
 #[test]
 fn r6_10_the_old_key_brings_in_the_new_one_which_takes_the_old_ones_place() {
-    let (old, new, documents) = (pair(), pair(), form(&["sieve"]));
+    let (old, new, documents) = (self::pair(), self::pair(), form(&["sieve"]));
     let hour = Duration::from_hours(1);
     let both = old.sign(&statement(&documents, &[&old, &new], NOW), &documents);
     let alone = new.sign(&statement(&documents, &[&new], NOW + hour), &documents);
@@ -161,6 +161,9 @@ fn r6_10_the_old_key_brings_in_the_new_one_which_takes_the_old_ones_place() {
     let trust = trust.accept(Some(&both), NOW).unwrap().trust;
     let trust = trust.accept(Some(&alone), NOW).unwrap().trust;
     assert_eq!(trust.keys, [new.public()]);
+    // Whoever names the old one means the same organisation.
+    assert!(trust.knows(&old.public()) && trust.knows(&new.public()) && !trust.knows(&pair().public()));
+    assert_eq!(trust.former, [old.public()]);
     let late = signed(&old, &documents, NOW + hour.mul_f64(2.0));
     assert!(matches!(trust.accept(Some(&late), NOW), Err(NotAccepted::OtherSignature { .. })));
 }

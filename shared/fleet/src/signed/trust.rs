@@ -12,6 +12,8 @@ use crate::{DocumentSet, Effective, utc};
 /// How far a signature may lie ahead of the host's clock. One from years ahead would shut out all later ones
 /// for good.
 const AHEAD: Duration = Duration::from_hours(48);
+/// So many former keys are known.
+const FORMER_MAX: usize = 64;
 
 /// Whom a host believes, and what it believed last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +25,10 @@ pub struct Trust {
     /// The newest statement that it took; none at first.
     #[serde(default)]
     pub newest: Option<String>,
+    /// Keys that were good once and have brought in those that are, the latest last: they count for nothing,
+    /// and whoever still names one of them means the same organisation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<OrganisationKey>,
 }
 
 /// What a host follows from now on.
@@ -116,7 +122,7 @@ impl Trust {
     /// Of a host that knows these keys and has seen nothing signed yet.
     #[must_use]
     pub fn new(authority: String, keys: Vec<OrganisationKey>) -> Self {
-        Self { authority, keys, newest: None }
+        Self { authority, keys, newest: None, former: Vec::new() }
     }
 
     fn key(&self) -> String {
@@ -149,7 +155,16 @@ impl Trust {
         let set =
             serde_json::from_str(documents).map_err(|error| NotAccepted::Documents(error.to_string()))?;
         let Statement { authority, keys, .. } = statement;
-        Ok(Accepted { set, trust: Self { authority, keys, newest: Some(text.clone()) } })
+        let mut former: Vec<_> = self.former.iter().chain(&self.keys).copied().collect();
+        former.retain(|key| !keys.contains(key));
+        former.drain(..former.len().saturating_sub(FORMER_MAX));
+        Ok(Accepted { set, trust: Self { authority, keys, newest: Some(text.clone()), former } })
+    }
+
+    /// Whether a key is one of the organisation that the host believes: good now, or once.
+    #[must_use]
+    pub fn knows(&self, key: &OrganisationKey) -> bool {
+        self.keys.contains(key) || self.former.contains(key)
     }
 
     fn require_later(&self, statement: &Statement, now: Instant) -> Result<(), NotAccepted> {
