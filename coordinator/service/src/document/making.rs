@@ -15,6 +15,7 @@ use super::{Author, DocumentError, MESSAGE_MAX, Reach, Release, key, no_group, s
 use crate::audit::{self, Action};
 
 /// The making of a version.
+#[derive(Clone)]
 pub(super) struct Making {
     pub(super) store: Arc<dyn Store>,
     pub(super) current: Arc<watch::Sender<Arc<Release>>>,
@@ -32,7 +33,7 @@ impl Making {
         _alone: OwnedMutexGuard<()>,
         edit: impl FnOnce(&mut DocumentSet) -> Result<String, DocumentError>,
     ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
-        let release = self.current.borrow().clone();
+        let mut release = self.current.borrow().clone();
         let newest = set_of(release.newest.as_deref());
         // An emergency starts from what is known to be good: what goes out now is taken back.
         let before = match release.open() {
@@ -46,9 +47,20 @@ impl Making {
             return Ok((before, set));
         }
         set.fleet.version = set.fleet.version.max(newest.fleet.version.next());
-        let made = self.made(set, change)?;
+        let mut made = self.made(set, change)?;
         let signed = self.inherited(&release, &made)?;
         let waits = signed.is_none() && !signing::organisation(&*self.store)?.keys.is_empty();
+        if let Some((rollout, _)) = release.open()
+            && waits
+        {
+            // Nobody has to sign that hosts go back from what goes out now.
+            let next = newest.fleet.version.next();
+            let superseded = self.superseded(rollout, next);
+            let author = Author { emergency: false, ..self.author.clone() };
+            Self { author, ..self.clone() }.take_back(&release, superseded)?;
+            release = self.current.borrow().clone();
+            made.set.fleet.version = made.set.fleet.version.max(next.next());
+        }
         let rollout = match release.open() {
             Some((rollout, _)) => Some(self.superseded(rollout, made.set.fleet.version)),
             // It begins when there is a signature.

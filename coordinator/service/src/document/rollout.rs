@@ -152,24 +152,9 @@ impl Making {
             return Ok(None);
         }
         if let Transition::TakeBack { .. } = transition {
-            let (mut set, before) = match &release.base {
-                Some(base) => (base.audited.set.clone(), base.signed.clone()),
-                None => {
-                    (read_version(&*self.store, from.base)?.set, signing::signed_of(&*self.store, from.base)?)
-                }
-            };
-            // The statement about the candidate names what it may be taken back to.
-            let signed = newest.signed.as_ref().zip(before);
-            let signed = signed.map(|(newest, before)| Arc::new(newest.taken_back(&before.documents)));
-            set.fleet.version = next;
-            let made = self.made(
-                set,
-                format!("version {} again, as it was before version {}", from.base, from.candidate),
-            )?;
-            tell(&after);
             let number = after.number;
             let current = self.current.clone();
-            self.publish(&release, made, Some(after), signed)?;
+            self.take_back(&release, after)?;
             let now = current.borrow().rollout.clone();
             return Ok(now.filter(|rollout| rollout.number == number));
         }
@@ -185,6 +170,25 @@ impl Making {
             Release { newest: Some(newest), rollout: Some(after.clone()), base, ..(*release).clone() };
         self.current.send_replace(Arc::new(release));
         Ok(Some(after))
+    }
+
+    /// The newest version says again what there was before a rollout, which is `after` then.
+    pub(super) fn take_back(self, release: &Release, after: Rollout) -> Result<(), DocumentError> {
+        let (mut set, before) = match &release.base {
+            Some(base) => (base.audited.set.clone(), base.signed.clone()),
+            None => {
+                (read_version(&*self.store, after.base)?.set, signing::signed_of(&*self.store, after.base)?)
+            }
+        };
+        let newest = release.newest.as_ref();
+        // The statement about the candidate names what it may be taken back to.
+        let signed = newest.and_then(|newest| newest.signed.as_ref()).zip(before);
+        let signed = signed.map(|(newest, before)| Arc::new(newest.taken_back(&before.documents)));
+        set.fleet.version = newest.map(|newest| newest.audited.set.fleet.version).unwrap_or_default().next();
+        let change = format!("version {} again, as it was before version {}", after.base, after.candidate);
+        let made = self.made(set, change)?;
+        tell(&after);
+        self.publish(release, made, Some(after), signed)
     }
 }
 

@@ -173,7 +173,17 @@ impl Making {
         release: &Release,
         made: &Audited,
     ) -> Result<Option<Arc<SignedDocuments>>, DocumentError> {
-        let Some(signed) = release.base().and_then(|base| base.signed.clone()) else { return Ok(None) };
+        let signed = release.base().and_then(|base| base.signed.clone());
+        let signed = match (release.open(), &release.newest) {
+            // Hosts that have the candidate's statement take no older one: it names what was before.
+            (Some(_), Some(newest)) => newest
+                .signed
+                .as_ref()
+                .zip(signed)
+                .map(|(newest, before)| Arc::new(newest.taken_back(&before.documents))),
+            _ => signed,
+        };
+        let Some(signed) = signed else { return Ok(None) };
         Ok(Some(signed).filter(|signed| signed_form(&made.set).is_ok_and(|form| form == signed.documents)))
     }
 

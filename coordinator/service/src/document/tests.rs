@@ -261,3 +261,112 @@ async fn shares_that_mean_nothing_change_nothing() {
     assert_eq!(documents.document().version.0, 1);
     assert_eq!(documents.document().projects[0].share, Share::DEFAULT);
 }
+
+/// One host, for which every change makes a difference.
+struct One;
+
+impl Reach for One {
+    fn changed_hosts(&self, _: &DocumentSet, _: &DocumentSet) -> u64 {
+        1
+    }
+
+    fn hosts_now(&self, _: &Rollout) -> Vec<fallow_rollout::HostNow> {
+        Vec::new()
+    }
+}
+
+const AUTHORITY: &str = "ab";
+
+/// The first key of RFC 8032, section 7.1.
+fn organisation() -> fallow_fleet::KeyPair {
+    let seed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+    let der = fallow_domain::from_hex(&format!("302e020100300506032b657004220420{seed}")).unwrap();
+    fallow_fleet::KeyPair::from_der(&der).unwrap()
+}
+
+/// Signs the newest version at a second.
+async fn sign(documents: &Documents, second: i64) -> DocumentVersion {
+    let now = Instant::EPOCH + fallow_domain::Duration::from_secs(second);
+    let ToSign { version, documents: text, before, .. } = documents.to_sign().unwrap().unwrap();
+    let statement = fallow_fleet::Statement {
+        authority: AUTHORITY.into(),
+        content: fallow_fleet::content_of(&text),
+        before: before.map(|before| fallow_fleet::content_of(&before.documents)),
+        keys: vec![organisation().public()],
+        signed_at: now,
+        good_until: now + fallow_domain::Duration::from_hours(1),
+    };
+    let signed = organisation().sign(&statement, &text);
+    documents.sign(Author::default(), now, AUTHORITY.into(), version, signed).await.unwrap()
+}
+
+/// Signed documents of which version 3 goes out, in waves.
+async fn going_out(store: Arc<dyn Store>, reach: &Arc<dyn Reach>) -> Documents {
+    let documents = Documents::open(store).unwrap();
+    documents.set_reach(Arc::downgrade(reach));
+    documents.set_organisation(Author::default(), vec![organisation().public()]).await.unwrap();
+    documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+    assert_eq!(sign(&documents, 1).await, DocumentVersion(1));
+    let plan = Plan::new("50%,100%", fallow_domain::Duration::from_mins(10)).unwrap();
+    documents.set_plan(Author::default(), Some(plan)).await.unwrap();
+    assert_eq!(shares(&documents, &[("a", 2.0)]).await.unwrap(), 2);
+    assert_eq!(sign(&documents, 2).await, DocumentVersion(2));
+    assert!(documents.release().open().is_some());
+    documents
+}
+
+/// What a host that has taken the newest statement would say to a version.
+fn take(host: &fallow_fleet::Trust, version: &Published) -> Result<fallow_fleet::Trust, String> {
+    let now = Instant::EPOCH + fallow_domain::Duration::from_secs(10);
+    let accepted = host.accept(version.signed.as_deref(), now);
+    accepted.map(|accepted| accepted.trust).map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn r6_10_an_emergency_that_waits_for_its_signature_takes_hosts_back_from_what_goes_out() {
+    let (dir, reach) = (tempfile::tempdir().unwrap(), Arc::new(One) as Arc<dyn Reach>);
+    let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path()).unwrap());
+    let documents = going_out(store.clone(), &reach).await;
+    let host = fallow_fleet::Trust::new(AUTHORITY.into(), vec![organisation().public()]);
+    let host = take(&host, documents.release().newest.as_ref().unwrap()).unwrap();
+    let author = Author { emergency: true, ..Author::default() };
+    let suspended = Preferences { suspended: true, ..Preferences::default() };
+    documents.set_preferences(author, Instant::EPOCH, suspended).await.unwrap();
+    let released = |documents: &Documents| {
+        let release = documents.release();
+        let has = DocumentVersion(2);
+        let released =
+            release.of(&fallow_domain::AgentId("h".into()), has, Default::default).cloned().unwrap();
+        (release, released)
+    };
+    let (release, back) = released(&documents);
+    assert!(release.is_held && release.open().is_none());
+    // Newer than what the host has, of the same statement, and as it was before.
+    assert_eq!(back.audited.set.fleet.version, DocumentVersion(3));
+    assert_eq!(back.audited.set.fleet.projects[0].share, Share::DEFAULT);
+    let host = take(&host, &back).unwrap();
+    assert_eq!(release.newest.as_ref().unwrap().audited.set.fleet.version, DocumentVersion(4));
+    // So it is after a restart, and the emergency goes out when it is signed.
+    let again = Documents::open(store.clone()).unwrap();
+    let (release, followed) = released(&again);
+    assert_eq!((release.is_held, followed.audited.set.fleet.version), (true, DocumentVersion(3)));
+    assert_eq!(followed.signed, back.signed);
+    assert_eq!(sign(&again, 3).await, DocumentVersion(4));
+    let newest = again.release().newest.clone().unwrap();
+    assert!(newest.audited.set.fleet.preferences.suspended && take(&host, &newest).is_ok());
+}
+
+#[tokio::test]
+async fn r6_10_an_emergency_that_only_goes_back_is_taken_by_hosts_that_have_what_goes_out() {
+    let (dir, reach) = (tempfile::tempdir().unwrap(), Arc::new(One) as Arc<dyn Reach>);
+    let documents = going_out(Arc::new(SledStore::open(dir.path()).unwrap()), &reach).await;
+    let host = fallow_fleet::Trust::new(AUTHORITY.into(), vec![organisation().public()]);
+    let host = take(&host, documents.release().newest.as_ref().unwrap()).unwrap();
+    // As after a restore: the same again, in a term of its own.
+    let documents = Arc::new(documents);
+    let term = documents.clone().begin_term(Author::default(), Instant::EPOCH, 1, "again".into());
+    assert_eq!(term.await.unwrap(), DocumentVersion::first_of(1));
+    let release = documents.release();
+    assert!(!release.is_held);
+    assert!(take(&host, release.newest.as_ref().unwrap()).is_ok());
+}
