@@ -184,6 +184,21 @@ fn r6_10_a_host_follows_what_its_organisation_has_signed_and_nothing_that_the_co
 }
 
 #[test]
+fn r6_5_while_a_version_waits_hosts_with_the_one_before_follow_what_they_are_to_follow() {
+    let fleet = Fleet::start();
+    let key = fleet.new_key("org.key");
+    fleet.ok(&["organisation", "set", &key]);
+    fleet.ok(&["project", "create", "sieve"]);
+    fleet.sign("org.key");
+    let _agent = fleet.agent();
+    fleet.follows(1);
+    fleet.ok(&["shares", "set", "sieve=40"]);
+    assert_eq!(fleet.host()["document_wanted"], 1);
+    let said = fleet.ok(&["hosts", "--drift"]);
+    assert!(said.contains("All hosts follow what they are to follow."), "{said}");
+}
+
+#[test]
 fn r6_5_what_was_signed_and_does_harm_is_taken_back_to_what_was_signed_before_it() {
     let fleet = Fleet::start();
     let key = fleet.new_key("org.key");

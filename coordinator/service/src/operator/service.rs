@@ -272,6 +272,7 @@ impl Service for OperatorService {
             let list = move || {
                 let release = documents.release();
                 let newest = crate::document::set_of(release.newest.as_deref());
+                // Also while the newest waits for its signature.
                 let base = crate::document::set_of(release.base().map(|base| &**base));
                 let mut contents = [Contents::of(&newest), Contents::of(&base)];
                 let chosen = fleet.hosts().filter(|host| selector.chooses(&host.labels));
