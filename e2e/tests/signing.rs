@@ -221,3 +221,22 @@ fn r6_5_what_was_signed_and_does_harm_is_taken_back_to_what_was_signed_before_it
     let shown = fleet.ok(&["organisation", "show"]);
     assert!(shown.contains("Version 3 is signed."), "{shown}");
 }
+
+#[test]
+fn r6_5_who_takes_back_to_what_was_never_signed_is_told_that_it_waits() {
+    let fleet = Fleet::start();
+    fleet.ok(&["project", "create", "sieve"]);
+    let _agent = fleet.agent();
+    fleet.follows(1);
+    let key = fleet.new_key("org.key");
+    fleet.ok(&["organisation", "set", &key]);
+    fleet.ok(&["rollout", "plan", "--waves", "100%", "--soak", "60s"]);
+    fleet.ok(&["preferences", "set", "--cpu-fraction", "1%"]);
+    let said = fleet.sign("org.key");
+    assert!(said.contains("as rollout 1"), "{said}");
+    fleet.follows(2);
+    let said = fleet.ok(&["rollout", "abort", "--message", "too little"]);
+    assert!(said.contains("version 3 waits until it is signed"), "{said}");
+    fleet.sign("org.key");
+    fleet.follows(3);
+}

@@ -11,6 +11,7 @@ use fallow_proto::operator::v1::{
 use serde_json::{Value, json};
 
 use super::connect::Target;
+use super::going_out;
 use super::table::{self, Column::Number, Column::Text};
 use super::{Failure, print, print_json, screen, units};
 use crate::printable;
@@ -173,7 +174,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let (rollout, wave) = (rollout.unwrap_or_default(), wave.unwrap_or_default());
     let request = OrderRolloutRequest { order: order.into(), message, rollout, wave };
     let rollout = client.order_rollout(request).await?.into_inner();
-    if show.json { print_json(&to_json(&rollout)) } else { print(&to_text(&rollout)) }
+    if show.json { print_json(&to_json(&rollout)) } else { print(&to_text(&rollout)) }?;
+    // What was there before may have no signature yet: hosts keep what they have until it does.
+    going_out::tell_waiting(&mut client).await;
+    Ok(())
 }
 
 async fn show_newest(show: Show) -> Result<(), Failure> {
