@@ -164,6 +164,7 @@ fn r6_10_a_host_follows_what_its_organisation_has_signed_and_nothing_that_the_co
     assert_eq!(code, 0, "{said}");
     fleet.refuses("is not by the key", 3);
     // The owner's key again.
+    fleet.ok(&["organisation", "set", "--none"]);
     fleet.ok(&["organisation", "set", &key]);
     let known = ["--known-key", other.as_str(), "--good-key", key.as_str()];
     let path = fleet.path("org.key");
@@ -220,6 +221,15 @@ fn r6_5_what_was_signed_and_does_harm_is_taken_back_to_what_was_signed_before_it
     assert_eq!(newest(&fleet), 3);
     let shown = fleet.ok(&["organisation", "show"]);
     assert!(shown.contains("Version 3 is signed."), "{shown}");
+
+    // An emergency goes to all hosts at once when it is signed.
+    let said = fleet.ok(&["preferences", "set", "--suspended", "true", "--emergency"]);
+    assert!(said.contains("waits until it is signed"), "{said}");
+    let said = fleet.sign("org.key");
+    assert!(!said.contains("rollout"), "{said}");
+    wait_for("the host to be suspended", PATIENCE, || {
+        (fleet.host()["suspended_by"] == "coordinator").then_some(())
+    });
 }
 
 #[test]

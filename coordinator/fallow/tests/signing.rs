@@ -82,6 +82,11 @@ fn r6_10_documents_are_signed_on_a_machine_without_a_network_and_brought_back() 
     // What somebody changed while it was signed has to be looked at.
     let said = ok(dir, &["shares", "set", "demo=10"]);
     assert!(said.contains("no host gets it yet: version 2 waits until it is signed"), "{said}");
+    let said = refused(dir, &["organisation", "sign", "--save", &request], ExitCode::BadInput);
+    assert!(said.contains("is there already"), "{said}");
+    for file in [&request, &signed] {
+        fs::remove_file(file).unwrap();
+    }
     ok(dir, &["organisation", "sign", "--save", &request]);
     ok(elsewhere.path(), &[&sign[..], &["--yes"]].concat());
     ok(dir, &["shares", "set", "demo=20"]);
@@ -110,6 +115,7 @@ fn r6_10_a_request_that_somebody_has_changed_is_not_signed() {
     let sign =
         ["organisation", "sign", "--key", &path("org.key"), "--request", &request, "--save", &path("s")];
     let sign = [&sign[..], &["--yes"]].concat();
+    let _ = fs::remove_file(path("s"));
     // What hosts have, and may be taken back to, is another thing than was signed; or never was.
     let mut evil = read.clone();
     let documents = evil["before"]["documents"].as_str().unwrap().replace("demo", "evil");
@@ -144,6 +150,7 @@ fn r6_10_a_request_that_somebody_has_changed_is_not_signed() {
     ];
     let said = refused(dir, &with_other, ExitCode::BadInput);
     assert!(said.contains("was not signed by this key"), "{said}");
+    fs::remove_file(path("s")).unwrap();
     ok(dir, &[&with_other[..], &["--known-key", &key, "--good-key", &other]].concat());
     let said = refused(dir, &["organisation", "sign", "--signed", &path("s")], ExitCode::BadInput);
     assert!(said.contains("is not by the key"), "{said}");
@@ -164,6 +171,7 @@ fn r6_10_who_signs_sees_all_that_he_signs_for_which_fleet_and_since_when() {
     let read: Value = serde_json::from_slice(&fs::read(&request).unwrap()).unwrap();
     let sign = ["organisation", "sign", "--key", &path("org.key"), "--request", &request, "--save", &signed];
     let sign = [&sign[..], &["--yes"]].concat();
+    let _ = fs::remove_file(path("s"));
     // Two projects of one name: each value under a key would hide the other's.
     let mut evil = read.clone();
     let mut documents: Value = serde_json::from_str(read["documents"].as_str().unwrap()).unwrap();
@@ -181,6 +189,7 @@ fn r6_10_who_signs_sees_all_that_he_signs_for_which_fleet_and_since_when() {
     let said = ok(dir, &sign);
     assert!(said.contains(&format!("For the fleet with the authority {}", "cd".repeat(32))), "{said}");
     assert!(said.contains("Nothing was signed before"), "{said}");
+    fs::remove_file(&signed).unwrap();
     other["authority"] = "no\nfleet".into();
     fs::write(&request, other.to_string()).unwrap();
     let said = refused(dir, &sign, ExitCode::BadInput);
@@ -233,5 +242,31 @@ fn r6_10_a_token_of_a_fleet_whose_documents_are_signed_has_the_key_and_what_is_n
     for file in ["/dev/null", "/dev/zero", &path("nothing")] {
         refused(dir, &["organisation", "sign", "--key", file, "--yes"], ExitCode::BadInput);
     }
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r6_10_a_key_that_hosts_do_not_believe_takes_nobodys_place_unless_somebody_insists() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    let (path, key) = organisation(dir);
+    ok(dir, &["organisation", "set", &key, &key]);
+    assert_eq!(ok(dir, &["organisation", "show"]).matches(&key).count(), 1);
+    ok(dir, &["project", "create", "demo"]);
+    ok(dir, &["organisation", "sign", "--key", &path("org.key"), "--yes"]);
+    let new = ok(dir, &["organisation", "new-key", &path("new.key")]).trim().to_owned();
+    let said = refused(dir, &["organisation", "set", &new], ExitCode::BadInput);
+    assert!(said.contains("have them believe the new one first"), "{said}");
+    // Nor is a key written over.
+    let before = fs::read(path("new.key")).unwrap();
+    refused(dir, &["organisation", "sign", "--save", &path("new.key")], ExitCode::BadInput);
+    assert_eq!(fs::read(path("new.key")).unwrap(), before);
+    let both = ["--good-key", key.as_str(), "--good-key", new.as_str()];
+    ok(dir, &[&["organisation", "sign", "--key", &path("org.key"), "--yes"], &both[..]].concat());
+    ok(dir, &["organisation", "set", &new]);
+    ok(dir, &["organisation", "set", "--none"]);
+    let other = ok(dir, &["organisation", "new-key", &path("other.key")]).trim().to_owned();
+    ok(dir, &["organisation", "set", &other]);
     assert_eq!(running.stop(), Some(0));
 }

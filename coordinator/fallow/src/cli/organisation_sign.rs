@@ -297,7 +297,12 @@ fn read<T: DeserializeOwned>(what: &str, file: &Path) -> Result<T, Failure> {
         .map_err(|error| Failure::bad_input(format!("{what} {} cannot be read: {error}", file.display())))
 }
 
+/// Nothing is overwritten: it may be the key.
 fn write(file: &Path, content: &impl Serialize) -> Result<(), Failure> {
+    if file.symlink_metadata().is_ok() {
+        let text = format!("{} is there already: choose another place, or remove it first", file.display());
+        return Err(Failure::bad_input(text));
+    }
     let text = serde_json::to_vec_pretty(content)
         .map_err(|error| Failure::internal("it cannot be written", error))?;
     file::write_whole(file, &text, 0o644).map_err(|error| Failure::file("write", file, error))

@@ -143,10 +143,15 @@ impl Making {
         let mut batch = Batch::new().require_absent(key.clone()).put(key, value);
         let is_held = signed.is_none() && !signing::organisation(&*store)?.keys.is_empty();
         let followed = release.base().cloned().filter(|_| is_held);
-        let held = is_held.then(|| {
-            followed.as_ref().map(|followed| followed.audited.set.fleet.version).unwrap_or_default()
+        let is_urgent = is_held && (author.emergency || release.is_urgent);
+        let held = is_held.then(|| signing::Held {
+            followed: followed
+                .as_ref()
+                .map(|followed| followed.audited.set.fleet.version)
+                .unwrap_or_default(),
+            is_urgent,
         });
-        batch = signing::put(batch, version, signed.as_deref(), held)?;
+        batch = signing::put(batch, version, signed.as_deref(), held.as_ref())?;
         if let Some(rollout) = &rollout {
             let key = release::rollout_key(rollout.number);
             let value = ROLLOUT.write(&key, rollout)?;
@@ -182,7 +187,7 @@ impl Making {
         let rollout = rollout.map(Arc::new).or_else(|| release.rollout.clone());
         let is_open = rollout.as_ref().is_some_and(|rollout| rollout.is_open());
         let base = if is_open { release.newest.clone() } else { None };
-        current.send_replace(Arc::new(Release { newest, rollout, base, is_held, followed }));
+        current.send_replace(Arc::new(Release { newest, rollout, base, is_held, followed, is_urgent }));
         Ok(())
     }
 }

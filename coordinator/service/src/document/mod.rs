@@ -152,10 +152,11 @@ impl Documents {
             None => None,
         };
         let held = signing::held(&*store)?;
-        let followed = held.filter(|followed| followed.0 > 0);
+        let followed = held.as_ref().map(|held| held.followed).filter(|followed| followed.0 > 0);
         let followed = followed.map(|followed| published(read_version(&*store, followed)?)).transpose()?;
         let (newest, rollout) = (newest.map(published).transpose()?, rollout.map(Arc::new));
-        let release = Release { newest, rollout, base, is_held: held.is_some(), followed };
+        let is_urgent = held.as_ref().is_some_and(|held| held.is_urgent);
+        let release = Release { newest, rollout, base, is_held: held.is_some(), followed, is_urgent };
         let current = Arc::new(watch::Sender::new(Arc::new(release)));
         Ok(Self { store, current, changing: Arc::default(), reach: OnceLock::new() })
     }

@@ -29,6 +29,8 @@ pub struct Release {
     pub is_held: bool,
     /// While it waits, the version that hosts have; none if they have none.
     pub followed: Option<Arc<Published>>,
+    /// While it waits, whether it is to go to all hosts at once when it is signed.
+    pub is_urgent: bool,
 }
 
 impl Release {
@@ -41,7 +43,8 @@ impl Release {
         labels: impl FnOnce() -> Labels,
     ) -> Option<&Arc<Published>> {
         if self.is_held {
-            return self.followed.as_ref();
+            // What a host has beyond that it keeps: it would refuse what is older.
+            return self.followed.as_ref().filter(|followed| has <= followed.audited.set.fleet.version);
         }
         let Some((rollout, base)) = self.open() else { return self.newest.as_ref() };
         // One that has it keeps it, also if its labels have it in another wave now.

@@ -5,6 +5,7 @@
 //! at once or in waves. What says the same as what hosts have already needs no new signature, nor does a
 //! version that is taken back to what its statement names.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fallow_domain::{DocumentVersion, Instant, OrganisationKey, SignedDocuments};
@@ -46,8 +47,11 @@ pub struct ToSign {
 
 /// Where the newest version waits: the version that hosts have meanwhile; 0 for none.
 #[derive(Serialize, Deserialize)]
-struct Held {
-    followed: DocumentVersion,
+pub(super) struct Held {
+    pub(super) followed: DocumentVersion,
+    /// Whether it is to go to all hosts at once.
+    #[serde(default)]
+    pub(super) is_urgent: bool,
 }
 
 /// Under which it is stored what was signed of a version.
@@ -71,11 +75,11 @@ pub(super) fn signed_of(
     Ok(stored.map(Arc::new))
 }
 
-/// The version that hosts have while the newest waits; none if it does not.
-pub(super) fn held(store: &dyn Store) -> Result<Option<DocumentVersion>, StoreError> {
+/// How the newest waits; none if it does not.
+pub(super) fn held(store: &dyn Store) -> Result<Option<Held>, StoreError> {
     let stored = store.get(HELD_KEY)?;
     let held: Option<Option<Held>> = stored.map(|value| HELD.read(HELD_KEY, &value)).transpose()?;
-    Ok(held.flatten().map(|held| held.followed))
+    Ok(held.flatten())
 }
 
 /// Adds what was signed of a version, or that it waits.
@@ -83,9 +87,8 @@ pub(super) fn put(
     batch: Batch,
     version: DocumentVersion,
     signed: Option<&SignedDocuments>,
-    held: Option<DocumentVersion>,
+    held: Option<&Held>,
 ) -> Result<Batch, StoreError> {
-    let held = held.map(|followed| Held { followed });
     let batch = batch.put(HELD_KEY, HELD.write(HELD_KEY, &held)?);
     let Some(signed) = signed else { return Ok(batch) };
     let key = signed_key(version);
@@ -189,10 +192,15 @@ impl Making {
 
     fn set_organisation(self, keys: Vec<OrganisationKey>) -> Result<(), DocumentError> {
         let release = self.current.borrow().clone();
+        let keys: Vec<_> = BTreeSet::from_iter(keys).into_iter().collect();
         if let Some((rollout, _)) = release.open() {
             return Err(under_way(rollout));
         }
         let before = organisation(&*self.store)?;
+        // Who has said that nothing is signed any more insists.
+        if !before.keys.is_empty() {
+            require_believed(&release, &keys)?;
+        }
         let said = |keys: &[OrganisationKey]| match keys {
             [] => "nothing is signed".to_owned(),
             keys => keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
@@ -203,23 +211,26 @@ impl Making {
         // What hosts have already they keep; what is new to them waits for the signature.
         let is_held = !keys.is_empty() && release.newest.is_some() && (release.is_held || !is_signed);
         let followed = release.base().cloned().filter(|_| is_held);
-        let held = is_held.then(|| version_of(followed.as_ref()));
+        let is_urgent = is_held && release.is_urgent;
+        let held = is_held.then(|| Held { followed: version_of(followed.as_ref()), is_urgent });
         let batch =
             Batch::new().put(ORGANISATION_KEY, ORGANISATION.write(ORGANISATION_KEY, &Organisation { keys })?);
-        let batch = put(batch, version_of(release.newest.as_ref()), None, held)?;
+        let batch = put(batch, version_of(release.newest.as_ref()), None, held.as_ref())?;
         let _ = audit::apply(&*self.store, &batch, &record)?;
-        self.current.send_replace(Arc::new(Release { is_held, followed, ..(*release).clone() }));
+        self.current.send_replace(Arc::new(Release { is_held, followed, is_urgent, ..(*release).clone() }));
         Ok(())
     }
 
     fn sign(
-        self,
+        mut self,
         authority: String,
         version: DocumentVersion,
         signed: SignedDocuments,
     ) -> Result<DocumentVersion, DocumentError> {
         let not_signed = |why: String| Err(DocumentError::NotSigned(why));
         let release = self.current.borrow().clone();
+        // Who made the change has said how it goes out.
+        self.author.emergency |= release.is_urgent;
         let Some(newest) = release.newest.clone() else {
             return not_signed("there are no documents yet: there is nothing to sign".to_owned());
         };
@@ -230,7 +241,12 @@ impl Making {
             ));
         }
         if let Some((rollout, _)) = release.open() {
-            return Err(under_way(rollout));
+            return not_signed(format!(
+                "version {version} is signed already, and rollout {} {}: `fallow rollout promote` sends it on, `fallow rollout abort` \
+                 takes it back; only a change can be made an emergency",
+                rollout.number,
+                rollout.stands()
+            ));
         }
         let known = organisation(&*self.store)?;
         if known.keys.is_empty() {
@@ -317,7 +333,25 @@ impl Making {
             base,
             is_held: false,
             followed: None,
+            is_urgent: false,
         }));
         Ok(made)
     }
+}
+
+/// Sees to it that hosts that follow signed documents believe one of the keys by which others are to be
+/// signed.
+fn require_believed(release: &Release, keys: &[OrganisationKey]) -> Result<(), DocumentError> {
+    let signed = release.base().and_then(|base| base.signed.clone());
+    let Some(statement) = signed.and_then(|signed| Statement::parse(&signed.statement).ok()) else {
+        return Ok(());
+    };
+    if keys.is_empty() || keys.iter().any(|key| statement.keys.contains(key)) {
+        return Ok(());
+    }
+    let known = statement.keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+    Err(DocumentError::NotSigned(format!(
+        "hosts follow what {known} has signed, and would refuse what another key signs: have them believe the new one first \
+         (`fallow organisation sign --good-key`, docs/signing.md); if the old key is lost, say --none first, and enrol hosts anew"
+    )))
 }

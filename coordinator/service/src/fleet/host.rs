@@ -51,7 +51,11 @@ impl Host {
     pub fn wanted(&self, release: &Release) -> DocumentVersion {
         let has = self.state.document_version;
         let wanted = release.of(&self.agent, has, || self.labels.clone());
-        wanted.map_or(DocumentVersion(0), |wanted| wanted.audited.set.fleet.version)
+        let version =
+            |published: &std::sync::Arc<crate::document::Published>| published.audited.set.fleet.version;
+        // While a version waits for its signature, who has more than the others is to keep it.
+        let keeps = release.is_held && release.newest.as_ref().is_some_and(|newest| has <= version(newest));
+        wanted.map_or(if keeps { has } else { DocumentVersion(0) }, version)
     }
 }
 
