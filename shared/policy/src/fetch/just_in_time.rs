@@ -56,8 +56,8 @@ use fallow_domain::{Duration, InstanceSeconds, Instant, PerType, ResourceType};
 
 use super::unserved::{may_be_asked, may_supply};
 use super::{
-    CHECK_PERIOD, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject,
-    FetchSituation, IDLE_MIN, ProjectRequest, REQUEST_MIN, TypicalJob, WorkRequest, unserved,
+    CHECK_PERIOD, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject, FetchSituation,
+    IDLE_MIN, ProjectRequest, REQUEST_MIN, TypicalJob, WorkRequest, unserved,
 };
 use crate::on_time::Sureness;
 use crate::why::Why;

@@ -30,8 +30,8 @@ use std::fmt;
 use fallow_domain::{Duration, InstanceSeconds, Instant, PerType, ProjectId, ResourceType, Share};
 
 use super::{
-    CHECK_PERIOD, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject,
-    FetchSituation, FetchWhen, IDLE_MIN, ProjectRequest, REQUEST_MIN, WorkRequest, unserved,
+    CHECK_PERIOD, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject, FetchSituation,
+    FetchWhen, IDLE_MIN, ProjectRequest, REQUEST_MIN, WorkRequest, unserved,
 };
 use crate::why::Why;
 
