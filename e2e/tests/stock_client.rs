@@ -15,7 +15,7 @@ use fallow_e2e::{PATIENCE, binary, command, fallow_json, free_port, peers_requir
 use tempfile::TempDir;
 
 /// A range whose test takes some ten seconds, and a Mersenne exponent in it.
-const RANGE: &str = "from=2 to=4800";
+const RANGE: &str = "from=2 to=6500";
 const FOUND: &str = "4423";
 
 #[test]
@@ -179,7 +179,7 @@ impl Coordinator {
         fs::write(&input, RANGE).unwrap();
         let input = format!("in={}", input.display());
         self.json(&[
-            "submit", "stock", "--app", "mersenne", "--input", &input, "--output", "out", "--flops", "3e10",
+            "submit", "stock", "--app", "mersenne", "--input", &input, "--output", "out", "--flops", "1e11",
             "--quorum", "2",
         ]);
         made["url"].as_str().unwrap().to_owned()

@@ -17,10 +17,10 @@ use super::{Failure, bounded, organisation_sign, print, print_json};
 
 pub(crate) const EXAMPLE: &str = "\
 Example:
-  fallow organisation new-key org.key        # on your own machine, with a backup
-  fallow organisation set ed25519:9d61...    # what that printed
-  fallow shares set sieve=75                 # as ever: the change waits
-  fallow organisation sign --key org.key     # shows it, signs it, and it goes out
+  fallow organisation new-key org.key      # on your own machine
+  fallow organisation set ed25519:9d61...  # what that printed
+  fallow shares set sieve=75               # as ever: the change waits
+  fallow organisation sign --key org.key   # shows, signs, and it goes out
 
 Agents that are enrolled from then on follow only what the key has signed: who
 breaks into the coordinator cannot make them attach to projects of his own.
@@ -35,6 +35,13 @@ The file holds the private key (PKCS#8, as `openssl genpkey -algorithm ed25519`
 makes it, too). Keep it where the coordinator's machine cannot read it, and a
 copy in a safe: without it hosts follow no change any more. The public key is
 printed: it is no secret.";
+
+const SHOW: &str = "\
+Examples:
+  fallow organisation show
+  fallow organisation show --json
+
+Which hosts ask for signatures, `fallow hosts show HOST` says.";
 
 const SET: &str = "\
 Example:
@@ -51,6 +58,7 @@ pub(crate) enum Command {
     #[command(after_help = NEW_KEY)]
     NewKey(NewKey),
     /// Shows by which keys documents are signed, and whether a change waits for it.
+    #[command(after_help = SHOW)]
     Show(Show),
     /// Says by which keys documents are signed: from then on a change waits for its signature.
     #[command(after_help = SET)]

@@ -33,10 +33,10 @@ Examples:
   fallow organisation sign --key org.key
   fallow organisation sign --key org.key --yes --message \"as agreed on Monday\"
 
-Where the key is on a machine without a network:
-  fallow organisation sign --save request            # beside the coordinator
-  fallow organisation sign --key org.key --request request --save signed   # there
-  fallow organisation sign --signed signed           # beside the coordinator
+Where the key is on a machine without a network, the second of these there:
+  fallow organisation sign --save request
+  fallow organisation sign --key org.key --request request --save signed
+  fallow organisation sign --signed signed
 
 All values that differ from what was signed before are shown, with those of all
 groups. A new key takes the place of the old one with --good-key: sign once with
