@@ -10,6 +10,7 @@ use fallow_client::{Benchmarks, Client, ClientConfig, Event, FileKey, Startup};
 use fallow_daemon::clock;
 use fallow_daemon::file_lock::FileLock;
 use fallow_domain::{Bytes, DocumentVersion, Duration, HostFacts, HostSpeed, OrganisationKey};
+use fallow_fleet::SIGNED_KEYS_MAX;
 use fallow_policy::composition::Composition;
 use fallow_tls::{AccessString, Address, Proxies};
 use tokio::signal::unix::{SignalKind, signal};
@@ -341,6 +342,7 @@ async fn enrolled(
             // Before a use of the token is spent: what would keep the agent from running shows first.
             drop(server::bind(&settings.dir.control_socket())?);
             let _ = std::fs::remove_file(settings.dir.control_socket());
+            require_few(organisation)?;
             let mut token = token.clone();
             if let Some(coordinator) = coordinator {
                 token.addresses = vec![coordinator.clone()];
@@ -369,6 +371,7 @@ async fn enrolled(
 /// or none are named.
 fn believes(identity: &mut Identity, organisation: &[OrganisationKey]) -> Result<bool, AgentError> {
     let [first, ..] = organisation else { return Ok(false) };
+    require_few(organisation)?;
     match &identity.trust {
         None => {
             identity.believe(organisation.to_vec());
@@ -384,6 +387,17 @@ fn believes(identity: &mut Identity, organisation: &[OrganisationKey]) -> Result
                 first.short()
             )))
         }
+    }
+}
+
+/// Sees to it that there are no more keys than a statement may name.
+fn require_few(organisation: &[OrganisationKey]) -> Result<(), AgentError> {
+    match organisation.len() > SIGNED_KEYS_MAX {
+        true => Err(AgentError::bad_input(format!(
+            "{} keys were given with --organisation-key, and an organisation has at most {SIGNED_KEYS_MAX}",
+            organisation.len()
+        ))),
+        false => Ok(()),
     }
 }
 

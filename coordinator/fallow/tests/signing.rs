@@ -42,7 +42,7 @@ fn r6_10_a_key_is_made_for_its_owner_alone_and_never_over_another_file() {
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.starts_with("-----BEGIN PRIVATE KEY-----"), "{text}");
     let said = refused(dir.path(), &["organisation", "new-key", &file], ExitCode::BadInput);
-    assert!(said.contains("exists"), "{said}");
+    assert!(said.contains("is there already"), "{said}");
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
 }
 
@@ -262,11 +262,46 @@ fn r6_10_a_key_that_hosts_do_not_believe_takes_nobodys_place_unless_somebody_ins
     let before = fs::read(path("new.key")).unwrap();
     refused(dir, &["organisation", "sign", "--save", &path("new.key")], ExitCode::BadInput);
     assert_eq!(fs::read(path("new.key")).unwrap(), before);
+    // Nor what lies beside the file.
+    ok(dir, &["organisation", "sign", "--save", &path("new")]);
+    assert_eq!(fs::read(path("new.key")).unwrap(), before);
+    fs::write(path("kept.new"), "a key").unwrap();
+    ok(dir, &["organisation", "sign", "--save", &path("kept")]);
+    assert_eq!(fs::read_to_string(path("kept.new")).unwrap(), "a key");
+    let said = refused(dir, &["organisation", "set", &key, &new], ExitCode::BadInput);
+    assert!(said.contains("have them believe the new one first"), "hosts do not believe all of them: {said}");
     let both = ["--good-key", key.as_str(), "--good-key", new.as_str()];
     ok(dir, &[&["organisation", "sign", "--key", &path("org.key"), "--yes"], &both[..]].concat());
-    ok(dir, &["organisation", "set", &new]);
+    // Who joins now knows the new one alone.
+    let said = ok(dir, &["organisation", "set", &new]);
+    assert!(said.contains("waits for its signature"), "{said}");
+    let sign = ["organisation", "sign", "--key", &path("new.key"), "--known-key", &key, "--good-key", &new];
+    ok(dir, &[&sign[..], &["--yes"]].concat());
+    assert!(ok(dir, &["organisation", "show"]).contains("is signed."));
     ok(dir, &["organisation", "set", "--none"]);
     let other = ok(dir, &["organisation", "new-key", &path("other.key")]).trim().to_owned();
     ok(dir, &["organisation", "set", &other]);
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r6_5_a_change_that_waits_can_be_said_again_as_an_emergency() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    let (path, key) = organisation(dir);
+    ok(dir, &["organisation", "set", &key]);
+    ok(dir, &["project", "create", "demo"]);
+    let file = path("org.key");
+    let sign = ["organisation", "sign", "--key", &file, "--yes"];
+    ok(dir, &sign);
+    ok(dir, &["preferences", "set", "--suspended", "true"]);
+    ok(dir, &["preferences", "set", "--suspended", "true", "--emergency"]);
+    // A restart forgets nothing of it.
+    assert_eq!(running.stop(), Some(0));
+    let mut running = Running::start(dir);
+    ok(dir, &sign);
+    let audit = ok(dir, &["audit"]);
+    assert_eq!(audit.matches("to all hosts at once").count(), 1, "{audit}");
     assert_eq!(running.stop(), Some(0));
 }

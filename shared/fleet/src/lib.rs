@@ -39,6 +39,6 @@ pub use selector::{SELECTOR_MAX, Selector};
 pub use set::{DocumentSet, GROUPS_MAX, SetProblem};
 pub use signed::{
     Accepted, KeyPair, KeyPairError, NotAccepted, NotSignable, SIGNED_BYTES_MAX, SIGNED_KEYS_MAX, Statement,
-    StatementError, Trust, content_of, signable, signed_form, values_of,
+    StatementError, Trust, content_of, is_signed_by, signable, signed_form, values_of,
 };
 pub use utc::utc;

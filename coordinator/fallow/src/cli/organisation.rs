@@ -124,17 +124,22 @@ fn new_key(file: &Path) -> Result<(), Failure> {
         KeyPair::from_der(der.as_ref()).map_err(|error| Failure::internal("no key can be made", error))?;
     let public = key.public();
     let text = pem::encode(&pem::Pem::new("PRIVATE KEY", der.as_ref()));
+    write_new(file, text.as_bytes(), 0o600)?;
+    print(&format!("{public}\n"))
+}
+
+/// Writes a file that is not there yet. Nothing is overwritten or removed for it: it may be a key.
+pub(super) fn write_new(file: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
     let fail = |error| Failure::file("write", file, error);
-    let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(file);
     let mut opened = opened.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Failure::bad_input(format!(
-            "{} exists already, and may be a key: choose another place, or remove it first",
+            "{} is there already, and may be a key: choose another place, or remove it first",
             file.display()
         )),
         _ => fail(error),
     })?;
-    opened.write_all(text.as_bytes()).and_then(|()| opened.sync_all()).map_err(fail)?;
-    print(&format!("{public}\n"))
+    opened.write_all(content).and_then(|()| opened.sync_all()).map_err(fail)
 }
 
 /// The most that a file with a key has, in bytes.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use fallow_daemon::{clock, file};
+use fallow_daemon::clock;
 use fallow_domain::{DocumentVersion, OrganisationKey, SignedDocuments};
 use fallow_fleet::{
     DocumentSet, KeyPair, SIGNED_BYTES_MAX, Statement, Trust, content_of, signable, utc, values_of,
@@ -23,7 +23,7 @@ use serde_json::json;
 
 use super::connect::Target;
 use super::going_out::{self, GoingOut};
-use super::organisation::read_key;
+use super::organisation::{read_key, write_new};
 use super::table::{self, Column::Text};
 use super::{Failure, bounded, print, print_json, tokens};
 use crate::printable;
@@ -297,13 +297,8 @@ fn read<T: DeserializeOwned>(what: &str, file: &Path) -> Result<T, Failure> {
         .map_err(|error| Failure::bad_input(format!("{what} {} cannot be read: {error}", file.display())))
 }
 
-/// Nothing is overwritten: it may be the key.
 fn write(file: &Path, content: &impl Serialize) -> Result<(), Failure> {
-    if file.symlink_metadata().is_ok() {
-        let text = format!("{} is there already: choose another place, or remove it first", file.display());
-        return Err(Failure::bad_input(text));
-    }
     let text = serde_json::to_vec_pretty(content)
         .map_err(|error| Failure::internal("it cannot be written", error))?;
-    file::write_whole(file, &text, 0o644).map_err(|error| Failure::file("write", file, error))
+    write_new(file, &text, 0o644)
 }

@@ -43,7 +43,9 @@ impl Making {
         };
         let mut set = before.clone();
         let change = edit(&mut set)?;
-        if set == before && release.open().is_none() {
+        // What waits for its signature can be said again as an emergency.
+        let hurries = self.author.emergency && release.is_held && !release.is_urgent;
+        if set == before && release.open().is_none() && !hurries {
             return Ok((before, set));
         }
         set.fleet.version = set.fleet.version.max(newest.fleet.version.next());
@@ -53,7 +55,7 @@ impl Making {
         if let Some((rollout, _)) = release.open()
             && waits
         {
-            // Nobody has to sign that hosts go back from what goes out now.
+            // Where it was signed, nobody has to sign that hosts go back from what goes out now.
             let next = newest.fleet.version.next();
             let superseded = self.superseded(rollout, next);
             let author = Author { emergency: false, ..self.author.clone() };
@@ -158,10 +160,11 @@ impl Making {
             batch = batch.put(key, value);
         }
         let (action, object) = match (&rollout, author.emergency) {
-            (Some(rollout), false) if !rollout.is_open() => (
-                Action::RolloutTakenBack,
-                format!("{}: {}", release::said(rollout), release::newest_step(rollout).1),
-            ),
+            (Some(rollout), false) if !rollout.is_open() => {
+                let (said, step) = (release::said(rollout), release::newest_step(rollout).1);
+                let waits = if is_held { "; that is to be signed first" } else { "" };
+                (Action::RolloutTakenBack, format!("{said}: {step}{waits}"))
+            }
             (rollout, emergency) => {
                 let how = match (rollout, emergency) {
                     _ if is_held => ", to be signed".to_owned(),

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fallow_domain::{DocumentVersion, Instant, OrganisationKey, SignedDocuments};
-use fallow_fleet::{SIGNED_KEYS_MAX, Statement, Trust, content_of, signed_form, utc};
+use fallow_fleet::{SIGNED_KEYS_MAX, Statement, Trust, content_of, is_signed_by, signed_form, utc};
 use fallow_store::{Batch, Format, Store, StoreError, no_migration};
 use serde::{Deserialize, Serialize};
 
@@ -207,7 +207,8 @@ impl Making {
         };
         let record = self.author.record(Action::OrganisationSet, "keys that documents are signed with");
         let record = record.changed(&said(&before.keys), &said(&keys));
-        let is_signed = release.newest.as_ref().is_some_and(|newest| newest.signed.is_some());
+        let signed = release.newest.as_ref().and_then(|newest| newest.signed.as_ref());
+        let is_signed = signed.is_some_and(|signed| is_signed_by(signed, &keys));
         // What hosts have already they keep; what is new to them waits for the signature.
         let is_held = !keys.is_empty() && release.newest.is_some() && (release.is_held || !is_signed);
         let followed = release.base().cloned().filter(|_| is_held);
@@ -240,19 +241,19 @@ impl Making {
                 newest.audited.set.fleet.version
             ));
         }
-        if let Some((rollout, _)) = release.open() {
-            return not_signed(format!(
-                "version {version} is signed already, and rollout {} {}: `fallow rollout promote` sends it on, `fallow rollout abort` \
-                 takes it back; only a change can be made an emergency",
-                rollout.number,
-                rollout.stands()
-            ));
-        }
         let known = organisation(&*self.store)?;
         if known.keys.is_empty() {
             return not_signed(
                 "this coordinator knows no key of an organisation: `fallow organisation set`".to_owned(),
             );
+        }
+        if let Some((rollout, _)) = release.open() {
+            return not_signed(format!(
+                "version {version} is signed already, and rollout {} {}: `fallow rollout` shows how it fares, `fallow rollout abort` \
+                 takes it back; only a change can be made an emergency",
+                rollout.number,
+                rollout.stands()
+            ));
         }
         let base = release.base().cloned();
         let before = base.as_ref().and_then(|base| base.signed.clone());
@@ -310,8 +311,11 @@ impl Making {
         let organisation = Organisation { keys: trust.keys };
         batch = batch.put(ORGANISATION_KEY, ORGANISATION.write(ORGANISATION_KEY, &organisation)?);
         batch = put(batch, made, Some(&signed), None)?;
-        let how =
-            rollout.as_ref().map_or_else(String::new, |rollout| format!(", by rollout {}", rollout.number));
+        let how = match &rollout {
+            Some(rollout) => format!(", by rollout {}", rollout.number),
+            None if self.author.emergency => ", to all hosts at once".to_owned(),
+            None => String::new(),
+        };
         let record = self.author.record(
             Action::DocumentSigned,
             &format!(
@@ -339,14 +343,14 @@ impl Making {
     }
 }
 
-/// Sees to it that hosts that follow signed documents believe one of the keys by which others are to be
+/// Sees to it that hosts that follow signed documents believe each of the keys by which others are to be
 /// signed.
 fn require_believed(release: &Release, keys: &[OrganisationKey]) -> Result<(), DocumentError> {
     let signed = release.base().and_then(|base| base.signed.clone());
     let Some(statement) = signed.and_then(|signed| Statement::parse(&signed.statement).ok()) else {
         return Ok(());
     };
-    if keys.is_empty() || keys.iter().any(|key| statement.keys.contains(key)) {
+    if keys.iter().all(|key| statement.keys.contains(key)) {
         return Ok(());
     }
     let known = statement.keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");

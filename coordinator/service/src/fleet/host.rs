@@ -43,7 +43,9 @@ impl Host {
     #[must_use]
     pub fn set(&self, release: &Release) -> DocumentSet {
         let has = self.state.document_version;
-        crate::document::set_of(release.of(&self.agent, has, || self.labels.clone()).map(|newest| &**newest))
+        let of = release.of(&self.agent, has, || self.labels.clone());
+        // Nothing is sent to who keeps what it has while a version waits for its signature.
+        crate::document::set_of(of.or_else(|| release.base()).map(|newest| &**newest))
     }
 
     /// The version of these.

@@ -280,11 +280,12 @@ impl Service for OperatorService {
                 let hosts = chosen
                     .map(|host| {
                         let [of_newest, of_base] = &mut contents;
-                        let said = match host.wanted(&release) == newest.fleet.version {
+                        let wanted = host.wanted(&release);
+                        let said = match wanted == newest.fleet.version {
                             true => convert::host(&host, &newest, of_newest),
                             false => convert::host(&host, &base, of_base),
                         };
-                        convert::within(said, &mut room)
+                        convert::within(wire::Host { wanted_version: wanted.0, ..said }, &mut room)
                     })
                     .collect();
                 wire::ListHostsReply { hosts, document_version: newest.fleet.version.0 }
@@ -552,8 +553,8 @@ impl Service for OperatorService {
     async fn get_document(&self, request: Request<wire::GetDocumentRequest>) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "GetDocument");
         let release = self.documents.release();
-        let base = release.base.as_deref().filter(|_| request.get_ref().released);
-        let said = crate::document::set_of(base.or(release.newest.as_deref())).fleet;
+        let said = if request.get_ref().released { release.base() } else { release.newest.as_ref() };
+        let said = crate::document::set_of(said.map(|said| &**said)).fleet;
         let document = Some(document::to_wire(&said));
         let caller = caller_of(&request)?;
         let open = release.open().filter(|(rollout, _)| rollout.candidate == said.version);

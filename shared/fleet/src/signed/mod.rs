@@ -28,7 +28,7 @@ use ring::digest::{SHA256, digest};
 pub use key_pair::{KeyPair, KeyPairError};
 pub use said::{NotSignable, signable, values_of};
 pub use statement::{SIGNED_KEYS_MAX, Statement, StatementError};
-pub use trust::{Accepted, NotAccepted, Trust};
+pub use trust::{Accepted, NotAccepted, Trust, is_signed_by};
 
 use crate::{ContentHash, DocumentSet};
 

@@ -118,6 +118,15 @@ pub enum NotAccepted {
     },
 }
 
+/// Whether one of these keys has signed the statement, whatever it says.
+#[must_use]
+pub fn is_signed_by(signed: &SignedDocuments, keys: &[OrganisationKey]) -> bool {
+    let SignedDocuments { statement, signature, .. } = signed;
+    keys.iter().any(|key| {
+        UnparsedPublicKey::new(&ED25519, key.bytes()).verify(statement.as_bytes(), signature).is_ok()
+    })
+}
+
 impl Trust {
     /// Of a host that knows these keys and has seen nothing signed yet.
     #[must_use]
@@ -135,11 +144,8 @@ impl Trust {
     /// [`NotAccepted`]; nothing changes then.
     pub fn accept(&self, offered: Option<&SignedDocuments>, now: Instant) -> Result<Accepted, NotAccepted> {
         let offered = offered.ok_or_else(|| NotAccepted::Unsigned { key: self.key() })?;
-        let SignedDocuments { statement: text, signature, documents } = offered;
-        let is_by = |key: &OrganisationKey| {
-            UnparsedPublicKey::new(&ED25519, key.bytes()).verify(text.as_bytes(), signature).is_ok()
-        };
-        if !self.keys.iter().any(is_by) {
+        let SignedDocuments { statement: text, signature: _, documents } = offered;
+        if !is_signed_by(offered, &self.keys) {
             return Err(NotAccepted::OtherSignature { key: self.key() });
         }
         let statement = Statement::parse(text)?;
