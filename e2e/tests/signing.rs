@@ -16,14 +16,14 @@ use serde_json::Value;
 /// A coordinator, and an agent of its fleet.
 struct Fleet {
     place: tempfile::TempDir,
-    _coordinator: Killed,
+    _coordinator: Option<Killed>,
 }
 
 impl Fleet {
     fn start() -> Self {
         let place = tempfile::tempdir().unwrap();
         let coordinator = run(&place.path().join("coordinator"));
-        let fleet = Self { place, _coordinator: coordinator };
+        let fleet = Self { place, _coordinator: Some(coordinator) };
         fleet.wait();
         fleet
     }
@@ -59,9 +59,14 @@ impl Fleet {
     }
 
     fn agent(&self) -> Killed {
+        self.agent_in("agent")
+    }
+
+    /// An agent with this directory; what it says is in `log`.
+    fn agent_in(&self, directory: &str) -> Killed {
         let token = self.ok(&["tokens", "create"]);
         let mut agent = command("fallow-agent");
-        agent.args(["run", "--dir"]).arg(self.path("agent")).env("FALLOW_TOKEN", token.trim());
+        agent.args(["run", "--dir"]).arg(self.path(directory)).env("FALLOW_TOKEN", token.trim());
         let log = std::fs::File::create(self.path("log")).unwrap();
         Killed(agent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap())
     }
@@ -249,4 +254,72 @@ fn r6_5_who_takes_back_to_what_was_never_signed_is_told_that_it_waits() {
     assert!(said.contains("version 3 waits until it is signed"), "{said}");
     fleet.sign("org.key");
     fleet.follows(3);
+}
+
+/// A program that leaves a mark of its own.
+fn program(fleet: &Fleet, name: &str) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (path, mark) = (fleet.path(name), fleet.path(&format!("{name}.mark")));
+    let script = format!("#!/bin/sh\necho ran >>{}\necho 0 >boinc_finish_called\n", mark.display());
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Submits a workunit and gives what is shown of its first job when that is over.
+fn compute(fleet: &Fleet, name: &str) -> String {
+    fleet.ok(&["submit", "sieve", "--app", "sieve", "--name", name, "--flops", "1e9"]);
+    wait_for("a job to be over", PATIENCE, || {
+        let shown = fleet.ok(&["jobs", "sieve", "--job", &format!("{name}_0")]);
+        (shown.contains("success") || shown.contains("error")).then_some(shown)
+    })
+}
+
+#[test]
+fn r6_10_who_has_the_coordinator_can_have_no_host_run_a_program_that_its_organisation_did_not_sign() {
+    let mut fleet = Fleet::start();
+    let key = fleet.new_key("org.key");
+    fleet.ok(&["organisation", "set", &key]);
+    let sieve_key = fleet.path("sieve.key").to_str().unwrap().to_owned();
+    let fingerprint = fleet.ok(&["project", "new-key", &sieve_key]).trim().to_owned();
+    let made = ["project", "create", "sieve", "--code-sign-key"];
+    fleet.ok(&[&made[..], &[&format!("{sieve_key}.public")]].concat());
+    let shown = fleet.ok(&["project", "show", "sieve"]);
+    assert!(shown.contains("kept elsewhere") && shown.contains(&fingerprint), "{shown}");
+    let said = fleet.sign("org.key");
+    assert!(said.contains("projects.sieve.code_sign_key") && said.contains(&fingerprint), "{said}");
+
+    let good = program(&fleet, "good");
+    let add = ["app", "add", "sieve", "sieve", &good, "--version", "1.0"];
+    let (code, said) = fleet.tool(&add);
+    assert!(
+        code != 0 && said.contains("is not kept here") && said.contains("--code-sign-key"),
+        "{code}: {said}"
+    );
+    fleet.ok(&[&add[..], &["--code-sign-key", &sieve_key]].concat());
+    let agent = fleet.agent();
+    fleet.follows(1);
+    let shown = compute(&fleet, "first");
+    assert!(fleet.path("good.mark").exists() && shown.contains("success"), "{shown}");
+
+    // Somebody has the coordinator now, and puts a key of his own in its place. The host that was there asks
+    // no such server for work; a new one has heard of no key but from its documents.
+    drop(agent);
+    drop(fleet._coordinator.take());
+    let keys = fleet.path("coordinator/projects/sieve/keys");
+    let stranger = fleet.path("stranger.key");
+    fleet.ok(&["project", "new-key", stranger.to_str().unwrap()]);
+    std::fs::copy(&stranger, keys.join("code_sign_private")).unwrap();
+    std::fs::copy(fleet.path("stranger.key.public"), keys.join("code_sign_public")).unwrap();
+    fleet._coordinator = Some(run(&fleet.path("coordinator")));
+    fleet.wait();
+    let bad = program(&fleet, "bad");
+    fleet.ok(&["app", "add", "sieve", "sieve", &bad, "--version", "2.0"]);
+    let _agent = fleet.agent_in("another");
+    let shown = compute(&fleet, "second");
+    println!("{shown}");
+    assert!(!fleet.path("bad.mark").exists(), "a program ran that nobody had signed: {shown}");
+    let log = std::fs::read_to_string(fleet.path("log")).unwrap();
+    println!("{log}");
+    assert!(log.contains("and the fleet's documents name"), "{log}");
 }

@@ -45,6 +45,11 @@ fn is_right(wanted: &Download, md5: &str, size: Bytes) -> Result<(), TransferErr
             );
         }
         return match PublicKey::parse(&required.key) {
+            Err(_) if required.key.trim().is_empty() => {
+                let text =
+                    "it has to be signed, and the project has shown no code-signing key that may sign it";
+                wrong(TransferErrorKind::WrongSignature, text.to_owned())
+            }
             Err(error) => wrong(TransferErrorKind::WrongSignature, format!("the project's key: {error}")),
             Ok(key) if key.verify_file(md5, &required.signature) => Ok(()),
             Ok(_) => wrong(TransferErrorKind::WrongSignature, "the signature is not this file's".into()),

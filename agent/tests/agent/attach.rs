@@ -205,6 +205,7 @@ fn follow_document(dir: &Path, url: &str) {
         url: MasterUrl::parse(url).unwrap(),
         account_key: AccountKey::new(RIGHT),
         share: Share::new(75.0).unwrap(),
+        code_sign_key: None,
     };
     let document = FleetDocument {
         content: String::new(),

@@ -302,6 +302,7 @@ pub(crate) fn document(version: u64, share: f64) -> from_coordinator::Body {
             url: "http://127.0.0.1:9/p/".into(),
             account_key: "0123456789abcdef0123456789abcdef".into(),
             share,
+            code_sign_key: String::new(),
         }],
         preferences: Some(Preferences {
             cpu_fraction: 1.0,

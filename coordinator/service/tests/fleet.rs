@@ -543,6 +543,7 @@ async fn r6_3_an_agent_whose_account_cannot_be_made_keeps_its_link_and_is_sent_t
         url: MasterUrl::parse(URL).unwrap(),
         account_key: AccountKey::new("the project's own"),
         share: Share::DEFAULT,
+        code_sign_key: None,
     };
     documents.put_project(Author::default(), Instant::EPOCH, assignment).await.unwrap();
     let token = token::create(&*store, &Author::default(), clock::now(), 1, &TokenTerms::default())
@@ -744,6 +745,7 @@ async fn create(operator: &mut Client, name: &str) {
         request_delay_micros: 0,
         settings: Vec::new(),
         emergency: false,
+        code_sign_key: String::new(),
     };
     operator.create_project(request).await.unwrap();
 }

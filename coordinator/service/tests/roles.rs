@@ -301,7 +301,13 @@ async fn r6_10_who_is_revoked_is_cut_off_in_the_middle_of_an_upload_and_told_why
     let (coordinator, mut owner) = start(dir.path()).await;
     create_project(&mut owner, "sieve").await;
     let mut bob = become_one(&mut owner, "bob", Role::Submitter).await;
-    let file = AppFile { name: "program".into(), size_bytes: 2, sha256: "0".repeat(64), executable: true };
+    let file = AppFile {
+        name: "program".into(),
+        size_bytes: 2,
+        sha256: "0".repeat(64),
+        executable: true,
+        signature: String::new(),
+    };
     let version = AddAppVersionRequest {
         project: "sieve".into(),
         application: "app".into(),

@@ -326,7 +326,7 @@ mod tests {
         let store: std::sync::Arc<dyn Store> =
             std::sync::Arc::new(SledStore::open(dir.path().join("store")).unwrap());
         let settings = ProjectSettings::default();
-        let project = Project::create(store, dir.path(), URL, "p", settings, now()).unwrap();
+        let project = Project::create(store, dir.path(), URL, "p", settings, None, now()).unwrap();
         let [one, other] = ["01A", "01B"].map(|id| AgentId(id.into()));
         let [key, others] = [&one, &other].map(|agent| project.agent_key(agent, now()).unwrap());
         assert!(rpc(&project, &key, 0, "c").is_some());
@@ -347,7 +347,7 @@ mod tests {
     /// A project as an earlier version left it, and the key that all its agents had.
     fn old(store: &std::sync::Arc<dyn Store>, dir: &Path) -> (Project, AccountKey) {
         let settings = ProjectSettings { account_creation: true, ..ProjectSettings::default() };
-        let made = Project::create(store.clone(), dir, URL, "p", settings, now()).unwrap();
+        let made = Project::create(store.clone(), dir, URL, "p", settings, None, now()).unwrap();
         let record = lock(&made.record).clone();
         let record = ProjectRecord { agent_seed: String::new(), agents_told: false, ..record };
         made.transact(|txn| txn.put("project", made.keys.settings(), &record)).unwrap();
@@ -442,7 +442,7 @@ mod tests {
         let inner = SledStore::open(dir.path().join("store")).unwrap();
         let store = std::sync::Arc::new(Counting(inner, AtomicU64::new(0)));
         let settings = ProjectSettings::default();
-        let project = Project::create(store.clone(), dir.path(), URL, "p", settings, now()).unwrap();
+        let project = Project::create(store.clone(), dir.path(), URL, "p", settings, None, now()).unwrap();
         let before = store.1.load(Ordering::SeqCst);
         project.agent_key(&AgentId("A".into()), now()).unwrap();
         assert_eq!(store.1.load(Ordering::SeqCst), before + 1);
@@ -456,7 +456,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let store = std::sync::Arc::new(SledStore::open(dir.path().join("store")).unwrap());
             let settings = ProjectSettings::default();
-            let project = Project::create(store, dir.path(), URL, "p", settings, now()).unwrap();
+            let project = Project::create(store, dir.path(), URL, "p", settings, None, now()).unwrap();
             let agent = AgentId("A".into());
             let key = project.agent_key(&agent, now()).unwrap();
             if has_host {
@@ -482,7 +482,7 @@ mod tests {
         let inner = SledStore::open(dir.path().join("store")).unwrap();
         let store = std::sync::Arc::new(Counting(inner, AtomicU64::new(0)));
         let settings = ProjectSettings::default();
-        let project = Project::create(store.clone(), dir.path(), URL, "p", settings, now()).unwrap();
+        let project = Project::create(store.clone(), dir.path(), URL, "p", settings, None, now()).unwrap();
         let before = store.1.load(Ordering::SeqCst);
         let agents: Vec<_> = (0..AGENTS).map(|number| AgentId(format!("agent {number}"))).collect();
         let keys: Vec<AccountKey> = std::thread::scope(|scope| {

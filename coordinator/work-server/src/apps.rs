@@ -1,4 +1,5 @@
-//! Adding a version of an application: its files are copied, fingerprinted and signed.
+//! Adding a version of an application: its files are copied, fingerprinted and signed, or come with their
+//! signatures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,7 +63,8 @@ impl Project {
             files: Vec::new(),
             usage: new.usage,
         };
-        for (path, names) in new.files.iter().zip(names) {
+        let signatures = new.signatures.iter().map(String::as_str).chain(std::iter::repeat(""));
+        for ((path, names), signature) in new.files.iter().zip(names).zip(signatures) {
             let content = read_bounded(path)?;
             let is_program = names.open_name.is_none();
             if is_program {
@@ -70,7 +72,7 @@ impl Project {
             }
             // A client makes a file executable only if told so; of several, it must know which.
             let executable = is_program || is_executable(path);
-            version.files.push(self.publish(names, executable, &content, &taken)?);
+            version.files.push(self.publish(names, executable, (&content, signature), &taken)?);
         }
         let app = App {
             name: new.application.clone(),
@@ -158,7 +160,7 @@ impl Project {
         &self,
         Names { name, open_name }: Names,
         executable: bool,
-        content: &[u8],
+        (content, signature): (&[u8], &str),
         taken: &BTreeMap<String, String>,
     ) -> Result<VersionFile, ProjectError> {
         let md5 = md5_hex(content);
@@ -169,15 +171,10 @@ impl Project {
             let own_name = open_name.as_ref().unwrap_or(&name);
             return Err(Invalid::new("name of an application's file", own_name, expected).into());
         }
+        let own_name = open_name.as_ref().unwrap_or(&name);
+        let signature = self.signing_keys.signature(own_name, &md5, signature)?;
         write_whole(&self.layout.download(&name), content, 0o644)?;
-        Ok(VersionFile {
-            name,
-            open_name,
-            executable,
-            nbytes: content.len() as u64,
-            signature: self.signing_keys.sign_file(&md5)?,
-            md5,
-        })
+        Ok(VersionFile { name, open_name, executable, nbytes: content.len() as u64, signature, md5 })
     }
 }
 

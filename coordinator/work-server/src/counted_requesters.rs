@@ -113,6 +113,11 @@ impl CountedRequesters {
         self.accounts.is_for_anybody(voters, had, workunit.quiet_since(now), now, can)
     }
 
+    /// Whether an account asked for work lately.
+    pub(crate) fn knows(&mut self, account: u64, now: Instant) -> bool {
+        self.accounts.knows(account, now)
+    }
+
     /// How many asked lately, or have a copy or have computed one, that a workunit does not count by
     /// themselves.
     pub(crate) fn uncounted(&mut self, workunit: &Workunit, now: Instant) -> usize {

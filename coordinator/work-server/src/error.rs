@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fallow_boinc::runtime::slot_names::SlotClash;
-use fallow_domain::{AgentId, Invalid};
+use fallow_domain::{AgentId, Invalid, KeyFingerprint};
 use fallow_policy::choice::NoSuchPolicy;
 use fallow_store::StoreError;
 
@@ -160,6 +160,22 @@ pub enum ProjectError {
         /// What is wrong with it.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The project's programs are signed elsewhere, and these are not.
+    #[error(
+        "the project's code-signing key ({fingerprint}) is not kept here: sign the files with it, by --code-sign-key FILE"
+    )]
+    KeyElsewhere {
+        /// The key.
+        fingerprint: KeyFingerprint,
+    },
+    /// A file of an application came with a signature that is not the project's.
+    #[error("{file} is not signed by the project's code-signing key, {fingerprint}: sign it with that one")]
+    WrongSignature {
+        /// The file.
+        file: String,
+        /// The project's key.
+        fingerprint: KeyFingerprint,
     },
     /// The store failed.
     #[error(transparent)]

@@ -74,6 +74,13 @@ impl HostClassMembers {
         can: impl Fn(&HostLimits) -> bool,
         of: impl Fn(u64) -> Option<(Option<Instant>, &'s HostLimits)>,
     ) -> Feasible {
+        let ends = self
+            .sample
+            .as_ref()
+            .map(|sample| [BTreeSet::first, BTreeSet::last].map(|end| self.at(end, sample)));
+        if ends.as_ref().is_some_and(|[_, most]| !can(most)) {
+            return Feasible::No;
+        }
         let is_before = |left: Option<Instant>| left.is_none_or(|at| at < since);
         let most_passed = 2 * LOOKED_AT + had;
         // Whoever went away with nothing since then comes last.
@@ -85,13 +92,9 @@ impl HostClassMembers {
         if left.peek().is_none() && !is_cut {
             return Feasible::No;
         }
-        let Some(sample) = &self.sample else {
+        let Some([least, most]) = ends else {
             return if left.peek().is_some() { Feasible::Yes } else { Feasible::Unknown };
         };
-        let [least, most] = [BTreeSet::first, BTreeSet::last].map(|end| self.at(end, sample));
-        if !can(&most) {
-            return Feasible::No;
-        }
         let can_account = |account| of(account).is_none_or(|(_, limits)| can(limits));
         if left.peek().is_some() && can(&least) || left.by_ref().take(LOOKED_AT).any(can_account) {
             return Feasible::Yes;

@@ -121,17 +121,19 @@ impl Project {
             jobs.push(job_view(workunit, job, host));
         }
         let of_agents = hosts_of(workunit).all(|id| hosts.get(&id).is_some_and(|(_, agent)| agent.is_some()));
-        let (lacking, copied_hosts) = self.lacking(workunit, now);
-        let retry = workunit.unsent().and_then(|_| self.retry_at(workunit, now));
-        for job in jobs.iter_mut().filter(|job| job.state == ServerState::Unsent) {
-            job.waits_until = retry;
-            (job.waits_for, job.copied_hosts) = match retry {
+        if workunit.unsent().is_some() {
+            let retry = self.retry_at(workunit, now);
+            let (waits_for, copied_hosts) = match retry {
                 Some(until) => (format!("its next attempt in {}", in_seconds(until.since(now))), 0),
                 None => {
+                    let (lacking, copied_hosts) = self.lacking(workunit, now);
                     let waits_for = self.waits_for(workunit, of_agents, lacking.is_empty(), now);
                     (format!("{waits_for}{lacking}"), copied_hosts)
                 }
             };
+            for job in jobs.iter_mut().filter(|job| job.state == ServerState::Unsent) {
+                (job.waits_until, job.waits_for, job.copied_hosts) = (retry, waits_for.clone(), copied_hosts);
+            }
         }
         Ok(WorkunitView {
             name: workunit.name.clone(),
@@ -187,9 +189,14 @@ impl Project {
         match (had.iter().any(has_failed), of_agents) {
             _ if had.is_empty() => "",
             (true, _) if is_enough && self.is_for_anybody(workunit, &workunit.accounts(), now) => {
-                let mut failed = had.iter().filter(|job| has_failed(job)).map(|job| job.host_account());
-                let waits = |of| !self.is_for_anybody(workunit, &workunit.tried_as_often(of), now);
-                match (failed.any(waits), of_agents) {
+                // Of those that may come for it again, the one that failed it most often waits if any does.
+                let failed = had.iter().filter(|job| has_failed(job)).map(|job| job.host_account());
+                let mut requesters = lock(&self.requesters);
+                let there = failed.filter(|of| requesters.knows(of.account, now));
+                let most = there.max_by_key(|of| workunit.copies_of(workunit.counts_as(*of)));
+                drop(requesters);
+                let waits = most.is_some_and(|of| !self.is_for_again(workunit, of, now));
+                match (waits, of_agents) {
                     (true, true) => "a host that has failed it less often",
                     (true, false) => "an account that has failed it less often",
                     (false, _) => "",

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fallow_domain::{AccountKey, AgentId, Bytes, Duration, Flops, Instant, MasterUrl, Usage};
+use fallow_domain::{AccountKey, AgentId, Bytes, Duration, Flops, Instant, KeyFingerprint, MasterUrl, Usage};
 use serde::{Deserialize, Serialize};
 
 use super::settings::ProjectSettings;
@@ -22,6 +22,10 @@ pub struct ProjectInfo {
     pub settings: ProjectSettings,
     /// When it was made.
     pub created_at: Instant,
+    /// The key by which its programs are signed.
+    pub code_sign_key: KeyFingerprint,
+    /// Whether the private part of that key lies elsewhere.
+    pub is_signed_elsewhere: bool,
     /// Why the last host that asked got nothing; none if a job was sent since.
     pub last_refusal: Option<NoWork>,
 }
@@ -72,6 +76,9 @@ pub struct NewAppVersion {
     pub platform: String,
     /// The files; the first is the main program.
     pub files: Vec<PathBuf>,
+    /// The signatures of the files, in their order, as BOINC writes them: for a project whose code-signing
+    /// key is kept elsewhere. Those that are missing or empty are made here.
+    pub signatures: Vec<String>,
     /// What a job of it uses (R3.1). One with a coprocessor is for hosts that have that.
     pub usage: Usage,
 }
@@ -84,6 +91,7 @@ impl Default for NewAppVersion {
             version: 0,
             platform: String::new(),
             files: Vec::new(),
+            signatures: Vec::new(),
             usage: Usage::ONE_CPU,
         }
     }

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 
+use fallow_boinc::signature::PublicKey;
 use fallow_daemon::lock;
-use fallow_domain::{Instant, Invalid, MasterUrl, PerType};
+use fallow_domain::{Duration, Instant, Invalid, MasterUrl, PerType};
 use fallow_policy::disk::holders::FileHolders;
 #[cfg(test)]
 use fallow_policy::send::SendChoice;
@@ -33,7 +34,7 @@ use super::settings::{ProjectSettings, StoredPolicy};
 use super::signing_keys::SigningKeys;
 use super::store_keys::Keys;
 use super::txn::Txn;
-use super::workunit::{RETRY_MAX, Workunit};
+use super::workunit::{HostAccount, RETRY_MAX, Workunit};
 
 /// The account that a project is made with: its own, for clients that its operator attaches by hand. In
 /// stores of earlier versions all agents had it; there the project has another one of its own by now
@@ -87,14 +88,19 @@ pub(crate) struct Project {
     retries: Mutex<BTreeMap<(i64, u64), u64>>,
 }
 
+/// How long a host that failed a workunit waits for one that failed it less often.
+const LESS_OFTEN_WAIT: Duration = Duration::from_hours(2);
+
 impl Project {
-    /// Makes a project: keys, settings and its own account.
+    /// Makes a project: keys, settings and its own account. Where a code-signing key is given, its private
+    /// part is kept elsewhere.
     pub(crate) fn create(
         store: Arc<dyn Store>,
         dir: &Path,
         base_url: &str,
         name: &str,
         settings: ProjectSettings,
+        code_sign_key: Option<&PublicKey>,
         now: Instant,
     ) -> Result<Self, ProjectError> {
         check_name(name)?;
@@ -104,7 +110,7 @@ impl Project {
             return Err(ProjectError::ProjectExists { name: name.to_owned() });
         }
         // Keys first: a crash in between leaves keys that the next attempt finds and uses.
-        SigningKeys::open_or_create(&Layout::open(dir, name)?.keys())?;
+        SigningKeys::open_or_create(&Layout::open(dir, name)?.keys(), code_sign_key)?;
         let account = Account { id: OWN_ACCOUNT, ..accounts::own(name, now)? };
         let record = ProjectRecord {
             settings,
@@ -223,6 +229,8 @@ impl Project {
             account_key: record.account_key.clone(),
             settings: ProjectSettings::clone(&self.settings()),
             created_at: record.created_at,
+            code_sign_key: self.signing_keys.code_sign_fingerprint(),
+            is_signed_elsewhere: !self.signing_keys.signs_files(),
             last_refusal: lock(&self.last_no_work).clone(),
         }
     }
@@ -283,6 +291,15 @@ impl Project {
         lock(&self.requesters).is_for_anybody((workunit, had), now, (&types, can))
     }
 
+    /// Whether a workunit that failed on this account is for it again: nobody is waited for who has not had
+    /// it, nor, for two hours, who has failed it less often. (That one may ask and be refused each time, as
+    /// one on which it would be late.)
+    pub(crate) fn is_for_again(&self, workunit: &Workunit, of: HostAccount, now: Instant) -> bool {
+        let is_for = |had| self.is_for_anybody(workunit, &had, now);
+        let has_waited = now.since(workunit.quiet_since(now)) >= LESS_OFTEN_WAIT;
+        is_for(workunit.tried_as_often(of)) || has_waited && is_for(workunit.accounts())
+    }
+
     pub(crate) fn set_catalog(&self, catalog: Catalog) {
         *fallow_daemon::write(&self.catalog) = Arc::new(catalog);
     }
@@ -341,7 +358,6 @@ impl Project {
 
 #[cfg(test)]
 mod tests {
-    use fallow_domain::Duration;
     use fallow_store::SledStore;
 
     use super::*;
@@ -351,7 +367,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path().join("store")).unwrap());
         let (now, url) = (Instant::EPOCH + Duration::from_hours(9), "http://127.0.0.1:1");
-        let project = Project::create(store, dir.path(), url, "p", ProjectSettings::default(), now).unwrap();
+        let project =
+            Project::create(store, dir.path(), url, "p", ProjectSettings::default(), None, now).unwrap();
         let retry = |workunit, agents| RetryAt { at: now, workunit, agents };
         project.note_retries([retry(1, 3)]);
         project.note_retries([retry(2, 2)]);
@@ -365,7 +382,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path().join("store")).unwrap());
         let (now, url) = (Instant::EPOCH, "http://127.0.0.1:1");
         let project =
-            Project::create(store.clone(), dir.path(), url, "sieve", ProjectSettings::default(), now)
+            Project::create(store.clone(), dir.path(), url, "sieve", ProjectSettings::default(), None, now)
                 .unwrap();
         let mut record = serde_json::to_value(&*lock(&project.record)).unwrap();
         let mut store_with = |policy: &str| {
@@ -389,7 +406,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path().join("store")).unwrap());
         let (now, url) = (Instant::EPOCH + Duration::from_hours(9), "http://127.0.0.1:1");
-        let project = Project::create(store, dir.path(), url, "p", ProjectSettings::default(), now).unwrap();
+        let project =
+            Project::create(store, dir.path(), url, "p", ProjectSettings::default(), None, now).unwrap();
         let retry =
             |minutes, workunit| RetryAt { at: now + Duration::from_mins(minutes), workunit, agents: 1 };
         // The longest backoff that there is, noted half a second after it began.

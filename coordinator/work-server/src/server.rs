@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::thread::JoinHandle;
 
+use fallow_boinc::signature::PublicKey;
 use fallow_daemon::lock;
 use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl};
 use fallow_store::{KeyRange, Store};
@@ -123,9 +124,24 @@ impl ProjectServer {
     /// # Errors
     /// [`ProjectError::ProjectExists`], or an unusable name or setting, or a failure of disk or store.
     pub fn create_project(&self, name: &str, settings: ProjectSettings) -> Result<ProjectInfo, ProjectError> {
+        self.create_project_signed_by(name, settings, None)
+    }
+
+    /// The same with the public part of a code-signing key that is kept elsewhere: who has this machine can
+    /// then not have hosts run other programs (R6.10). Versions of applications come with their signatures.
+    ///
+    /// # Errors
+    /// As [`ProjectServer::create_project`].
+    pub fn create_project_signed_by(
+        &self,
+        name: &str,
+        settings: ProjectSettings,
+        code_sign_key: Option<&PublicKey>,
+    ) -> Result<ProjectInfo, ProjectError> {
         let _alone = lock(&self.shared.creating);
         let Shared { store, dir, base_url, .. } = &*self.shared;
-        let project = Project::create(store.clone(), dir, base_url, name, settings, self.shared.now())?;
+        let now = self.shared.now();
+        let project = Project::create(store.clone(), dir, base_url, name, settings, code_sign_key, now)?;
         let info = project.info();
         let mut projects = fallow_daemon::write(&self.shared.projects);
         projects.insert(name.to_owned(), Arc::new(project));

@@ -4,14 +4,14 @@
 //! BOINC's text form, private ones in PEM.
 //!
 //! **Who can read `code_sign_private` can run programs on every attached host.** A production lab keeps that
-//! file on a machine without a network, signs there, and leaves only the public key here; then versions of
-//! applications cannot be added here (the error says so), and everything else works.
+//! file on another machine and gives only the public key here (`fallow project create --code-sign-key`); then
+//! versions of applications come with their signatures, and everything else is as ever.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use fallow_boinc::signature::{PrivateKey, PublicKey};
-use fallow_domain::Bytes;
+use fallow_domain::{Bytes, KeyFingerprint};
 use rand::Rng;
 
 use super::error::ProjectError;
@@ -23,14 +23,28 @@ use super::random::generator;
 pub(crate) struct SigningKeys {
     code_sign: Option<PrivateKey>,
     code_sign_path: PathBuf,
-    code_sign_public: String,
+    code_sign_public: PublicKey,
+    /// The same in the form that clients hold.
+    code_sign_text: String,
     upload: PrivateKey,
     upload_public: PublicKey,
 }
 
 impl SigningKeys {
-    /// Opens the keys in `dir`, making those that were never made.
-    pub(crate) fn open_or_create(dir: &Path) -> Result<Self, ProjectError> {
+    /// Opens the keys in `dir`, making those that were never made: of a code-signing key that is kept
+    /// elsewhere the public part alone.
+    pub(crate) fn open_or_create(dir: &Path, elsewhere: Option<&PublicKey>) -> Result<Self, ProjectError> {
+        if let Some(key) = elsewhere {
+            let path = dir.join("code_sign_public");
+            if !path.exists() {
+                write_whole(&path, format!("{}\n", key.to_text()).as_bytes(), 0o644)?;
+            }
+            if public(&path, None)? != *key || dir.join("code_sign_private").exists() {
+                let text =
+                    "an earlier attempt to make this project left another key: remove its directory first";
+                return Err(bad(&path)(std::io::Error::new(std::io::ErrorKind::AlreadyExists, text)));
+            }
+        }
         for kind in ["code_sign", "upload"] {
             let (private, public) = (dir.join(format!("{kind}_private")), dir.join(format!("{kind}_public")));
             // The public key is written last: if it is there, the pair was whole once, and its loss is not
@@ -57,7 +71,8 @@ impl SigningKeys {
         Ok(Self {
             code_sign,
             code_sign_path,
-            code_sign_public: code_sign_public.to_text(),
+            code_sign_text: code_sign_public.to_text(),
+            code_sign_public,
             upload,
             upload_public,
         })
@@ -65,16 +80,31 @@ impl SigningKeys {
 
     /// The code-signing key in the form that clients hold.
     pub(crate) fn code_sign_public(&self) -> &str {
-        &self.code_sign_public
+        &self.code_sign_text
     }
 
-    /// Signs a file of an application, given its MD5.
-    pub(crate) fn sign_file(&self, md5: &str) -> Result<String, ProjectError> {
-        let path = &self.code_sign_path;
-        let missing = std::io::Error::new(std::io::ErrorKind::NotFound, "the private key is kept elsewhere");
-        let key = self.code_sign.as_ref().ok_or_else(|| bad(path)(missing))?;
+    /// Its name in documents.
+    pub(crate) fn code_sign_fingerprint(&self) -> KeyFingerprint {
+        self.code_sign_public.fingerprint()
+    }
+
+    /// Whether files of applications can be signed here.
+    pub(crate) const fn signs_files(&self) -> bool {
+        self.code_sign.is_some()
+    }
+
+    /// The signature of a file of an application with this MD5: the one that is given, if it is right, else a
+    /// new one. `name` is the file's, for who is told of it.
+    pub(crate) fn signature(&self, name: &str, md5: &str, given: &str) -> Result<String, ProjectError> {
+        let fingerprint = self.code_sign_fingerprint();
+        if !given.is_empty() {
+            let is_right = self.code_sign_public.verify_file(md5, given);
+            let wrong = || ProjectError::WrongSignature { file: name.to_owned(), fingerprint };
+            return is_right.then(|| given.to_owned()).ok_or_else(wrong);
+        }
+        let key = self.code_sign.as_ref().ok_or(ProjectError::KeyElsewhere { fingerprint })?;
         let mut random = generator()?;
-        key.sign_file(md5, &mut |bytes| random.fill_bytes(bytes)).map_err(bad(path))
+        key.sign_file(md5, &mut |bytes| random.fill_bytes(bytes)).map_err(bad(&self.code_sign_path))
     }
 
     /// Permits the upload of a file of at most this size.

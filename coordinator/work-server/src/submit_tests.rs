@@ -21,7 +21,7 @@ fn started(dir: &std::path::Path) -> (Project, Instant) {
     let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.join("store")).unwrap());
     let now = Instant::EPOCH + Duration::from_hours(9);
     let settings = ProjectSettings::default();
-    let project = Project::create(store, dir, "http://127.0.0.1:1", "p", settings, now).unwrap();
+    let project = Project::create(store, dir, "http://127.0.0.1:1", "p", settings, None, now).unwrap();
     let program = dir.join("program");
     std::fs::write(&program, "#!/bin/sh\n").unwrap();
     let version = NewAppVersion {

@@ -356,14 +356,18 @@ impl Workunit {
     /// Accounts that one whose copies failed does not wait for before it gets another: those that had as many
     /// copies, and those that have one, have computed one, or may do so yet.
     pub(crate) fn tried_as_often(&self, of: HostAccount) -> BTreeSet<u64> {
-        let copies = |account| self.had().filter(|had| self.counts_as(*had) == account).count();
-        let own = copies(self.counts_as(of));
+        let own = self.copies_of(self.counts_as(of));
         let is_late = |job: &&Job| job.outcome == Some(Outcome::Late) && job.lost_at.is_none();
         let late = self.jobs.iter().filter(is_late).map(Job::host_account);
         let having: BTreeSet<u64> = self.having().chain(late).map(|of| self.counts_as(of)).collect();
         let mut all = self.accounts();
-        all.retain(|account| having.contains(account) || copies(*account) >= own);
+        all.retain(|account| having.contains(account) || self.copies_of(*account) >= own);
         all
+    }
+
+    /// How many copies an account has or had.
+    pub(crate) fn copies_of(&self, account: u64) -> usize {
+        self.had().filter(|had| self.counts_as(*had) == account).count()
     }
 
     /// Hosts that have or had a copy.

@@ -22,6 +22,8 @@ mod identity;
 mod pages;
 #[path = "project/scheduler.rs"]
 mod scheduler;
+#[path = "project/signed_elsewhere.rs"]
+mod signed_elsewhere;
 #[path = "project/spread.rs"]
 mod spread;
 #[path = "project/stalled.rs"]

@@ -59,12 +59,13 @@ pub fn to_wire(document: &FleetDocument) -> wire::Document {
 }
 
 fn project_to_wire(project: &ProjectAssignment) -> wire::ProjectAssignment {
-    let ProjectAssignment { name, url, account_key, share } = project;
+    let ProjectAssignment { name, url, account_key, share, code_sign_key } = project;
     wire::ProjectAssignment {
         name: name.clone(),
         url: url.to_string(),
         account_key: account_key.reveal().to_owned(),
         share: share.get(),
+        code_sign_key: code_sign_key.map(String::from).unwrap_or_default(),
     }
 }
 
@@ -92,7 +93,7 @@ pub fn from_wire(wire: wire::Document) -> Result<FleetDocument, BadDocument> {
 }
 
 fn project_from_wire(wire: wire::ProjectAssignment) -> Result<ProjectAssignment, BadDocument> {
-    let wire::ProjectAssignment { name, url, account_key, share } = wire;
+    let wire::ProjectAssignment { name, url, account_key, share, code_sign_key } = wire;
     if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
         return Err(BadDocument::ProjectName(name));
     }
@@ -100,10 +101,14 @@ fn project_from_wire(wire: wire::ProjectAssignment) -> Result<ProjectAssignment,
     if account_key.is_empty() || account_key.len() > KEY_MAX || !account_key.chars().all(fits) {
         return Err(BadDocument::AccountKey(name));
     }
-    let read = || Ok((MasterUrl::parse(&url)?, Share::new(share)?));
+    let read = || {
+        let key = (!code_sign_key.is_empty()).then(|| code_sign_key.parse()).transpose()?;
+        Ok((MasterUrl::parse(&url)?, Share::new(share)?, key))
+    };
     match read() {
-        Ok((url, share)) => {
-            Ok(ProjectAssignment { name, url, account_key: AccountKey::new(account_key), share })
+        Ok((url, share, code_sign_key)) => {
+            let account_key = AccountKey::new(account_key);
+            Ok(ProjectAssignment { name, url, account_key, share, code_sign_key })
         }
         Err(invalid) => Err(BadDocument::Project(name, invalid)),
     }
@@ -126,6 +131,7 @@ mod tests {
                 url: "http://127.0.0.1:4001/mersenne/".into(),
                 account_key: "0123456789abcdef0123456789abcdef".into(),
                 share: 75.0,
+                code_sign_key: format!("sha256:{}", "ab".repeat(32)),
             }],
             preferences: Some(preferences::to_wire(&preferences)),
             signed: None,
@@ -144,7 +150,7 @@ mod tests {
     #[test]
     fn r6_5_a_bad_document_is_refused_with_what_is_wrong() {
         type Spoil = fn(&mut wire::Document);
-        let cases: [(Spoil, &str); 15] = [
+        let cases: [(Spoil, &str); 16] = [
             (|d| d.version = 0, "version 0"),
             (|d| d.content = "c\n".into(), "letters and digits"),
             (|d| d.content = "c".repeat(65), "up to 64"),
@@ -153,6 +159,7 @@ mod tests {
             (|d| d.projects[0].share = f64::NAN, "resource share"),
             (|d| d.projects[0].url = "ftp://x.y/".into(), "project \"mersenne\": project URL"),
             (|d| d.projects[0].account_key = "</a>".into(), "account key"),
+            (|d| d.projects[0].code_sign_key = "sha256:".into(), "fingerprint of a code-signing key"),
             (|d| d.projects[0].name.clear(), "name"),
             (|d| d.projects.push(d.projects[0].clone()), "each project once"),
             (|d| d.preferences = None, "preferences"),

@@ -195,7 +195,8 @@ fn settled_alike(was: &Project, is: &Project) -> bool {
     short(was) == short(is)
         && was.rpc == is.rpc
         && (&was.url, &was.directory, &was.name) == (&is.url, &is.directory, &is.name)
-        && (&was.account_key, &was.code_sign_key) == (&is.account_key, &is.code_sign_key)
+        && (&was.account_key, &was.code_sign_key, was.required_key)
+            == (&is.account_key, &is.code_sign_key, is.required_key)
         && (was.rpc_seqno, &was.scheduler_urls, &was.identity)
             == (is.rpc_seqno, &is.scheduler_urls, &is.identity)
 }

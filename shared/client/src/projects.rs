@@ -47,12 +47,14 @@ impl Client {
         let known = self.project_of(&url).and_then(|id| self.state.projects.get(&id));
         let chosen = share.or(known.and_then(|project| project.chosen_share));
         let now = chosen.or(known.map(|project| project.share)).unwrap_or(Share::DEFAULT);
-        let wanted = ProjectAssignment { name: url.stem(), url, account_key, share: now };
+        let wanted =
+            ProjectAssignment { name: url.stem(), url, account_key, share: now, code_sign_key: None };
         self.put_project(&wanted, false);
         let Some(id) = self.project_of(&wanted.url) else { return };
         let share = self.edit_project(id, |project| {
             // The coordinator had dropped it: now it is the owner's.
             project.from_document = false;
+            project.required_key = None;
             project.chosen_share = chosen;
             project.settle_share().then_some(project.share)
         });
@@ -158,6 +160,7 @@ impl Client {
             project.from_document |= from_document;
             if from_document {
                 project.name = wanted.name.clone();
+                project.require_key(wanted.code_sign_key);
             }
         });
     }
@@ -332,6 +335,7 @@ impl Client {
             self.put_project(was, false);
             self.edit_project(id, |project| {
                 project.from_document = false;
+                project.required_key = None;
                 project.name.clone_from(&was.name);
                 project.settle_share()
             });
@@ -399,6 +403,7 @@ impl Project {
             hostid: 0,
             rpc_seqno: 0,
             code_sign_key: None,
+            required_key: wanted.code_sign_key,
             correction: DurationCorrection::default(),
             dont_use_dcf: false,
             send_full_workload: false,

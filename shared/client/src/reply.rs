@@ -72,19 +72,32 @@ impl Client {
         }
     }
 
-    /// The first code-signing key is taken on trust; a later one only with a signature by the one held. A key
-    /// held that proves nothing, as an older version took it, is as none.
+    /// The key that the document in force names, and no other. Where it names none, the first code-signing
+    /// key is taken on trust; a later one only with a signature by the one held. A key held that proves
+    /// nothing, as an older version took it, is as none.
     fn apply_key(&mut self, id: ProjectId, reply: &SchedulerReply) {
         let Some(offered) = &reply.code_sign_key else { return };
         let Some(project) = self.state.projects.get(&id) else { return };
         let signature = reply.code_sign_key_signature.as_deref().unwrap_or_default();
-        if let Err(error) = PublicKey::parse(offered) {
+        let key = match PublicKey::parse(offered) {
+            Ok(key) => key,
+            Err(error) => {
+                let text = format!(
+                    "the project sent a code-signing key that proves nothing, and it is not taken: {error}"
+                );
+                return self.notice(NoticeLevel::Error, Some(id), text);
+            }
+        };
+        if let Some(required) = project.required_key.filter(|required| *required != key.fingerprint()) {
             let text = format!(
-                "the project sent a code-signing key that proves nothing, and it is not taken: {error}"
+                "the project's code-signing key is {}, and the fleet's documents name {required}: programs that are signed by another key are not run",
+                key.fingerprint()
             );
             return self.notice(NoticeLevel::Error, Some(id), text);
         }
         let accepted = match &project.code_sign_key {
+            // What the documents name needs nobody else's word.
+            _ if project.required_key.is_some() => true,
             None => true,
             Some(held) if PublicKey::parse(held).is_err() => true,
             Some(held) => held.trim() == offered.trim() || replaces(held, offered, signature),

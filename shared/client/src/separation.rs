@@ -70,6 +70,7 @@ fn attached_anew(was: &Project) -> Project {
         url: was.url.clone(),
         account_key: was.account_key.clone(),
         share: was.chosen_share.unwrap_or(Share::DEFAULT),
+        code_sign_key: None,
     };
     let chosen_share = was.chosen_share;
     Project { chosen_share, ..Project::attached(was.id, &wanted, was.directory.clone(), false) }

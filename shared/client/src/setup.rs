@@ -157,7 +157,13 @@ impl Client {
             nbytes: file.info.nbytes,
             md5: file.info.md5.clone(),
             signed: file.signed,
-            signatures: file.proof.iter().cloned().chain(now).collect(),
+            signatures: file
+                .proof
+                .iter()
+                .cloned()
+                .chain(now)
+                .filter(|one| project.may_sign(&one.key))
+                .collect(),
             executable: file.info.executable,
         })
     }

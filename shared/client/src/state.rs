@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::WebPreferences;
+use fallow_boinc::signature::PublicKey;
 use fallow_domain::{
-    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Flops, Instant, JobId, MasterUrl,
-    OwnerLimits, PerType, ProjectId, Share, SlotId, Speed, Usage,
+    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Flops, Instant, JobId, KeyFingerprint,
+    MasterUrl, OwnerLimits, PerType, ProjectId, Share, SlotId, Speed, Usage,
 };
 use fallow_policy::backoff::Wait;
 use fallow_policy::completion::DurationCorrection;
@@ -82,6 +83,10 @@ pub(crate) struct Project {
     pub hostid: u64,
     pub rpc_seqno: u64,
     pub code_sign_key: Option<String>,
+    /// The only key that its programs may be signed by, as the document in force says; none: the first that
+    /// its server shows.
+    #[serde(default)]
+    pub required_key: Option<KeyFingerprint>,
     pub correction: DurationCorrection,
     pub dont_use_dcf: bool,
     pub send_full_workload: bool,
@@ -109,6 +114,22 @@ impl Project {
     /// Reads what its user set on its web site, as it holds at this host's venue.
     pub(crate) fn read_web_preferences(&mut self) {
         self.web = WebPreferences::parse(&self.identity.project_preferences, &self.identity.venue);
+    }
+
+    /// From now on its programs must be signed by this key, where one is said. Another one that was taken on
+    /// trust is forgotten.
+    pub(crate) fn require_key(&mut self, required: Option<KeyFingerprint>) {
+        self.required_key = required;
+        let held = self.code_sign_key.as_deref();
+        if held.is_some_and(|held| !self.may_sign(held)) {
+            self.code_sign_key = None;
+        }
+    }
+
+    /// Whether its programs may be signed by a key, in BOINC's text form.
+    pub(crate) fn may_sign(&self, key: &str) -> bool {
+        let is = |required| PublicKey::parse(key).is_ok_and(|key| key.fingerprint() == required);
+        self.required_key.is_none_or(is)
     }
 
     /// Gives one that the owner attached its weight: what he gave it, else what its user set on its web site.

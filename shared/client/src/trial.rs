@@ -58,6 +58,7 @@ impl Client {
                 url: project.url.clone(),
                 account_key: project.account_key.clone(),
                 share: project.share,
+                code_sign_key: None,
             })
             .collect()
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountKey, Invalid, MasterUrl, Preferences, Share};
+use crate::{AccountKey, Invalid, KeyFingerprint, MasterUrl, Preferences, Share};
 
 /// The version of a fleet document: a term and a number in it. Rises with every change; 0 means that no
 /// document was ever accepted.
@@ -74,6 +74,10 @@ pub struct ProjectAssignment {
     pub account_key: AccountKey,
     /// Its weight against the other projects.
     pub share: Share,
+    /// The key by which its programs must be signed (R6.10). Where none is named, the first one that its
+    /// server shows is taken on trust, as BOINC's clients do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code_sign_key: Option<KeyFingerprint>,
 }
 
 /// A coordinator's wishes for an agent: applied whole or not at all, kept when the coordinator is gone

@@ -13,6 +13,7 @@ fn set() -> DocumentSet {
         url: MasterUrl::parse(&format!("http://127.0.0.1:1/{name}/")).unwrap(),
         account_key: AccountKey::new("key"),
         share: Share::DEFAULT,
+        code_sign_key: None,
     };
     let fleet = FleetDocument {
         content: String::new(),
@@ -182,7 +183,7 @@ fn r6_4_projects_are_in_one_place_whichever_groups_name_them() {
     assert!(wrong(&set(), &[("a", &own)]).contains("has a project \"totient\" of its own"));
     let (one, two) =
         (foreign("a", 1, "far", "https://x.example.org/"), foreign("b", 2, "far", "https://y.example.org/"));
-    assert!(wrong(&set(), &[("a", &one), ("b", &two)]).contains("another URL or account key"));
+    assert!(wrong(&set(), &[("a", &one), ("b", &two)]).contains("another URL, account key or code-signing key"));
     let same = foreign("b", 2, "farther", "https://x.example.org/");
     assert!(wrong(&set(), &[("a", &one), ("b", &same)]).contains("is the URL of project \"far\" too"));
     // A share alone attaches it in another group, as long as one says where it is.
@@ -321,4 +322,29 @@ proptest! {
     fn r6_4_no_text_of_a_file_makes_its_reader_panic(text in "[a-z=\\[\\]\".#0-9\n ]{0,80}") {
         let _ = change(&[("a.toml", &text)]).groups(&set());
     }
+}
+
+#[test]
+fn r6_10_a_group_may_name_the_key_that_signs_a_projects_programs() {
+    let key = format!("sha256:{}", "ab".repeat(32));
+    let file = |more: &str| {
+        format!(
+            "name = \"far\"\nprecedence = 7\nselector = \"\"\n[projects.far]\nurl = \"https://far.example.org/\"\n\
+             account_key = \"abc\"\n{more}\n"
+        )
+    };
+    let good = file(&format!("code_sign_key = \"{key}\""));
+    let set_with = applied(&set(), &change(&[("far.toml", &good)]));
+    let document = Effective::of(&set_with, &labels(&[])).document(&set_with);
+    let far = document.projects.iter().find(|project| project.name == "far").unwrap();
+    assert_eq!(far.code_sign_key.unwrap().to_string(), key);
+    assert_eq!(crate::signed::values_of(&set_with)["groups.far.projects.far.code_sign_key"], key);
+    let said = wrong(&set(), &[("far.toml", &file("code_sign_key = \"abc\""))]);
+    assert!(
+        said.contains("far.toml:7:17: projects.far.code_sign_key:") && said.contains("sha256:"),
+        "{said}"
+    );
+    let alone = "name = \"a\"\nprecedence = 7\nselector = \"\"\n[projects.totient]\nshare = 1\n";
+    let said = wrong(&set(), &[("a.toml", &format!("{alone}code_sign_key = \"{key}\"\n"))]);
+    assert!(said.contains("`url` is missing beside `code_sign_key`"), "{said}");
 }

@@ -180,6 +180,7 @@ impl Effective {
                 url: place.url,
                 account_key: place.account_key,
                 share,
+                code_sign_key: place.code_sign_key,
             })
         });
         FleetDocument {

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use fallow_config::{
     BadValue, Diagnostic, Fields, FromValue, Problem, Section, Source, Walk, text, unexpected,
 };
-use fallow_domain::{AccountKey, Invalid, LabelName, MasterUrl, Share};
+use fallow_domain::{AccountKey, Invalid, KeyFingerprint, LabelName, MasterUrl, Share};
 use toml::de::DeValue;
 
 use crate::effective::Wish;
@@ -32,7 +32,7 @@ use crate::{PREFERENCE_KEYS, Preference, Selector};
 const FILE: Section =
     Section { title: "the file", keys: &["name", "precedence", "selector", "projects", "preferences"] };
 const PROJECT: Section =
-    Section { title: "[projects.NAME]", keys: &["share", "absent", "url", "account_key"] };
+    Section { title: "[projects.NAME]", keys: &["share", "absent", "url", "account_key", "code_sign_key"] };
 const PREFERENCES: Section = Section { title: "[preferences]", keys: PREFERENCE_KEYS };
 const SECTIONS: &[&Section] = &[&FILE, &PROJECT, &PREFERENCES];
 
@@ -141,7 +141,17 @@ fn foreign(walk: &mut Walk<'_>, project: &Fields<'_, '_>) -> Option<Foreign> {
             walk.error(&project.path_of(has), reason, "both, for a project that is not the fleet's own");
         }
     }
-    Some(Foreign { url: url?.0, account_key: key?.0 })
+    let code_sign_key: Option<Fingerprint> = walk.get(project, "code_sign_key");
+    if walk.has(&project.path_of("code_sign_key")) && !walk.has(&project.path_of("url")) {
+        let reason = "`url` is missing beside `code_sign_key`";
+        walk.error(
+            &project.path_of("code_sign_key"),
+            reason,
+            "all three, for a project that is not the fleet's own",
+        );
+    }
+    let code_sign_key = code_sign_key.map(|fingerprint| fingerprint.0);
+    Some(Foreign { url: url?.0, account_key: key?.0, code_sign_key })
 }
 
 fn preferences(walk: &mut Walk<'_>, fields: &Fields<'_, '_>) -> Vec<Preference> {
@@ -177,6 +187,15 @@ impl FromValue for Url {
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
         let expected = "a project's URL in quotes, such as \"https://einstein.phys.uwm.edu/\"";
         MasterUrl::parse(text(value, expected)?).map(Self).map_err(|_| unexpected(value, expected))
+    }
+}
+
+struct Fingerprint(KeyFingerprint);
+
+impl FromValue for Fingerprint {
+    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
+        let expected = "a key's fingerprint in quotes: \"sha256:\" and 64 hexadecimal digits";
+        text(value, expected)?.parse().map(Self).map_err(|_| unexpected(value, expected))
     }
 }
 

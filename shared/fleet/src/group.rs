@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use fallow_domain::{AccountKey, Invalid, LabelName, Labels, MasterUrl, Share};
+use fallow_domain::{AccountKey, Invalid, KeyFingerprint, LabelName, Labels, MasterUrl, Share};
 use serde::{Deserialize, Serialize};
 
 use crate::effective::Wish;
@@ -69,6 +69,9 @@ pub struct Foreign {
     pub url: MasterUrl,
     /// The account that all agents of the group compute for.
     pub account_key: AccountKey,
+    /// As [`ProjectAssignment::code_sign_key`](fallow_domain::ProjectAssignment::code_sign_key).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code_sign_key: Option<KeyFingerprint>,
 }
 
 impl ProjectWish {

@@ -54,9 +54,10 @@ impl DocumentSet {
     #[must_use]
     pub fn place(&self, name: &str) -> Option<Foreign> {
         let own = self.fleet.projects.iter().find(|project| project.name == name);
-        let own = own.map(|ProjectAssignment { url, account_key, .. }| Foreign {
+        let own = own.map(|ProjectAssignment { url, account_key, code_sign_key, .. }| Foreign {
             url: url.clone(),
             account_key: account_key.clone(),
+            code_sign_key: *code_sign_key,
         });
         own.or_else(|| self.groups.0.values().find_map(|group| group.projects.get(name)?.foreign.clone()))
     }
@@ -73,6 +74,7 @@ impl DocumentSet {
             url: place.url.clone(),
             account_key: place.account_key.clone(),
             share: Share::ZERO,
+            code_sign_key: place.code_sign_key,
         };
         places.into_iter().map(assignment).collect()
     }
@@ -114,7 +116,9 @@ impl DocumentSet {
                 }
                 match places.insert(project, (name, place)) {
                     Some((other, there)) if there != place => {
-                        let reason = format!("group {other} gives {project:?} another URL or account key");
+                        let reason = format!(
+                            "group {other} gives {project:?} another URL, account key or code-signing key"
+                        );
                         problems.push(problem(name, key, reason, "the same in both, or in one alone".into()));
                         continue;
                     }

@@ -11,6 +11,7 @@ use fallow_proto::operator::v1::{
 use fallow_work_server::SETTINGS;
 use serde_json::json;
 
+use super::code_sign_key::{self, NewKey};
 use super::connect::{Client, Target};
 use super::going_out::{self, GoingOut};
 use super::projects::project_json;
@@ -28,6 +29,8 @@ The whole fleet is attached to it at once; each agent has an account of its own.
 Unmodified BOINC clients can attach to its URL too, with accounts that their
 owners make, once you allow that:
   fallow project set sieve account-creation=true
+With --code-sign-key the project's programs are signed by a key that the
+coordinator never has: `fallow project new-key --help`.
 Results of one account count once towards a quorum, and an account gets a second
 job of a workunit only if its first one failed or was lost: a quorum of 2 over
 such clients needs two accounts. Who can make one can make two: against
@@ -69,7 +72,8 @@ Example:
   fallow app add sieve sieve ./sieve-gpu --version 1.0 --uses nvidia=0.5,cpu=0.1
 
 The first file is the main program. Files are sent to the coordinator and
-signed there; a version never changes once it is made.
+signed there, or here with --code-sign-key; a version never changes once it is
+made.
 
 An application is a program or script that was written for BOINC: it reads and
 writes where link files say, and says itself that it has finished.
@@ -89,6 +93,9 @@ pub(crate) enum ProjectCommand {
     /// Changes settings of a project; they hold from the next request of a client on.
     #[command(after_help = SET_EXAMPLE)]
     Set(Set),
+    /// Makes a code-signing key for a project, to be kept off the coordinator's machine.
+    #[command(after_help = code_sign_key::NEW_KEY)]
+    NewKey(NewKey),
 }
 
 #[derive(Args, Debug)]
@@ -101,6 +108,9 @@ pub(crate) struct Create {
     /// How long clients wait between two scheduler RPCs.
     #[arg(long, default_value = "7s", value_parser = units::time, value_name = "TIME")]
     request_delay: Duration,
+    /// A key that signs the project's programs, whose private part the coordinator is not to have.
+    #[arg(long, value_name = "FILE")]
+    code_sign_key: Option<PathBuf>,
     #[command(flatten)]
     how: GoingOut,
     #[command(flatten)]
@@ -172,6 +182,9 @@ pub(crate) struct Add {
     /// The BOINC platform that it runs on.
     #[arg(long, default_value = PLATFORM)]
     platform: String,
+    /// The project's code-signing key, if the coordinator does not have it: the files are signed here.
+    #[arg(long, value_name = "FILE")]
+    code_sign_key: Option<PathBuf>,
     #[command(flatten)]
     target: Target,
     /// One JSON object instead of lines.
@@ -215,6 +228,7 @@ pub(crate) const PLATFORM: &str =
 pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
     let create = match command {
         ProjectCommand::Create(create) => create,
+        ProjectCommand::NewKey(new) => return code_sign_key::make(&new),
         ProjectCommand::Show(Show { name, target, json }) => {
             let mut client = target.connect().await?;
             let shown = client.get_project(GetProjectRequest { name }).await?.into_inner();
@@ -227,6 +241,7 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
             return print_settings(&shown, None, json);
         }
     };
+    let key = create.code_sign_key.as_deref().map(code_sign_key::public).transpose()?;
     let mut client = create.target.connect().await?;
     let request = CreateProjectRequest {
         name: create.name,
@@ -234,6 +249,7 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
         request_delay_micros: create.request_delay.as_micros(),
         settings: Vec::new(),
         emergency: create.how.emergency,
+        code_sign_key: key.map(|key| key.to_text()).unwrap_or_default(),
     };
     let project = client.create_project(request).await?.into_inner();
     if create.json {
@@ -258,7 +274,13 @@ fn print_settings(shown: &ProjectSettings, key: Option<&str>, json: bool) -> Res
     if json {
         let pair = |setting: &Setting| (setting.key.clone(), setting.value.clone().into());
         let settings: serde_json::Map<_, _> = shown.settings.iter().map(pair).collect();
-        let mut value = json!({ "name": shown.name, "url": shown.url, "settings": settings });
+        let mut value = json!({
+            "name": shown.name,
+            "url": shown.url,
+            "settings": settings,
+            "code_sign_key": shown.code_sign_key,
+            "code_sign_key_is_elsewhere": shown.code_sign_key_is_elsewhere,
+        });
         if let Some(key) = key {
             value["account_key"] = json!(key);
         }
@@ -272,7 +294,15 @@ fn print_settings(shown: &ProjectSettings, key: Option<&str>, json: bool) -> Res
     let columns = [Text("setting"), Text("value"), Text("what it is")];
     let settings = table::render(&columns, shown.settings.iter().map(row).collect());
     let account = key.map(|key| account_text(&shown.url, key)).unwrap_or_default();
-    print(&format!("{settings}{account}"))
+    print(&format!("{settings}{}{account}", signed_by(shown)))
+}
+
+/// By which key its programs are signed, and where that is.
+fn signed_by(shown: &ProjectSettings) -> String {
+    let place =
+        if shown.code_sign_key_is_elsewhere { "kept elsewhere" } else { "in the coordinator's directory" };
+    let key = printable::line(&shown.code_sign_key, usize::MAX);
+    format!("\nIts programs are signed by this key, which is {place}:\n  {key}\n")
 }
 
 /// What any BOINC client is attached with.
@@ -325,6 +355,7 @@ pub(crate) async fn app(command: AppCommand) -> Result<(), Failure> {
     if let Some(program) = add.files.first().filter(|_| !add.any_file) {
         require_program(program)?;
     }
+    let key = add.code_sign_key.as_deref().map(code_sign_key::private).transpose()?;
     let mut client = add.target.connect_for(UPLOAD).await?;
     let version = AddAppVersionRequest {
         project: add.project,
@@ -337,7 +368,7 @@ pub(crate) async fn app(command: AppCommand) -> Result<(), Failure> {
         coprocessor_count: add.uses.coprocessor.map_or(0.0, |(_, count)| count),
         files: Vec::new(),
     };
-    let file_names = upload::add_app_version(&mut client, version, &add.files).await?;
+    let file_names = upload::add_app_version(&mut client, version, &add.files, key.as_ref()).await?;
     if add.json {
         return print_json(&json!({ "file_names": file_names }));
     }

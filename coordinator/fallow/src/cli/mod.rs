@@ -8,6 +8,7 @@ pub(crate) mod backup;
 mod batch;
 mod bounded;
 mod changes;
+mod code_sign_key;
 mod connect;
 pub(crate) mod coordinator;
 pub(crate) mod create;

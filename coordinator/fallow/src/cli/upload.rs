@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use fallow_boinc::signature::{Md5Sum, PrivateKey};
 use fallow_domain::hex;
 use fallow_proto::operator::v1::add_app_version_part::Part;
 use fallow_proto::operator::v1::{AddAppVersionPart, AddAppVersionRequest, AppFile};
@@ -14,7 +15,7 @@ use futures_util::Stream;
 use ring::digest::{Context, SHA256};
 use tonic::Status;
 
-use super::{Client, Failure, units};
+use super::{Client, Failure, code_sign_key, units};
 
 /// Bytes of a part: well below what a message may have, and enough that parts cost nothing.
 const PART: u64 = 1 << 20;
@@ -36,14 +37,15 @@ impl From<UploadError> for Failure {
     }
 }
 
-/// Adds a version with these files and gives their names for download.
+/// Adds a version with these files and gives their names for download. With a key, each is signed by it.
 pub(crate) async fn add_app_version(
     client: &mut Client,
     mut version: AddAppVersionRequest,
     paths: &[PathBuf],
+    key: Option<&PrivateKey>,
 ) -> Result<Vec<String>, UploadError> {
     for path in paths {
-        version.files.push(announced(path).map_err(UploadError::Here)?);
+        version.files.push(announced(path, key).map_err(UploadError::Here)?);
     }
     let unread = Arc::new(Mutex::new(None));
     let parts = parts(version, paths.to_vec(), unread.clone());
@@ -56,7 +58,7 @@ pub(crate) async fn add_app_version(
 }
 
 /// What is said of a file before it is sent. It is read once for that.
-fn announced(path: &Path) -> Result<AppFile, Failure> {
+fn announced(path: &Path, key: Option<&PrivateKey>) -> Result<AppFile, Failure> {
     let fail = |error| Failure::file("read", path, error);
     let metadata = std::fs::metadata(path).map_err(fail)?;
     let refused = |what: &str| Err(Failure::bad_input(format!("{} {what}", path.display())));
@@ -66,7 +68,7 @@ fn announced(path: &Path) -> Result<AppFile, Failure> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
         return refused("has a name that is not UTF-8: rename it");
     };
-    let (mut hash, mut size) = (Context::new(&SHA256), 0);
+    let (mut hash, mut md5, mut size) = (Context::new(&SHA256), Md5Sum::default(), 0);
     let mut file = File::open(path).map_err(fail)?.take(APP_FILE_MAX + 1);
     loop {
         let part = part_of(&mut file).map_err(fail)?;
@@ -74,12 +76,15 @@ fn announced(path: &Path) -> Result<AppFile, Failure> {
             break;
         }
         hash.update(&part);
+        md5.update(&part);
         size += part.len() as u64;
     }
     if size > APP_FILE_MAX {
         return refused(&format!("has more than {}, the most of a file", units::shown_size(APP_FILE_MAX)));
     }
+    let signature = key.map(|key| code_sign_key::sign(key, &md5.hex())).transpose()?.unwrap_or_default();
     Ok(AppFile {
+        signature,
         name: name.to_owned(),
         size_bytes: size,
         sha256: hex(hash.finish().as_ref()),

@@ -111,6 +111,7 @@ pub(super) async fn projects(
         let made = existing.iter().find(|project| project.name == plan.name);
         if made.is_none() {
             let request = CreateProjectRequest {
+                code_sign_key: String::new(),
                 name: plan.name.to_owned(),
                 share: plan.share,
                 request_delay_micros: REQUEST_DELAY.as_micros(),
@@ -145,7 +146,7 @@ async fn application(site: &DemoDirectory, client: &mut Client, plan: &ProjectPl
         platform: PLATFORM.to_owned(),
         ..AddAppVersionRequest::default()
     };
-    match upload::add_app_version(client, request, &[site.binary(plan.name)]).await {
+    match upload::add_app_version(client, request, &[site.binary(plan.name)], None).await {
         Err(UploadError::Status(status)) if status.code() == Code::AlreadyExists => Ok(()),
         Err(refused) => Err(refused.into()),
         Ok(_) => Ok(()),

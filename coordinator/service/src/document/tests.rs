@@ -9,6 +9,7 @@ fn assignment(name: &str) -> ProjectAssignment {
         url: MasterUrl::parse(&format!("http://127.0.0.1:1/{name}/")).unwrap(),
         account_key: AccountKey::new("key"),
         share: Share::DEFAULT,
+        code_sign_key: None,
     }
 }
 

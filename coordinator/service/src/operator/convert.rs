@@ -194,7 +194,9 @@ pub(super) fn app_version(
             ))
         }
     };
+    let signatures = wire.files.into_iter().map(|file| file.signature).collect();
     Ok(NewAppVersion {
+        signatures,
         application: wire.application,
         friendly_name: wire.friendly_name,
         version: wire.version,
@@ -222,6 +224,8 @@ pub(super) fn settings(info: &ProjectInfo) -> wire::ProjectSettings {
         name: info.name.clone(),
         url: info.url.to_string(),
         settings: info.settings.list().into_iter().map(setting).collect(),
+        code_sign_key: info.code_sign_key.to_string(),
+        code_sign_key_is_elsewhere: info.is_signed_elsewhere,
     }
 }
 

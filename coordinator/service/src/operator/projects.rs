@@ -1,5 +1,6 @@
 //! Projects and their jobs as operators are told of them, and how a project is made (R6.8, R6.10).
 
+use fallow_boinc::signature::PublicKey;
 use fallow_daemon::clock;
 use fallow_domain::{Duration, ProjectAssignment, Share};
 use fallow_proto::operator::v1 as wire;
@@ -75,14 +76,21 @@ impl OperatorService {
         for wire::Setting { key, value } in &request.settings {
             settings.set(key, value).map_err(|error| status::of_invalid(&error))?;
         }
+        let given = Some(&request.code_sign_key).filter(|key| !key.is_empty());
+        let key = given.map(|key| PublicKey::parse(key)).transpose();
+        let key = key.map_err(|error| Status::invalid_argument(format!("no code-signing key: {error}")))?;
         let known = self.documents.document().projects.iter().any(|project| project.name == request.name);
         let name = request.name;
         let record = author.record(Action::ProjectCreated, &name);
         let make = move |projects: &ProjectServer| {
-            let info = match projects.create_project(&name, settings) {
+            let info = match projects.create_project_signed_by(&name, settings, key.as_ref()) {
                 // Made before, by a call that did not get as far as the document.
                 Err(ProjectError::ProjectExists { .. }) if !known => {
-                    let made = projects.projects().into_iter().find(|info| info.name == name);
+                    let mut made = projects.projects().into_iter().filter(|info| info.name == name);
+                    let fits = |info: &ProjectInfo| {
+                        key.as_ref().is_none_or(|key| key.fingerprint() == info.code_sign_key)
+                    };
+                    let made = made.find(fits);
                     made.ok_or(ProjectError::ProjectExists { name })
                 }
                 made => made,
@@ -91,8 +99,13 @@ impl OperatorService {
             Ok((info, Some(record)))
         };
         let info = self.recorded(make).await?;
-        let assignment =
-            ProjectAssignment { name: info.name, url: info.url, account_key: info.account_key, share };
+        let assignment = ProjectAssignment {
+            name: info.name,
+            url: info.url,
+            account_key: info.account_key,
+            share,
+            code_sign_key: Some(info.code_sign_key),
+        };
         let put = self.documents.put_project(author, clock::now(), assignment.clone()).await;
         put.map_err(|error| status::of_document(&error))?;
         Ok(self.summary(&assignment, Some(Counts::default())))

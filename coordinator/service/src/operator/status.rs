@@ -122,7 +122,10 @@ pub(super) fn of_project(error: &ProjectError) -> Status {
         | ProjectError::VersionExists { .. }
         | ProjectError::WorkunitExists { .. }
         | ProjectError::KeyTaken { .. } => Status::already_exists(error.to_string()),
-        ProjectError::PieceTooEarly { .. } => Status::failed_precondition(error.to_string()),
+        ProjectError::PieceTooEarly { .. } | ProjectError::KeyElsewhere { .. } => {
+            Status::failed_precondition(error.to_string())
+        }
+        ProjectError::WrongSignature { .. } => Status::invalid_argument(error.to_string()),
         ProjectError::Invalid(error) => of_invalid(error),
         ProjectError::WorkunitTwice { .. } | ProjectError::OpenName(_) | ProjectError::TakesPlace { .. } => {
             Status::invalid_argument(error.to_string())

@@ -228,6 +228,7 @@ pub async fn add_app_version(operator: &mut Client, project: &str, application: 
         size_bytes: 1,
         sha256: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881".into(),
         executable: true,
+        signature: String::new(),
     };
     let version = AddAppVersionRequest {
         project: project.into(),

@@ -98,6 +98,9 @@ fn of_agent(
         txn.put("account", keys.account(account.key.reveal()), &account)?;
     }
     identity(request).clone_into(&mut host.cpid);
+    // A sign of copies that lies ahead is from before the clock was set back: far ahead it says nothing any
+    // more, else it counts from now on.
+    host.copied_at = host.copied_at.filter(|_| host.is_copied(now)).map(|at| at.min(now));
     let is_told = host.id == request.hostid;
     if is_told && request.rpc_seqno < host.rpc_seqno {
         if !host.is_copied(now) {
@@ -253,7 +256,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path().join("store")).unwrap());
         let now = Instant::EPOCH + Duration::from_hours(9);
         let (url, settings) = ("http://127.0.0.1:1", ProjectSettings::default());
-        let project = Project::create(store, dir.path(), url, "p", settings, now).unwrap();
+        let project = Project::create(store, dir.path(), url, "p", settings, None, now).unwrap();
         let key = project.agent_key(&AgentId("the agent".into()), now).unwrap();
         let account = project.account(&key).unwrap().unwrap();
         let mut request = SchedulerRequest { authenticator: key, hostid: 1, ..SchedulerRequest::default() };

@@ -70,7 +70,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path().join("store")).unwrap());
         let now = Instant::EPOCH + Duration::from_hours(9);
         let (url, settings) = ("http://127.0.0.1:1", ProjectSettings::default());
-        let project = Project::create(store, dir.path(), url, "p", settings, now).unwrap();
+        let project = Project::create(store, dir.path(), url, "p", settings, None, now).unwrap();
         let key = project.agent_key(&AgentId("the agent".into()), now).unwrap();
         let account = project.account(&key).unwrap().unwrap();
         let name = |number: u32| format!("{}_{number}", "x".repeat(200));
@@ -114,7 +114,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path().join("store")).unwrap());
         let now = Instant::EPOCH + Duration::from_hours(9);
         let (url, settings) = ("http://127.0.0.1:1", ProjectSettings::default());
-        let project = Project::create(store, dir.path(), url, "p", settings, now).unwrap();
+        let project = Project::create(store, dir.path(), url, "p", settings, None, now).unwrap();
         let program = dir.path().join("program");
         std::fs::write(&program, "#!/bin/sh\n").unwrap();
         let version = NewAppVersion {

@@ -206,7 +206,10 @@ fn send_what_suits(
         None => reply.host.told_delay = None,
     }
     if reply.jobs.is_empty() && !may_later {
-        lock(&project.requesters).left_without(reply.host_account(), &work_request.types(), now);
+        // Whoever was refused a job for the sake of others could have taken it.
+        if passed.failed + passed.failed_more == 0 {
+            lock(&project.requesters).left_without(reply.host_account(), &work_request.types(), now);
+        }
         // Whoever has no space for any of the jobs, or has had a copy of each, leaves them to others until it
         // asks again.
         if passed.disk.is_some() || passed.memory.is_some() || passed.has_one > 0 {
@@ -492,22 +495,21 @@ impl<'a> Search<'a> {
         let is_held = |name: &str| self.held.as_ref().is_none_or(|held| held.contains(name));
         let history = workunit.history(self.host_account, is_held);
         let for_all = workunit.retry_at(CopyHistory::None, self.now);
-        let is_for_anybody = |had| self.project.is_for_anybody(workunit, &had, self.now);
         let waits_for_others = match history {
             CopyHistory::None => false,
             CopyHistory::HasCopy => true,
             CopyHistory::Failed => {
-                for_all.is_none() && !is_for_anybody(workunit.tried_as_often(self.host_account))
+                for_all.is_none() && !self.project.is_for_again(workunit, self.host_account, self.now)
             }
         };
         if waits_for_others {
             passed.counts_voters |= workunit.counts_voters();
             match history {
                 CopyHistory::HasCopy => passed.has_one += 1,
-                CopyHistory::None | CopyHistory::Failed if is_for_anybody(workunit.accounts()) => {
-                    passed.failed_more += 1;
+                CopyHistory::None | CopyHistory::Failed => {
+                    let no_new_one = self.project.is_for_anybody(workunit, &workunit.accounts(), self.now);
+                    *if no_new_one { &mut passed.failed_more } else { &mut passed.failed } += 1;
                 }
-                CopyHistory::None | CopyHistory::Failed => passed.failed += 1,
             }
             return false;
         }

@@ -44,7 +44,7 @@ fn r5_6_what_a_policy_refuses_without_a_list_of_the_hosts_jobs_is_told_too() {
     let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path().join("store")).unwrap());
     let now = Instant::EPOCH + Duration::from_hours(9);
     let settings = ProjectSettings::default();
-    let project = Project::create(store, dir.path(), "http://127.0.0.1:1", "p", settings, now).unwrap();
+    let project = Project::create(store, dir.path(), "http://127.0.0.1:1", "p", settings, None, now).unwrap();
     let program = dir.path().join("program");
     std::fs::write(&program, "#!/bin/sh\n").unwrap();
     let version = NewAppVersion {

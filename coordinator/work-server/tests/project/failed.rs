@@ -551,3 +551,78 @@ fn r6_8_a_job_that_waits_for_a_second_opinion_says_so() {
     assert!(told.contains("1 job waits for another host"), "{told}");
     assert_eq!(only_workunit(&fixture).jobs[1].waits_for, "another host: 2 needed, 1 asks for work");
 }
+
+#[test]
+fn r6_8_whoever_asks_first_does_not_use_up_the_attempts_beside_a_host_that_cannot_run_the_job() {
+    let (fixture, info) = with_both(1);
+    fixture.server.submit("p", vec![workunit("cpu", "x", 1e11, 1); 99]).unwrap();
+    let mut broken = gpu_client(&fixture, &info, "broken", 1.0, 0.0);
+    let mut unlucky = gpu_client(&fixture, &info, "unlucky", 1.0, 0.0);
+    let mut without = Client::new(&fixture, &info, "without");
+    assert_eq!(without.fetch(1.0).results.len(), 1);
+    for host in [&mut broken, &mut unlucky] {
+        assert_eq!(host.rpc().results.len(), 1);
+        fail(host);
+    }
+    let (mut got, mut rounds) = (Vec::new(), 0);
+    while !got.contains(&"unlucky") && rounds < 60 {
+        fixture.advance(Duration::from_mins(5));
+        rounds += 1;
+        for host in [&mut broken, &mut unlucky] {
+            if host.rpc().results.len() == 1 {
+                got.push(host.request.host_info.domain_name.clone().leak());
+                fail(host);
+            }
+        }
+        without.fetch(1.0);
+    }
+    let of_broken = got.iter().filter(|name| **name == "broken").count();
+    assert!(of_broken <= 1 && got.contains(&"unlucky"), "{got:?}");
+}
+
+#[test]
+fn r6_8_a_host_that_failed_a_job_less_often_and_would_be_late_is_waited_for_two_hours_and_no_longer() {
+    let (fixture, info) = with_workunits(0, 1);
+    let rules = Rules { quorum: 1, initial_jobs: 1, max_error_jobs: 9, max_total_jobs: 20 };
+    let one = NewWorkunit { rules, ..workunit("app", "x", 1e11, 1) };
+    fixture.server.submit("p", vec![one]).unwrap();
+    let [mut often, mut once] = ["often", "once"].map(|name| Client::new(&fixture, &info, name));
+    for host in [&mut often, &mut once] {
+        host.request.host_info.p_fpops = 4e6;
+        assert_eq!(host.fetch(1.0).results.len(), 1);
+        fail(host);
+    }
+    fixture.advance(Duration::from_secs(61));
+    assert_eq!(often.fetch(1.0).results.len(), 1);
+    fail(&mut often);
+    // It holds another job, so that nothing is tried on it.
+    fixture.server.submit("p", vec![workunit("app", "y", 1e6, 1)]).unwrap();
+    assert_eq!(once.fetch(0.1).results.len(), 1);
+    once.request.time_stats.on_frac = 0.1;
+    let mut waited = 0;
+    while often.fetch(1.0).results.is_empty() {
+        assert_eq!(once.fetch(1.0).results.len(), 0);
+        fixture.advance(Duration::from_mins(10));
+        waited += 10;
+        assert!(waited <= 130, "it waits for a host that does not get it");
+    }
+    assert!(waited >= 110, "{waited}");
+}
+
+#[test]
+fn r6_8_a_job_is_not_said_to_wait_for_a_host_that_may_have_it_now() {
+    let (fixture, info) = with_workunits(1, 1);
+    let [mut often, mut once] = ["often", "once"].map(|name| Client::new(&fixture, &info, name));
+    for wait in [0, 31] {
+        fixture.advance(Duration::from_secs(wait));
+        assert_eq!(often.fetch(1.0).results.len(), 1);
+        fail(&mut often);
+    }
+    assert_eq!(once.fetch(1.0).results.len(), 1);
+    fail(&mut once);
+    fixture.advance(Duration::from_mins(6));
+    assert_eq!(only_workunit(&fixture).jobs[3].waits_for, "a host that has failed it less often");
+    fixture.server.close_agent(&AgentId("often".into())).unwrap();
+    assert_eq!(only_workunit(&fixture).jobs[3].waits_for, "");
+    assert_eq!(once.fetch(1.0).results.len(), 1);
+}

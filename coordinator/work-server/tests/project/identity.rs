@@ -2,7 +2,7 @@
 
 use fallow_boinc::account::{AccountOut, create_query, passwd_hash};
 use fallow_boinc::scheduler::ResultState;
-use fallow_domain::{AccountKey, AgentId};
+use fallow_domain::{AccountKey, AgentId, Duration};
 use fallow_work_server::NewWorkunit;
 
 use crate::client::Client;
@@ -362,5 +362,30 @@ fn r6_8_credit_is_granted_for_valid_work_and_told_to_its_host() {
         }
         let average = reply.host_expavg_credit.unwrap();
         assert!(average > 0.0 && average < granted, "{average}");
+    }
+}
+
+#[test]
+fn r6_8_a_sign_of_a_copy_that_lies_ahead_lasts_no_longer_than_one_of_now() {
+    let (fixture, info) = with_workunits(0, 1);
+    let mut agent = Client::new(&fixture, &info, "agent");
+    agent.rpc();
+    agent.rpc();
+    let mut restored = copy_of(&agent);
+    agent.rpc();
+    agent.rpc();
+    fixture.advance(Duration::from_hours(23));
+    let told = restored.rpc().messages;
+    assert!(told.iter().any(|note| note.text.contains("copied")), "{told:?}");
+    fixture.advance(Duration::from_hours(-23));
+    let long = NewWorkunit { delay_bound: Duration::from_hours(30 * 24), ..workunit("app", "x", 1e11, 1) };
+    fixture.server.submit("p", vec![long]).unwrap();
+    let lost = restored.fetch(1.0).results[0].name.clone();
+    restored.held.clear();
+    let mut hours = 0;
+    while restored.rpc().results.first().is_none_or(|job| job.name != lost) {
+        hours += 1;
+        fixture.advance(Duration::from_hours(1));
+        assert!(hours <= 25, "a lost job is not sent again");
     }
 }

@@ -183,7 +183,7 @@ fn r6_8_without_the_private_code_signing_key_all_but_adding_versions_works() {
         ..NewAppVersion::default()
     };
     let error = fixture.server.add_app_version("p", &version).unwrap_err();
-    assert!(matches!(error, ProjectError::Key { .. }), "{error}");
+    assert!(matches!(error, ProjectError::KeyElsewhere { .. }), "{error}");
     assert_eq!(get(&format!("{}/p/", fixture.base)).status, 200);
 }
 

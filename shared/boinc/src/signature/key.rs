@@ -1,5 +1,7 @@
 //! Keys: generating them, their text forms, signing and verifying.
 
+use fallow_domain::KeyFingerprint;
+use ring::digest::{SHA256, digest};
 use rsa::pkcs1v15::Pkcs1v15Sign;
 use rsa::pkcs8::{DecodePrivateKey, EncodePrivateKey, LineEnding};
 use rsa::rand_core::{CryptoRng, RngCore};
@@ -138,6 +140,13 @@ impl PublicKey {
         }
         text.push('.');
         text
+    }
+
+    /// Its name in documents: SHA-256 of its text form.
+    pub fn fingerprint(&self) -> KeyFingerprint {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, self.to_text().as_bytes()).as_ref());
+        KeyFingerprint::new(hash)
     }
 
     pub(super) fn verify_md5(&self, md5: &str, signature: &str) -> bool {

@@ -31,6 +31,22 @@ pub fn md5_hex(bytes: impl AsRef<[u8]>) -> String {
     hex(&Md5::digest(bytes))
 }
 
+/// The MD5 of what comes in parts.
+#[derive(Clone, Debug, Default)]
+pub struct Md5Sum(Md5);
+
+impl Md5Sum {
+    /// Takes in the next part.
+    pub fn update(&mut self, part: impl AsRef<[u8]>) {
+        self.0.update(part);
+    }
+
+    /// As projects write it: 32 lower-case hexadecimal digits.
+    pub fn hex(self) -> String {
+        hex(&self.0.finalize())
+    }
+}
+
 /// The same of all that a reader gives, and how much that is.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fallow_domain::{AccountKey, Duration, ProjectId, ResourceType, Share, Usage};
+use fallow_domain::{AccountKey, Duration, KeyFingerprint, ProjectId, ResourceType, Share, Usage};
 use fallow_policy::backoff::Wait;
 use fallow_policy::completion::DurationCorrection;
 use fallow_policy::composition::Composition;
@@ -38,6 +38,7 @@ fn change(project: &mut Project, what: u8, n: u32) {
         16 => project.identity.venue = format!("venue{n}"),
         17 => drop(project.apps.insert(format!("app{n}"), Application::default())),
         18 => project.lacks[ResourceType::Nvidia] = is_even,
+        19 => project.required_key = is_even.then(|| KeyFingerprint::new([7; 32])),
         _ => project.job_time = is_even.then_some(secs),
     }
 }

@@ -30,8 +30,13 @@ fn disconnected() -> (Client, ProjectId, Instant) {
     let mut client = client(0, &["a"]);
     let a = id_of(&client, "a");
     let account_key = client.state.projects[&a].account_key.clone();
-    let assigned =
-        ProjectAssignment { name: "a".to_owned(), url: url("a"), account_key, share: Share::DEFAULT };
+    let assigned = ProjectAssignment {
+        name: "a".to_owned(),
+        url: url("a"),
+        account_key,
+        share: Share::DEFAULT,
+        code_sign_key: None,
+    };
     let preferences = Preferences { connection_interval: HOUR * 48, ..Preferences::default() };
     let document = FleetDocument {
         content: String::new(),

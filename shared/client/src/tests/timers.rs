@@ -45,6 +45,7 @@ fn document(version: u64, n: u32) -> FleetDocument {
         url: url(project),
         account_key: AccountKey::new("0123456789abcdef0123456789abcdef"),
         share: Share::DEFAULT,
+        code_sign_key: None,
     };
     FleetDocument {
         content: String::new(),

@@ -16,6 +16,7 @@ pub(crate) fn document(version: u64, shares: &[(&str, f64)], preferences: Prefer
         url: MasterUrl::parse(&format!("http://127.0.0.1/{name}/")).unwrap(),
         account_key: AccountKey::new("0123456789abcdef0123456789abcdef"),
         share: Share::new(*share).unwrap(),
+        code_sign_key: None,
     };
     FleetDocument {
         content: String::new(),

@@ -10,6 +10,7 @@ mod just_in_time;
 mod life;
 mod records;
 mod requests;
+mod required_key;
 mod review;
 mod shares;
 mod slow_files;

@@ -92,6 +92,7 @@ impl Machine {
                 url: MasterUrl::parse(&url(index)).ok()?,
                 account_key: AccountKey::new("0"),
                 share: project.share,
+                code_sign_key: None,
             })
         };
         let document = FleetDocument {

@@ -64,6 +64,9 @@ fn said(set: &DocumentSet) -> Vec<(String, String)> {
         let name = quoted(&project.name);
         add(format!("projects.{name}.url"), plain(&project.url));
         add(format!("projects.{name}.share"), project.share.get().to_string());
+        if let Some(key) = project.code_sign_key {
+            add(format!("projects.{name}.code_sign_key"), key.to_string());
+        }
     }
     for preference in Preference::all_of(&set.fleet.preferences) {
         add(format!("preferences.{}", preference.key()), preference.to_string());
@@ -77,6 +80,9 @@ fn said(set: &DocumentSet) -> Vec<(String, String)> {
             add(format!("groups.{name}.projects.{project}"), said.wish.to_string());
             if let Some(place) = &said.foreign {
                 add(format!("groups.{name}.projects.{project}.url"), plain(&place.url));
+                if let Some(key) = place.code_sign_key {
+                    add(format!("groups.{name}.projects.{project}.code_sign_key"), key.to_string());
+                }
             }
         }
         for preference in &group.preferences {

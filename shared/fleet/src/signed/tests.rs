@@ -1,8 +1,8 @@
 //! What hosts accept, against everything that a coordinator in wrong hands can send.
 
 use fallow_domain::{
-    AccountKey, DocumentVersion, Duration, FleetDocument, Instant, Labels, MasterUrl, OrganisationKey,
-    Preferences, ProjectAssignment, Share, SignedDocuments,
+    AccountKey, DocumentVersion, Duration, FleetDocument, Instant, KeyFingerprint, Labels, MasterUrl,
+    OrganisationKey, Preferences, ProjectAssignment, Share, SignedDocuments,
 };
 use proptest::prelude::*;
 
@@ -22,6 +22,7 @@ fn project(name: &str, key: &str) -> ProjectAssignment {
         url: MasterUrl::parse(&format!("https://{name}.example.org/")).unwrap(),
         account_key: AccountKey::new(key),
         share: Share::given(33.3).unwrap(),
+        code_sign_key: None,
     }
 }
 
@@ -71,6 +72,21 @@ fn r6_10_what_is_signed_holds_no_account_key_and_no_version() {
     let mut other = set(&["sieve"]);
     (other.fleet.version, other.fleet.projects[0].account_key) = (DocumentVersion(8), AccountKey::new("b"));
     assert_eq!(signed_form(&other).unwrap(), documents);
+}
+
+#[test]
+fn r6_10_the_key_of_a_projects_programs_is_signed_and_the_coordinator_can_name_no_other() {
+    let (pair, key) = (pair(), |byte| Some(KeyFingerprint::new([byte; 32])));
+    let mut signing = set(&["sieve"]);
+    signing.fleet.projects[0].code_sign_key = key(1);
+    let documents = signed_form(&signing).unwrap();
+    assert_eq!(super::values_of(&signing)["projects.sieve.code_sign_key"], key(1).unwrap().to_string());
+    let accepted = trust(&pair).accept(Some(&signed(&pair, &documents, NOW)), NOW).unwrap();
+    for sent_key in [None, key(2)] {
+        let mut sent = set(&["sieve"]).fleet;
+        sent.projects[0].code_sign_key = sent_key;
+        assert_eq!(accepted.document(&Labels::default(), &sent).unwrap().projects[0].code_sign_key, key(1));
+    }
 }
 
 #[test]
@@ -218,8 +234,11 @@ fn r6_10_documents_that_say_more_than_a_signer_is_shown_are_not_to_be_signed() {
 #[test]
 fn r6_10_no_name_hides_the_value_of_another_and_alike_names_are_told_apart() {
     let place = |url: &str| {
-        let foreign =
-            crate::Foreign { url: MasterUrl::parse(url).unwrap(), account_key: AccountKey::new("") };
+        let foreign = crate::Foreign {
+            url: MasterUrl::parse(url).unwrap(),
+            account_key: AccountKey::new(""),
+            code_sign_key: None,
+        };
         ProjectWish { wish: Wish::Share(Share::given(5.0).unwrap()), foreign: Some(foreign) }
     };
     let shown = with(|set| {

@@ -45,6 +45,7 @@ fn document(version: u64, projects: &[&str], preferences: Preferences) -> FleetD
         url: url(name.trim_end_matches('+')),
         account_key: key(name),
         share: Share::DEFAULT,
+        code_sign_key: None,
     };
     FleetDocument {
         version: DocumentVersion(version),

@@ -1,0 +1,83 @@
+//! Code-signing keys of projects that are kept where the coordinator cannot read them (R6.10).
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use fallow_boinc::signature::{PrivateKey, PublicKey};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::organisation::write_new;
+use super::{Failure, bounded, print};
+
+pub(crate) const NEW_KEY: &str = "\
+Example:
+  fallow project new-key sieve.key
+  fallow project create sieve --code-sign-key sieve.key
+  fallow app add sieve sieve ./sieve --version 1.0 --code-sign-key sieve.key
+
+Only the public part goes to the coordinator. Keep the file where its machine
+cannot read it, and a copy in a safe: without it the project gets no new
+version. The public part alone is written beside it (sieve.key.public), for a
+project that is made on another machine. Its fingerprint is printed.";
+
+/// A key file takes far less.
+const FILE_MAX: u64 = 16 << 10;
+
+#[derive(Args, Debug)]
+pub(crate) struct NewKey {
+    /// Where the private key is to be. Nothing may be there yet.
+    file: PathBuf,
+}
+
+/// Makes a key and shows its fingerprint.
+pub(crate) fn make(NewKey { file }: &NewKey) -> Result<(), Failure> {
+    let made = with_random(|fill| PrivateKey::generate(fill))?;
+    let key = made.map_err(|error| Failure::internal("no key can be made", error))?;
+    let text = key.to_pem().map_err(|error| Failure::internal("the key cannot be written", error))?;
+    let public = key.public_key();
+    let mut beside = file.clone().into_os_string();
+    beside.push(".public");
+    write_new(file, text.as_bytes(), 0o600)?;
+    write_new(Path::new(&beside), format!("{}\n", public.to_text()).as_bytes(), 0o644)?;
+    print(&format!("{}\n", public.fingerprint()))
+}
+
+/// The public part of a key, from a file that holds it or the private one.
+pub(crate) fn public(file: &Path) -> Result<PublicKey, Failure> {
+    let text = read(file)?;
+    match PrivateKey::from_pem(&text) {
+        Ok(key) => Ok(key.public_key()),
+        Err(_) => PublicKey::parse(&text).map_err(|_| no_key(file, "a code-signing key")),
+    }
+}
+
+/// The private key in a file.
+pub(crate) fn private(file: &Path) -> Result<PrivateKey, Failure> {
+    PrivateKey::from_pem(&read(file)?).map_err(|_| no_key(file, "the private part of a code-signing key"))
+}
+
+/// Signs a file of an application with this MD5.
+pub(crate) fn sign(key: &PrivateKey, md5: &str) -> Result<String, Failure> {
+    let signed = with_random(|fill| key.sign_file(md5, fill))?;
+    signed.map_err(|error| Failure::internal("the application cannot be signed", error))
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    bounded::read_text("key", file, FILE_MAX)
+}
+
+fn no_key(file: &Path, what: &str) -> Failure {
+    let text =
+        format!("{} does not hold {what}: name the file that `fallow project new-key` wrote", file.display());
+    Failure::bad_input(text)
+}
+
+/// Runs what asks for random bytes. Where there are none, what came of it is not used.
+fn with_random<T>(run: impl FnOnce(&mut dyn FnMut(&mut [u8])) -> T) -> Result<T, Failure> {
+    let (source, mut failed) = (SystemRandom::new(), false);
+    let result = run(&mut |bytes| failed |= source.fill(bytes).is_err());
+    match failed {
+        false => Ok(result),
+        true => Err(Failure::bad_input("the system gives no random numbers: nothing can be signed")),
+    }
+}
