@@ -64,4 +64,22 @@ fn r6_4_a_group_suspends_the_real_agents_that_it_chooses_and_the_owner_of_anothe
     wait_for("the agent to compute again", Duration::from_secs(60), || {
         (host(&up, "agent-1")["suspended_by"] == "").then_some(())
     });
+
+    // A day of the week that is neither today nor close to it, wherever this machine is.
+    let days = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() / 86_400;
+    let day = ["thu", "fri", "sat", "sun", "mon", "tue", "wed"][((days + 3) % 7) as usize];
+    up.json(&["preferences", "set", "--hours", day]);
+    wait_for("an agent to rest outside of its hours", PATIENCE, || {
+        (host(&up, "agent-3")["suspended_by"] == "hours").then_some(())
+    });
+    let dir = up.dir().join("agent-3");
+    let output = command("fallow-agent").arg("status").arg("--dir").arg(dir).output().unwrap();
+    let status = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = format!("computing rests outside of its hours ({day}), until ");
+    assert!(status.contains(&expected) && !status.contains("running"), "{status}");
+    assert_eq!(host(&up, "agent-2")["suspended_by"], "owner", "the owner's word comes first");
+    up.json(&["preferences", "set", "--hours", "always"]);
+    wait_for("the agent to compute again", PATIENCE, || {
+        (host(&up, "agent-3")["suspended_by"] == "").then_some(())
+    });
 }

@@ -60,8 +60,14 @@ pub struct HostStatus {
     pub usable_cpus: u32,
     /// Of those, idle ones.
     pub idle_cpus: u32,
-    /// `owner` or `coordinator`, when computing is suspended.
+    /// `owner` or `coordinator`, when computing is suspended; `hours` outside of these.
     pub suspended_by: Option<String>,
+    /// When it may compute: `always`, or such as `mon-fri 18:00-08:00, sat-sun`.
+    #[serde(default)]
+    pub hours: String,
+    /// When these hours begin or end next by the host's clock on the wall, such as `Mon 18:00`.
+    #[serde(default)]
+    pub hours_change: Option<String>,
     /// Devices that must not be used, such as `nvidia:0`.
     #[serde(default)]
     pub excluded_devices: Vec<String>,
@@ -211,6 +217,8 @@ impl HostStatus {
             usable_cpus: view.usable_cpus,
             idle_cpus: view.idle_cpus,
             suspended_by: view.suspended_by.map(|who| who.to_string()),
+            hours: view.hours.to_string(),
+            hours_change: view.hours_change,
             excluded_devices: view.excluded_devices.iter().map(ToString::to_string).collect(),
             owner_excluded_devices: view.owner.excluded_devices.iter().map(ToString::to_string).collect(),
             document_version: view.document_version,
@@ -333,8 +341,18 @@ impl Status {
             Duration::from_secs_f64(host.cpu_time),
             host.jobs_finished
         );
-        if let Some(who) = &host.suspended_by {
-            let _ = writeln!(out, "computing is suspended by the {who}");
+        let until = host.hours_change.as_ref().map(|at| format!(", until {at}")).unwrap_or_default();
+        match host.suspended_by.as_deref() {
+            Some("hours") => {
+                let _ = writeln!(out, "computing rests outside of its hours ({}){until}", host.hours);
+            }
+            Some(who) => {
+                let _ = writeln!(out, "computing is suspended by the {who}");
+            }
+            None if host.hours_change.is_some() => {
+                let _ = writeln!(out, "it may compute {}{until}", host.hours);
+            }
+            None => {}
         }
         if !host.excluded_devices.is_empty() {
             let _ = writeln!(out, "devices that are not used: {}", host.excluded_devices.join(", "));

@@ -36,6 +36,7 @@ use crate::error::AgentError;
 use crate::files::{shown, shown_path};
 use crate::fleet::link::Link;
 use crate::fleet::{Arrived, Ask, Entries, Followed, entries};
+use crate::host::local_time::WallClock;
 use crate::input::Input;
 use crate::records::Records;
 use crate::supervise::{Delivery, Supervisor};
@@ -70,6 +71,8 @@ struct Engine {
     keys: BTreeMap<Entity, EntryKey>,
     notices: Notices,
     wake_at: Option<Instant>,
+    /// What the client knows of the clock on the wall.
+    wall_clock: WallClock,
     /// Projects whose stems are stored.
     known: BTreeSet<ProjectId>,
     /// Who waits for what comes of an attachment.
@@ -128,6 +131,13 @@ impl Engine {
 
     /// One turn of the client. `trace` is the context of a change that the coordinator is to hear of at once.
     async fn turn(&mut self, event: Event, trace: Option<String>) -> Result<(), AgentError> {
+        if let Some(local) = self.wall_clock.due(clock::now()) {
+            self.tell(Event::LocalTime(local), None).await?;
+        }
+        self.tell(event, trace).await
+    }
+
+    async fn tell(&mut self, event: Event, trace: Option<String>) -> Result<(), AgentError> {
         let urgent = trace.is_some();
         let leaves = self.leaves(&event);
         let step = self.client.handle(clock::now(), event);

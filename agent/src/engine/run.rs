@@ -32,6 +32,7 @@ use crate::fleet::membership::{self, Membership};
 use crate::fleet::process::Process;
 use crate::fleet::separation::{self, Separated};
 use crate::guard::GuardHandle;
+use crate::host::local_time::WallClock;
 use crate::records::{HostIdentity, Records};
 use crate::supervise::{Context, Supervisor, leftovers, life_mark};
 use crate::transfer::{Transfers, Web};
@@ -237,6 +238,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         stop_asked: false,
         separated: false,
         signals: signals.clone(),
+        wall_clock: WallClock::default(),
     };
     let startup = Startup { files: complete_files(&dir, &engine.client), host: facts.clone(), slots };
     tracing::info!(dir = %dir.path().display(), version = env!("CARGO_PKG_VERSION"), cpus = facts.ncpus, "agent started");

@@ -3,6 +3,7 @@
 mod benchmark;
 mod cpu;
 mod dhrystone;
+pub mod local_time;
 mod whetstone;
 
 use std::fs;

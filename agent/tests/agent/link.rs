@@ -318,6 +318,7 @@ pub(crate) fn document(version: u64, share: f64) -> from_coordinator::Body {
             disk_free_min_bytes: 0,
             connection_interval_micros: 0,
             excluded_devices: Vec::new(),
+            hours: String::new(),
         }),
     })
 }

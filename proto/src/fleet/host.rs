@@ -210,6 +210,7 @@ fn suspended_to_wire(by: Option<SuspendedBy>) -> wire::SuspendedBy {
         None => wire::SuspendedBy::Unspecified,
         Some(SuspendedBy::Owner) => wire::SuspendedBy::Owner,
         Some(SuspendedBy::Coordinator) => wire::SuspendedBy::Coordinator,
+        Some(SuspendedBy::Hours) => wire::SuspendedBy::Hours,
         Some(SuspendedBy::Other) => wire::SuspendedBy::Other,
     }
 }
@@ -227,10 +228,12 @@ fn suspended_from_wire(number: i32, text: &str) -> Option<SuspendedBy> {
             "" => None,
             "owner" => Some(SuspendedBy::Owner),
             "coordinator" => Some(SuspendedBy::Coordinator),
+            "hours" => Some(SuspendedBy::Hours),
             _ => Some(SuspendedBy::Other),
         },
         Ok(wire::SuspendedBy::Owner) => Some(SuspendedBy::Owner),
         Ok(wire::SuspendedBy::Coordinator) => Some(SuspendedBy::Coordinator),
+        Ok(wire::SuspendedBy::Hours) => Some(SuspendedBy::Hours),
         Ok(wire::SuspendedBy::Other) | Err(_) => Some(SuspendedBy::Other),
     }
 }
@@ -338,6 +341,7 @@ mod tests {
             (1, "owner", Some(SuspendedBy::Owner)),
             (2, "", Some(SuspendedBy::Coordinator)),
             // Later than this version.
+            (4, "", Some(SuspendedBy::Hours)),
             (77, "schedule", Some(SuspendedBy::Other)),
         ] {
             assert_eq!(read(number, text), expected, "{number} {text:?}");

@@ -1,6 +1,6 @@
 //! Preferences, as a document holds them and operators set them.
 
-use fallow_domain::{Bytes, Duration, Fraction, Invalid, Preferences};
+use fallow_domain::{Bytes, Duration, Fraction, Hours, Invalid, Preferences};
 
 use super::v1 as wire;
 
@@ -22,6 +22,7 @@ pub fn to_wire(preferences: &Preferences) -> wire::Preferences {
         disk_free_min,
         connection_interval,
         excluded_devices,
+        hours,
     } = preferences;
     wire::Preferences {
         cpu_fraction: cpu_fraction.get(),
@@ -37,6 +38,7 @@ pub fn to_wire(preferences: &Preferences) -> wire::Preferences {
         disk_free_min_bytes: disk_free_min.0,
         connection_interval_micros: connection_interval.as_micros(),
         excluded_devices: excluded_devices.iter().map(ToString::to_string).collect(),
+        hours: if hours.is_always() { String::new() } else { hours.to_string() },
     }
 }
 
@@ -60,6 +62,7 @@ pub fn from_wire(wire: &wire::Preferences) -> Result<Preferences, Invalid> {
         disk_free_min_bytes,
         connection_interval_micros,
         excluded_devices,
+        hours,
     } = wire;
     let preferences = Preferences {
         cpu_fraction: Fraction::new(*cpu_fraction)?,
@@ -75,6 +78,7 @@ pub fn from_wire(wire: &wire::Preferences) -> Result<Preferences, Invalid> {
         disk_free_min: Bytes(*disk_free_min_bytes),
         connection_interval: Duration::from_micros(*connection_interval_micros),
         excluded_devices: excluded_devices.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
+        hours: if hours.is_empty() { Hours::default() } else { hours.parse()? },
     };
     preferences.check()?;
     Ok(preferences)
@@ -100,6 +104,7 @@ mod tests {
             disk_free_min: Bytes(65),
             connection_interval: Duration::from_secs(66),
             excluded_devices: ["amd:0", "nvidia:1"].iter().map(|name| name.parse().unwrap()).collect(),
+            hours: "mon-fri 18:00-08:00, sun".parse().unwrap(),
         }
     }
 
@@ -121,6 +126,7 @@ mod tests {
             wire::Preferences { buffer_min_micros: -1, ..with() },
             wire::Preferences { scheduling_period_micros: i64::MAX, ..with() },
             wire::Preferences { excluded_devices: vec!["gpu 0".to_owned()], ..with() },
+            wire::Preferences { hours: "18-8".to_owned(), ..with() },
         ] {
             assert!(from_wire(&bad).is_err(), "{bad:?}");
         }

@@ -11,7 +11,7 @@ use fallow_boinc::runtime::message::AppStatus;
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{
     AccountKey, Bytes, Device, DocumentVersion, Duration, FleetDocument, HostFacts, Instant, JobId,
-    MasterUrl, ProjectId, Share, SlotId,
+    LocalTime, MasterUrl, ProjectId, Share, SlotId,
 };
 
 pub use fallow_policy::rpc_timing::RequestedBy;
@@ -67,6 +67,9 @@ pub enum Event {
         /// Since when it is followed, as the report says.
         taken_at: Instant,
     },
+    /// What the host's clock on the wall shows: at the start, and again when that is due
+    /// ([`LocalTime::until`]). Without it, UTC.
+    LocalTime(LocalTime),
     /// The owner suspends or resumes all computing.
     OwnerSuspended(bool),
     /// The owner says which devices must not be used, whatever the coordinator's document allows (R3.14).

@@ -6,20 +6,28 @@
 
 use std::ops::Deref;
 
-use fallow_domain::{HostFacts, JobId, Preferences, ProjectId};
+use fallow_domain::{HostFacts, Hours, Instant, JobId, LocalTime, Preferences, ProjectId};
 
-use crate::Entity;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::Meta;
 use crate::timers::Timer;
+use crate::{Entity, NoticeLevel};
 
 /// What is stored of the host, to be looked at, the preferences that follow from it, and what was measured.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct HostRecord {
     meta: Meta,
-    /// Kept because they are asked for at every turn.
+    /// Kept because they are asked for at every turn. Outside of their hours they say that computing is
+    /// suspended.
     in_force: Preferences,
+    /// Whether it is none of their hours, and when that changes.
+    rests: bool,
+    /// Whether that was told.
+    told_rests: bool,
+    changes_at: Option<Instant>,
+    /// What its clock on the wall shows; not stored.
+    local: LocalTime,
     /// What was measured of it; not stored, for it is measured anew at every start.
     facts: Option<HostFacts>,
 }
@@ -46,13 +54,31 @@ impl Deref for HostRecord {
     }
 }
 
-impl From<Meta> for HostRecord {
-    fn from(meta: Meta) -> Self {
-        Self { in_force: in_force(&meta), meta, facts: None }
+impl Default for HostRecord {
+    fn default() -> Self {
+        Meta::default().into()
     }
 }
 
-/// The document's preferences under the owner's limits.
+impl From<Meta> for HostRecord {
+    /// Until the clock is looked at it rests, where there are hours: nobody knows whether it is one of them.
+    fn from(meta: Meta) -> Self {
+        let mut in_force = in_force(&meta);
+        let rests = !in_force.hours.is_always();
+        in_force.suspended |= rests;
+        Self {
+            in_force,
+            rests,
+            told_rests: false,
+            changes_at: None,
+            local: LocalTime::UTC,
+            meta,
+            facts: None,
+        }
+    }
+}
+
+/// The document's preferences under the owner's limits, at every hour.
 fn in_force(meta: &Meta) -> Preferences {
     let wished = meta.document.as_ref().map(|document| document.preferences.clone());
     wished.unwrap_or_default().tightened(&meta.owner)
@@ -69,18 +95,41 @@ impl HostRecord {
         self.facts.as_ref()
     }
 
-    fn edit<T>(&mut self, change: impl FnOnce(&mut Meta) -> T) -> (T, Difference) {
+    /// What its clock on the wall shows.
+    pub(crate) const fn local_time(&self) -> &LocalTime {
+        &self.local
+    }
+
+    /// Whether it is none of the hours in which it may compute.
+    pub(crate) const fn rests(&self) -> bool {
+        self.rests
+    }
+
+    /// When that changes; none: never.
+    pub(crate) const fn hours_change_at(&self) -> Option<Instant> {
+        self.changes_at
+    }
+
+    /// Works out the preferences in force anew, as they are now.
+    fn look_at_hours(&mut self, now: Instant) -> Difference {
+        let mut preferences = in_force(&self.meta);
+        let (open, changes_at) = preferences.hours.at(now, &self.local);
+        (self.rests, self.changes_at) = (!open, changes_at);
+        preferences.suspended |= self.rests;
+        let before = std::mem::replace(&mut self.in_force, preferences);
+        let rules = before != self.in_force;
+        Difference { rules, fits: fits_others(&before, &self.in_force), ..Difference::default() }
+    }
+
+    fn edit<T>(&mut self, now: Instant, change: impl FnOnce(&mut Meta) -> T) -> (T, Difference) {
         let was = self.meta.clone();
         let told = change(&mut self.meta);
         let is = &self.meta;
         let document = was.document != is.document;
         let rules = document || was.owner != is.owner;
         let durable = rules || was.declined != is.declined || was.fleet != is.fleet;
-        let (store, mut fits) = (was != *is, false);
-        if rules {
-            let before = std::mem::replace(&mut self.in_force, in_force(&self.meta));
-            fits = fits_others(&before, &self.in_force);
-        }
+        let store = was != *is;
+        let fits = rules && self.look_at_hours(now).fits;
         (told, Difference { store, durable, rules, fits, reports: document })
     }
 }
@@ -105,6 +154,7 @@ fn fits_others(was: &Preferences, is: &Preferences) -> bool {
         suspended: _,
         disk_fraction: _,
         disk_free_min: _,
+        hours: _,
     } = was;
     (cpu_fraction, memory_fraction, connection_interval)
         != (&is.cpu_fraction, &is.memory_fraction, &is.connection_interval)
@@ -114,7 +164,12 @@ fn fits_others(was: &Preferences, is: &Preferences) -> bool {
 impl Client {
     /// Changes what is stored of the host, and sees to what follows.
     pub(crate) fn edit_meta<T>(&mut self, change: impl FnOnce(&mut Meta) -> T) -> T {
-        let (told, found) = self.state.host.edit(change);
+        let (told, found) = self.state.host.edit(self.now(), change);
+        self.see_to(found);
+        told
+    }
+
+    fn see_to(&mut self, found: Difference) {
         if found.durable {
             self.mark_durable(Record::Meta);
         } else if found.store {
@@ -130,8 +185,47 @@ impl Client {
                 self.reassess_all();
             }
             self.shares_changed();
+            self.timers.stale(Timer::Hours);
         }
-        told
+    }
+
+    /// The clock on the wall shows this.
+    pub(crate) fn set_local_time(&mut self, local: LocalTime) {
+        self.state.host.local = local;
+        self.timers.stale(Timer::Hours);
+    }
+
+    /// Begins or ends the hours in which the host may compute.
+    pub(crate) fn poll_hours(&mut self) {
+        let now = self.now();
+        if !self.timers.may_be_due(Timer::Hours, now) {
+            return;
+        }
+        let found = self.state.host.look_at_hours(now);
+        self.see_to(found);
+        let rests = self.state.host.rests();
+        if std::mem::replace(&mut self.state.host.told_rests, rests) != rests {
+            // Which hour it is is no document's doing.
+            self.spare_tasks();
+            self.touch(Entity::Host);
+            self.notice(NoticeLevel::Info, None, self.hours_text());
+        }
+    }
+
+    fn hours_text(&self) -> String {
+        let host = &self.state.host;
+        let hours: &Hours = &host.preferences().hours;
+        let what = if host.rests() { "rests outside of" } else { "goes on in" };
+        let until = host.hours_change_at().map(|at| format!(", until {}", host.local_time().show(at)));
+        format!("computing {what} its hours ({hours}){}", until.unwrap_or_default())
+    }
+
+    /// When the hours begin or end, or the clock on the wall is put to another time.
+    pub(crate) fn next_hours(&self) -> Option<Instant> {
+        let host = &self.state.host;
+        let change = host.hours_change_at();
+        let until = Some(host.local_time().until).filter(|_| change.is_some());
+        change.into_iter().chain(until).min()
     }
 
     /// Takes in what was measured of the host.

@@ -263,6 +263,7 @@ impl Client {
             Event::DocumentAcknowledged { version, taken_at } => {
                 self.document_acknowledged(version, taken_at);
             }
+            Event::LocalTime(local) => self.set_local_time(local),
             Event::OwnerSuspended(suspended) => self.owner_suspends(suspended),
             Event::OwnerExcludedDevices(devices) => self.owner_excludes(devices),
             Event::ContactRequested { url, by } => self.request_contact(&url, by),
@@ -284,6 +285,7 @@ impl Client {
 
     /// Does what time alone makes due, and what the event left to be decided.
     fn poll(&mut self) {
+        self.poll_hours();
         self.wake_tasks();
         let connected = self.is_connected();
         if connected {

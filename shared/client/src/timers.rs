@@ -48,6 +48,8 @@ pub(crate) enum Timer {
     Report,
     /// The clock is to be looked at in the trial of a document (R6.5).
     Trial,
+    /// The hours in which the host may compute begin or end (R6.2).
+    Hours,
 }
 
 /// The timers of a client. All are stale at first.
@@ -67,7 +69,7 @@ const LOOK_PERIOD: Duration = Duration::from_hours(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Timer {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Schedule,
         Self::Restart,
         Self::Throttle,
@@ -83,6 +85,7 @@ impl Timer {
         Self::Project,
         Self::Report,
         Self::Trial,
+        Self::Hours,
     ];
     /// Those that wait for something else, or for nothing, when the network may be used in another way.
     pub(crate) const OF_NETWORK: [Self; 8] = [
@@ -180,6 +183,7 @@ impl Client {
             Timer::Project => self.next_project(),
             Timer::Report => self.next_report(),
             Timer::Trial => self.next_trial(),
+            Timer::Hours => self.next_hours(),
         }
     }
 }

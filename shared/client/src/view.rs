@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use fallow_domain::agent_state::Phase;
 use fallow_domain::agent_state::{RolledBack, SuspendedBy};
 use fallow_domain::{
-    Bytes, Device, DocumentVersion, Duration, Instant, JobId, MasterUrl, OwnerLimits, ProjectAssignment,
-    ProjectId, ResourceType, Share,
+    Bytes, Device, DocumentVersion, Duration, Hours, Instant, JobId, MasterUrl, OwnerLimits,
+    ProjectAssignment, ProjectId, ResourceType, Share,
 };
 use fallow_policy::metrics::{Figures, Metrics};
 
@@ -21,6 +21,10 @@ pub struct HostView {
     pub idle_cpus: u32,
     /// Who suspended computing, if anybody.
     pub suspended_by: Option<SuspendedBy>,
+    /// When it may compute.
+    pub hours: Hours,
+    /// When these hours begin or end next, by its clock on the wall, such as `Mon 18:00`.
+    pub hours_change: Option<String>,
     /// Devices that must not be used, by the document or the owner (R3.14).
     pub excluded_devices: BTreeSet<Device>,
     /// The limits of the owner.
@@ -134,11 +138,14 @@ impl Client {
             cpus: facts.map_or(0, |host| host.ncpus),
             usable_cpus: usable,
             idle_cpus: self.idle_cpus(),
-            suspended_by: match (meta.owner.suspended, wished) {
-                (true, _) => Some(SuspendedBy::Owner),
-                (false, true) => Some(SuspendedBy::Coordinator),
-                (false, false) => None,
+            suspended_by: match (meta.owner.suspended, wished, meta.rests()) {
+                (true, ..) => Some(SuspendedBy::Owner),
+                (false, true, _) => Some(SuspendedBy::Coordinator),
+                (false, false, true) => Some(SuspendedBy::Hours),
+                (false, false, false) => None,
             },
+            hours: self.preferences().hours.clone(),
+            hours_change: meta.hours_change_at().map(|at| meta.local_time().show(at)),
             excluded_devices: self.preferences().excluded_devices.clone(),
             owner: meta.owner.clone(),
             memory: facts.map_or(Bytes(0), |host| host.memory),

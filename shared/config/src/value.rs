@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use fallow_domain::{Bytes, Device, Duration, Flops, Fraction, Share, Speed};
+use fallow_domain::{Bytes, Device, Duration, Flops, Fraction, Hours, Share, Speed};
 use toml::de::DeValue;
 
 use crate::suggest::suggest;
@@ -221,6 +221,13 @@ impl FromValue for Vec<String> {
         let expected = "a list of names, such as [\"a\", \"b\"]";
         let DeValue::Array(items) = value else { return Err(unexpected(value, expected)) };
         items.iter().map(|item| text(item.get_ref(), expected).map(Into::into)).collect()
+    }
+}
+
+impl FromValue for Hours {
+    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
+        let expected = "hours in quotes, such as \"mon-fri 18:00-08:00, sat-sun\" or \"always\"";
+        text(value, expected)?.parse().map_err(|_| unexpected(value, expected))
     }
 }
 

@@ -138,6 +138,8 @@ pub enum SuspendedBy {
     Owner,
     /// The fleet's document.
     Coordinator,
+    /// Nobody: it is none of the hours in which the host may compute.
+    Hours,
     /// Somebody whom a newer agent knows and this version does not.
     Other,
 }
@@ -149,6 +151,7 @@ impl SuspendedBy {
         match self {
             Self::Owner => "owner",
             Self::Coordinator => "coordinator",
+            Self::Hours => "hours",
             Self::Other => "other",
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Device, Duration, Fraction, Invalid, ResourceType};
+use crate::{Bytes, Device, Duration, Fraction, Hours, Invalid, ResourceType};
 
 /// The least part of CPUs, memory or disk that is set: one CPU of a thousand.
 const FRACTION_MIN: f64 = 0.001;
@@ -40,6 +40,10 @@ pub struct Preferences {
     /// Those that the host does not have make no difference.
     #[serde(default)]
     pub excluded_devices: BTreeSet<Device>,
+    /// When the host may compute (BOINC: `start_hour`, `end_hour` and `day_prefs`, which hold one stretch a
+    /// day).
+    #[serde(default, skip_serializing_if = "Hours::is_always")]
+    pub hours: Hours,
 }
 
 impl Default for Preferences {
@@ -59,6 +63,7 @@ impl Default for Preferences {
             disk_free_min: Bytes::from_mebibytes(1024),
             connection_interval: Duration::ZERO,
             excluded_devices: BTreeSet::new(),
+            hours: Hours::default(),
         }
     }
 }

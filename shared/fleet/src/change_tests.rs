@@ -183,7 +183,9 @@ fn r6_4_projects_are_in_one_place_whichever_groups_name_them() {
     assert!(wrong(&set(), &[("a", &own)]).contains("has a project \"totient\" of its own"));
     let (one, two) =
         (foreign("a", 1, "far", "https://x.example.org/"), foreign("b", 2, "far", "https://y.example.org/"));
-    assert!(wrong(&set(), &[("a", &one), ("b", &two)]).contains("another URL, account key or code-signing key"));
+    assert!(
+        wrong(&set(), &[("a", &one), ("b", &two)]).contains("another URL, account key or code-signing key")
+    );
     let same = foreign("b", 2, "farther", "https://x.example.org/");
     assert!(wrong(&set(), &[("a", &one), ("b", &same)]).contains("is the URL of project \"far\" too"));
     // A share alone attaches it in another group, as long as one says where it is.

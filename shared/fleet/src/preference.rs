@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use fallow_config::{Fields, Walk, write_bytes, write_duration};
-use fallow_domain::{Bytes, Device, Duration, Fraction, Invalid, Preferences};
+use fallow_domain::{Bytes, Device, Duration, Fraction, Hours, Invalid, Preferences};
 use serde::{Deserialize, Serialize};
 
 /// Makes the type of the list of preferences, so that none can be left out anywhere.
@@ -81,6 +81,8 @@ preferences! {
     ConnectionInterval connection_interval Duration;
     /// Devices that must not be used, all of them: a list replaces a list.
     ExcludedDevices excluded_devices BTreeSet<Device>;
+    /// When hosts may compute.
+    Hours hours Hours;
 }
 
 impl Preference {
@@ -111,6 +113,7 @@ impl fmt::Display for Preference {
             Self::LeaveInMemory(yes) | Self::Suspended(yes) => write!(f, "{yes}"),
             Self::DiskFreeMin(bytes) => f.write_str(&write_bytes(*bytes)),
             Self::ExcludedDevices(devices) => f.write_str(&Device::list(devices)),
+            Self::Hours(hours) => write!(f, "{hours}"),
         }
     }
 }

@@ -26,8 +26,8 @@ pub struct HostNow {
     pub refused: Option<(DocumentVersion, String)>,
     /// The version that it went back from last by itself, and why.
     pub rolled_back: Option<(DocumentVersion, String)>,
-    /// Its owner suspended it: what it does not compute is no version's doing.
-    pub suspended_by_owner: bool,
+    /// Its owner suspended it, or it is none of its hours: that it does not compute is not to be judged by.
+    pub rests: bool,
     /// The part of the machine's CPUs that it may use, 0 to 1.
     pub offered: f64,
     /// The part of the machine's CPUs that computes, 0 to 1.
@@ -69,11 +69,12 @@ pub struct Load {
 }
 
 impl Load {
-    /// That of a host, if its owner lets it compute; of one that is off what it said last.
+    /// That of a host, if its owner lets it compute and it is the hour for it; of one that is off what it
+    /// said last.
     #[must_use]
     pub fn seen(host: &HostNow) -> Option<Self> {
         let load = Self { offered: host.offered, computing: host.computing };
-        (!host.suspended_by_owner).then_some(load)
+        (!host.rests).then_some(load)
     }
 
     /// The mean; none of none.
@@ -128,7 +129,7 @@ impl HostNow {
             version: state.document_version,
             refused: state.document_refused.clone(),
             rolled_back: state.rolled_back.as_ref().map(|one| (one.version, one.why.clone())),
-            suspended_by_owner: state.suspended_by == Some(SuspendedBy::Owner),
+            rests: matches!(state.suspended_by, Some(SuspendedBy::Owner | SuspendedBy::Hours)),
             // Whatever an agent says.
             offered: (f64::from(state.usable_cpus) / all).min(1.0),
             computing: (f64::from(state.usable_cpus.saturating_sub(state.idle_cpus)) / all).min(1.0),

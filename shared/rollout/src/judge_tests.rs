@@ -200,7 +200,7 @@ fn r6_5_hosts_that_are_switched_off_are_no_proof_of_anything_and_many_are_a_reas
 fn r6_5_what_owners_suspend_is_no_versions_doing() {
     let suspended = |host: &mut HostNow, is_new: bool, _: usize| {
         if is_new {
-            host.suspended_by_owner = true;
+            host.rests = true;
             (host.offered, host.computing) = (0.0, 0.0);
         }
     };

@@ -80,7 +80,7 @@ impl Track {
             self.first = host.clone();
         }
         self.newest = host.clone();
-        if !host.suspended_by_owner {
+        if !host.rests {
             self.samples += 1;
             self.sum.offered += host.offered;
             self.sum.computing += host.computing;

@@ -193,6 +193,7 @@ fn said(state: &HostState, newest: u64) -> String {
         // A version that it refuses since it went back from it.
         (why, _, _) if !why.is_empty() => format!("refused document {}: {why}", DocumentVersion(refused)),
         (_, 0, "") => String::new(),
+        (_, 0, "hours") => "outside of its hours".to_owned(),
         (_, 0, by) => format!("suspended by {by}"),
         (..) => {
             format!("went back from version {}: {}", DocumentVersion(rolled_back), state.document_rollback)

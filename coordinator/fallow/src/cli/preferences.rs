@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
-use fallow_domain::{Bytes, Device, DocumentVersion, Duration, ExitCode, Fraction, Invalid, Preferences};
+use fallow_domain::{
+    Bytes, Device, DocumentVersion, Duration, ExitCode, Fraction, Hours, Invalid, Preferences,
+};
 use fallow_proto::fleet::preferences::{from_wire, to_wire};
 use fallow_proto::operator::v1::{GetDocumentRequest, SetPreferencesRequest};
 use serde_json::json;
@@ -20,10 +22,12 @@ Examples:
   fallow preferences set --cpu-fraction 50% --buffer-min 2h
   fallow preferences set --suspended true
   fallow preferences set --excluded-devices nvidia:0,nvidia:1
+  fallow preferences set --hours 'mon-fri 18:00-08:00, sat-sun'
 
 What is not named stays as it is. The owner of a host can suspend it and exclude
 devices there (fallow-agent suspend, fallow-agent exclude), and nobody can undo
-that from here.";
+that from here. Hours are those of each host's own clock; a stretch that ends
+where it begins or before does so on the next day.";
 
 /// Without a subcommand they are shown.
 #[derive(Args, Debug)]
@@ -109,6 +113,9 @@ struct Changes {
     /// Devices that must not be used on any host, all of them, such as nvidia:0,amd:1; or none.
     #[arg(long, value_parser = devices, value_name = "DEVICES")]
     excluded_devices: Option<Excluded>,
+    /// When hosts may compute, by their own clocks, such as "mon-fri 18:00-08:00, sat-sun"; or always.
+    #[arg(long)]
+    hours: Option<Hours>,
 }
 
 #[derive(Clone, Debug)]
@@ -134,6 +141,7 @@ impl Changes {
             disk_free_min,
             connection_interval,
             excluded_devices,
+            hours,
         } = self;
         let fractions = [cpu_fraction, cpu_time_fraction, memory_fraction, disk_fraction];
         let times =
@@ -144,6 +152,7 @@ impl Changes {
             && suspended.is_none()
             && disk_free_min.is_none()
             && excluded_devices.is_none()
+            && hours.is_none()
     }
 
     fn apply(&self, to: &mut Preferences) {
@@ -161,6 +170,7 @@ impl Changes {
             disk_free_min,
             connection_interval,
             excluded_devices,
+            hours,
         } = self;
         // All of them, so that none is without an option.
         *to = Preferences {
@@ -180,6 +190,7 @@ impl Changes {
                 Some(Excluded(devices)) => devices.clone(),
                 None => std::mem::take(&mut to.excluded_devices),
             },
+            hours: hours.clone().unwrap_or_else(|| std::mem::take(&mut to.hours)),
         };
     }
 }
@@ -229,7 +240,7 @@ fn differing(before: &Preferences, after: &Preferences) -> Vec<String> {
     others.map(|((name, _), _)| format!("preferences.{}", name.replace('-', "_"))).collect()
 }
 
-fn rows(preferences: &Preferences) -> [(&'static str, String); 13] {
+fn rows(preferences: &Preferences) -> [(&'static str, String); 14] {
     let Preferences {
         cpu_fraction,
         cpu_time_fraction,
@@ -244,6 +255,7 @@ fn rows(preferences: &Preferences) -> [(&'static str, String); 13] {
         disk_free_min,
         connection_interval,
         excluded_devices,
+        hours,
     } = preferences;
     [
         ("cpu-fraction", table::number(cpu_fraction.get())),
@@ -259,6 +271,7 @@ fn rows(preferences: &Preferences) -> [(&'static str, String); 13] {
         ("disk-free-min", units::shown_size(disk_free_min.0)),
         ("connection-interval", connection_interval.to_string()),
         ("excluded-devices", Device::list(excluded_devices)),
+        ("hours", hours.to_string()),
     ]
 }
 
@@ -277,6 +290,7 @@ fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {
         disk_free_min,
         connection_interval,
         excluded_devices,
+        hours,
     } = preferences;
     json!({
         "document_version": version,
@@ -294,6 +308,7 @@ fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {
             "disk_free_min_bytes": disk_free_min.0,
             "connection_interval_seconds": connection_interval.as_secs_f64(),
             "excluded_devices": excluded_devices,
+            "hours": hours,
         },
     })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fallow_domain::{Bytes, Duration, Fraction, Preferences};
+use fallow_domain::{Bytes, Duration, Fraction, Hours, Preferences};
 
 use crate::xml::elements;
 
@@ -145,7 +145,7 @@ impl Default for GlobalPreferences {
 impl GlobalPreferences {
     /// Ours in BOINC's terms. An agent computes whether or not somebody is at the machine unless it is
     /// suspended, which BOINC can say only as hours of the day: from 24 to 0, never. The connection interval
-    /// and excluded devices have no element.
+    /// and excluded devices have no element. Hours are kept by the agent, which says "never" outside of them.
     pub fn from_domain(ours: &Preferences) -> Self {
         // By name, so that none is forgotten.
         let Preferences {
@@ -162,6 +162,7 @@ impl GlobalPreferences {
             disk_free_min,
             connection_interval: _,
             excluded_devices: _,
+            hours: _,
         } = ours;
         let (start_hour, end_hour) = if *suspended { (24.0, 0.0) } else { (0.0, 0.0) };
         Self {
@@ -248,6 +249,7 @@ impl GlobalPreferences {
             disk_free_min: Bytes::from_f64(self.disk_min_free_gb * GIGABYTE),
             connection_interval: Duration::ZERO,
             excluded_devices: BTreeSet::new(),
+            hours: Hours::default(),
         }
     }
 }

@@ -6,6 +6,7 @@ mod attaching;
 mod budget;
 mod contact;
 mod hand;
+mod hours;
 mod just_in_time;
 mod life;
 mod records;

@@ -73,6 +73,7 @@ impl From<&Preferences> for ClientModel {
             disk_free_min,
             connection_interval: _,
             excluded_devices: _,
+            hours: _,
         } = *preferences;
         Self {
             scheduling_period,

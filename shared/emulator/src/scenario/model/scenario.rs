@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use fallow_domain::{Duration, Preferences};
+use fallow_domain::{Duration, Hours, Preferences};
 
 use super::client::{Buffer, ClientModel};
 use super::host::HostModel;
@@ -66,6 +66,7 @@ impl Scenario {
             disk_free_min,
             connection_interval: self.host.connection_interval,
             excluded_devices: BTreeSet::new(),
+            hours: Hours::default(),
         }
     }
 }
