@@ -13,8 +13,8 @@ use fallow_fleet::labels_of;
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::fleet::v1::{
-    Delta, FromAgent, FromCoordinator, Heartbeat, Hello, ProbeAnswer, SignedDocuments, Snapshot, Welcome,
-    from_agent, from_coordinator,
+    Delta, Document, FromAgent, FromCoordinator, Heartbeat, Hello, ProbeAnswer, SignedDocuments, Snapshot,
+    Welcome, from_agent, from_coordinator,
 };
 use fallow_proto::fleet::{document, entry, entry_key, limits, signed};
 use fallow_tls::{ConnectError, Dialled};
@@ -123,6 +123,7 @@ impl Link {
             engine,
             stop,
             rng,
+            untimely: None,
         };
         (Self { shared }, tokio::spawn(session.run()))
     }
@@ -172,6 +173,19 @@ impl From<Status> for End {
     }
 }
 
+/// Why a document is not followed.
+struct Disbelief {
+    text: String,
+    /// It may be at another time.
+    is_untimely: bool,
+}
+
+impl Disbelief {
+    fn of(why: &impl ToString) -> Self {
+        Self { text: why.to_string(), is_untimely: false }
+    }
+}
+
 struct Session<E> {
     shared: Arc<Shared>,
     member: Membership,
@@ -182,6 +196,8 @@ struct Session<E> {
     engine: E,
     stop: watch::Receiver<bool>,
     rng: StdRng,
+    /// The newest document, where it was refused for the time at which it was signed.
+    untimely: Option<Document>,
 }
 
 impl<E: Engine> Session<E> {
@@ -395,6 +411,7 @@ impl<E: Engine> Session<E> {
                 () = sleep_until(beat_at) => {
                     beat_at = Instant::now() + self.jittered(interval);
                     send(to, from_agent::Body::Heartbeat(Heartbeat { sent_at_micros: clock::now().as_micros() }), None).await?;
+                    self.look_again().await;
                 }
                 certificate = renewal.next(&self.member, &channel) => {
                     let renewed = match certificate {
@@ -445,17 +462,7 @@ impl<E: Engine> Session<E> {
                 self.tell_acknowledged().await;
                 return true;
             }
-            Some(from_coordinator::Body::Document(mut document)) => {
-                let (version, signed) = (DocumentVersion(document.version), document.signed.take());
-                let outcome = document::from_wire(document).map_err(|bad| bad.to_string());
-                let outcome = match outcome {
-                    Ok(sent) => self.believed(signed, sent).await,
-                    bad => bad,
-                };
-                // The coordinator is told of it, and takes no longer texts.
-                let outcome = outcome.map_err(|why| printable::line(&why, limits::TEXT_BYTES));
-                self.engine.arrived(Arrived::Document { version, outcome, traceparent }).await;
-            }
+            Some(from_coordinator::Body::Document(document)) => self.offered(document, traceparent).await,
             Some(from_coordinator::Body::ContactProject(contact)) => match MasterUrl::parse(&contact.url) {
                 Ok(url) => self.engine.arrived(Arrived::Contact(url)).await,
                 Err(error) => tracing::warn!(%error, "the coordinator wants an unusable URL contacted"),
@@ -473,27 +480,57 @@ impl<E: Engine> Session<E> {
         false
     }
 
+    async fn offered(&mut self, mut document: Document, traceparent: String) {
+        let kept = self.member.identity().trust.is_some().then(|| document.clone());
+        let (version, signed) = (DocumentVersion(document.version), document.signed.take());
+        let outcome = match document::from_wire(document) {
+            Ok(sent) => self.believed(signed, sent).await,
+            Err(bad) => Err(Disbelief::of(&bad)),
+        };
+        let is_untimely = outcome.as_ref().is_err_and(|why| why.is_untimely);
+        self.untimely = kept.filter(|_| is_untimely);
+        // The coordinator is told of it, and takes no longer texts.
+        let outcome = outcome.map_err(|why| printable::line(&why.text, limits::TEXT_BYTES));
+        self.engine.arrived(Arrived::Document { version, outcome, traceparent }).await;
+    }
+
+    /// What was refused for its time is looked at again: somebody may have set the clock.
+    async fn look_again(&mut self) {
+        let good = |document: &Document| {
+            let trust = self.member.identity().trust.as_ref()?;
+            let (signed, _) = signed::from_wire(document.signed.clone()?).ok()?;
+            trust.accept(Some(&signed), clock::now()).ok()
+        };
+        if self.untimely.as_ref().and_then(good).is_some()
+            && let Some(document) = self.untimely.take()
+        {
+            self.offered(document, String::new()).await;
+        }
+    }
+
     /// What the host follows of what was sent: all of it, or where an organisation has to sign documents,
     /// what that has signed; or why it does not.
     async fn believed(
         &mut self,
         signed: Option<SignedDocuments>,
         sent: FleetDocument,
-    ) -> Result<FleetDocument, String> {
+    ) -> Result<FleetDocument, Disbelief> {
         let Some(trust) = self.member.identity().trust.clone() else { return Ok(sent) };
-        let signed = signed.map(signed::from_wire).transpose().map_err(|error| error.to_string())?;
+        let signed = signed.map(signed::from_wire).transpose().map_err(|error| Disbelief::of(&error))?;
         let (signed, given) = signed.unzip();
-        let accepted = trust.accept(signed.as_ref(), clock::now()).map_err(|error| error.to_string())?;
+        let accepted = trust.accept(signed.as_ref(), clock::now());
+        let accepted = accepted
+            .map_err(|error| Disbelief { is_untimely: error.is_untimely(), ..Disbelief::of(&error) })?;
         let asked = self.ask(|reply| Ask::Entries(vec![(EntryKey::Host, Entity::Host)], reply)).await;
-        let Entries { entries, .. } = asked.map_err(|_| "the agent is about to end".to_owned())?;
+        let Entries { entries, .. } = asked.map_err(|_| Disbelief::of(&"the agent is about to end"))?;
         let host = entries.into_iter().find_map(|entry| match entry {
             Entry::Host(host) => Some(host),
             _ => None,
         });
         let facts = labels_of(self.member.identity().agent_id(), &host.unwrap_or_default());
         let labels = Labels::merged(&given.unwrap_or_default(), &Labels::default(), &facts);
-        let document = accepted.document(&labels, &sent).map_err(|error| error.to_string())?;
-        self.member.trusts(accepted.trust).map_err(|error| causes::line(&error))?;
+        let document = accepted.document(&labels, &sent).map_err(|error| Disbelief::of(&error))?;
+        self.member.trusts(accepted.trust).map_err(|error| Disbelief::of(&causes::line(&error)))?;
         Ok(document)
     }
 

@@ -565,6 +565,25 @@ async fn r6_10_a_certificate_that_comes_late_does_not_bring_back_what_the_host_b
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn r6_10_what_was_refused_for_its_time_is_followed_when_its_time_has_come() {
+    let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
+    let (address, serving) = coordinator.serve(None).await;
+    let key = organisation().public().to_string();
+    let token = token(&coordinator, address, GOOD);
+    let _process = Agent::start_with(dir.path(), &token, &["--organisation-key", &key]);
+    coordinator.until("the snapshot", |held| host(held).map(drop)).await;
+    // Two days ahead is the most that is taken.
+    coordinator.send(signed(&coordinator, 2, 20.0, 2 * 86_400 + 4), "").await;
+    let refused = coordinator.until("a refusal", |held| {
+        host(held).filter(|host| host.document_refused_version == 2).map(|host| host.document_refusal)
+    });
+    let refused = refused.await;
+    assert!(refused.contains("set the clock of this host"), "{refused}");
+    coordinator.until("it follows", |held| (host(held)?.document_version == 2).then_some(())).await;
+    serving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn r6_10_an_agent_enrols_with_no_coordinator_but_that_of_its_token_and_tells_it_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (ours, theirs) = (Coordinator::default(), Coordinator::default());

@@ -118,6 +118,11 @@ impl CountedRequesters {
         self.accounts.knows(account, now)
     }
 
+    /// Whether an account asked for work after that, or has not asked for so long that nobody waits for it.
+    pub(crate) fn has_asked_since(&mut self, account: u64, since: Instant) -> bool {
+        self.accounts.has_asked_since(account, since)
+    }
+
     /// How many asked lately, or have a copy or have computed one, that a workunit does not count by
     /// themselves.
     pub(crate) fn uncounted(&mut self, workunit: &Workunit, now: Instant) -> usize {

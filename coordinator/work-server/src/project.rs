@@ -292,12 +292,21 @@ impl Project {
     }
 
     /// Whether a workunit that failed on this account is for it again: nobody is waited for who has not had
-    /// it, nor, for two hours, who has failed it less often. (That one may ask and be refused each time, as
-    /// one on which it would be late.)
+    /// it, nor who has failed it less often, but for two hours alone where all of these have asked for work
+    /// since: they were refused it, as hosts on which it would be late.
     pub(crate) fn is_for_again(&self, workunit: &Workunit, of: HostAccount, now: Instant) -> bool {
-        let is_for = |had| self.is_for_anybody(workunit, &had, now);
-        let has_waited = now.since(workunit.quiet_since(now)) >= LESS_OFTEN_WAIT;
-        is_for(workunit.tried_as_often(of)) || has_waited && is_for(workunit.accounts())
+        let is_for = |had: &BTreeSet<u64>| self.is_for_anybody(workunit, had, now);
+        let (as_often, all) = (workunit.tried_as_often(of), workunit.accounts());
+        if is_for(&as_often) {
+            return true;
+        }
+        let since = workunit.quiet_since(now);
+        let has_waited = now.since(since) >= LESS_OFTEN_WAIT;
+        let have_asked = || {
+            let mut requesters = lock(&self.requesters);
+            all.difference(&as_often).all(|account| requesters.has_asked_since(*account, since))
+        };
+        has_waited && have_asked() && is_for(&all)
     }
 
     pub(crate) fn set_catalog(&self, catalog: Catalog) {

@@ -134,6 +134,12 @@ impl RecentRequesters {
         self.all.contains_key(&account)
     }
 
+    /// Whether an account asked for work after that, or is not known to ask at all.
+    pub(crate) fn has_asked_since(&self, account: u64, since: Instant) -> bool {
+        let last = |of: &Requester| of.asked.iter().filter_map(|(_, at)| *at).max();
+        self.all.get(&account).and_then(last).is_none_or(|at| at > since)
+    }
+
     /// An account that asked is no agent's.
     pub(crate) fn note_outside(&mut self, account: u64) {
         if self.all.contains_key(&account) {

@@ -36,10 +36,11 @@ impl SigningKeys {
     pub(crate) fn open_or_create(dir: &Path, elsewhere: Option<&PublicKey>) -> Result<Self, ProjectError> {
         if let Some(key) = elsewhere {
             let path = dir.join("code_sign_public");
-            if !path.exists() {
+            let has_private = dir.join("code_sign_private").exists();
+            if !path.exists() && !has_private {
                 write_whole(&path, format!("{}\n", key.to_text()).as_bytes(), 0o644)?;
             }
-            if public(&path, None)? != *key || dir.join("code_sign_private").exists() {
+            if has_private || public(&path, None)? != *key {
                 let text =
                     "an earlier attempt to make this project left another key: remove its directory first";
                 return Err(bad(&path)(std::io::Error::new(std::io::ErrorKind::AlreadyExists, text)));

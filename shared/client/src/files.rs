@@ -9,7 +9,7 @@ use fallow_policy::net_rate::NetRates;
 use fallow_policy::transfer_backoff::{AfterTransferFailure, TransferBackoff};
 
 use crate::connection::NetworkUse;
-use crate::described::FileDescription;
+use crate::described::{ApplicationVersion, FileDescription};
 use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::state::{File, FileStatus, Transfer};
@@ -37,8 +37,12 @@ impl Client {
     pub(crate) fn put_file(&mut self, project: ProjectId, info: FileDescription) {
         let key = FileKey { project, name: info.name.clone() };
         if !self.state.files.contains_key(&key) {
+            // A version may have come before the description of its files.
+            let is_of_version =
+                |version: &ApplicationVersion| version.files.iter().any(|file| file.file_name == info.name);
+            let is_program = self.state.versions.of(project).any(|(_, version)| is_of_version(version));
             let file = File {
-                signed: info.signature_required,
+                signed: info.signature_required || is_program,
                 info,
                 status: FileStatus::Absent,
                 proof: None,

@@ -26,12 +26,20 @@ const PREFERENCES_MAX: usize = 64 << 10;
 /// looks).
 const NEXT_RPC_DELAY_MIN: Duration = Duration::from_secs(5);
 
+/// When a project is asked again that shows another key than the fleet's documents name.
+const OTHER_KEY_DELAY: Duration = Duration::from_hours(1);
+
 impl Client {
     /// Acts on a reply. Returns how many new jobs it brought, by the type that they count for.
     pub(crate) fn apply_reply(&mut self, id: ProjectId, mut reply: SchedulerReply) -> PerType<u32> {
         self.apply_messages(id, &reply);
         self.apply_identity(id, &reply);
-        self.apply_key(id, &reply);
+        if !self.apply_key(id, &reply) {
+            // Nothing of it could be run: its jobs are left to it, and it is asked again later.
+            (reply.results, reply.app_versions) = (Vec::new(), Vec::new());
+            let now = self.now();
+            self.edit_project(id, |project| project.rpc.on_request_delay(now, OTHER_KEY_DELAY));
+        }
         let arrived = self.take_work(id, &mut reply);
         self.apply_acks(id, &reply.result_acks);
         for name in reply.result_aborts {
@@ -74,10 +82,11 @@ impl Client {
 
     /// The key that the document in force names, and no other. Where it names none, the first code-signing
     /// key is taken on trust; a later one only with a signature by the one held. A key held that proves
-    /// nothing, as an older version took it, is as none.
-    fn apply_key(&mut self, id: ProjectId, reply: &SchedulerReply) {
-        let Some(offered) = &reply.code_sign_key else { return };
-        let Some(project) = self.state.projects.get(&id) else { return };
+    /// nothing, as an older version took it, is as none. Says whether work may be taken: not from who shows
+    /// another key than the document names.
+    fn apply_key(&mut self, id: ProjectId, reply: &SchedulerReply) -> bool {
+        let Some(offered) = &reply.code_sign_key else { return true };
+        let Some(project) = self.state.projects.get(&id) else { return true };
         let signature = reply.code_sign_key_signature.as_deref().unwrap_or_default();
         let key = match PublicKey::parse(offered) {
             Ok(key) => key,
@@ -85,15 +94,17 @@ impl Client {
                 let text = format!(
                     "the project sent a code-signing key that proves nothing, and it is not taken: {error}"
                 );
-                return self.notice(NoticeLevel::Error, Some(id), text);
+                self.notice(NoticeLevel::Error, Some(id), text);
+                return true;
             }
         };
         if let Some(required) = project.required_key.filter(|required| *required != key.fingerprint()) {
             let text = format!(
-                "the project's code-signing key is {}, and the fleet's documents name {required}: programs that are signed by another key are not run",
+                "the project's code-signing key is {}, and the fleet's documents name {required}: nothing of it is run, and no job is taken",
                 key.fingerprint()
             );
-            return self.notice(NoticeLevel::Error, Some(id), text);
+            self.notice(NoticeLevel::Error, Some(id), text);
+            return false;
         }
         let accepted = match &project.code_sign_key {
             // What the documents name needs nobody else's word.
@@ -108,6 +119,7 @@ impl Client {
             let text = "the project sent another code-signing key without a signature by the one held; the old key stays";
             self.notice(NoticeLevel::Error, Some(id), text);
         }
+        true
     }
 
     fn apply_acks(&mut self, id: ProjectId, names: &[String]) {

@@ -13,7 +13,7 @@ use crate::{ApplicationFile, FileKey, RequiredSignature, SlotFile, TaskSetup};
 const ARGUMENTS_MAX: usize = 100;
 
 /// Why a task can never start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CannotStart {
     /// There is no such job.
     #[error("the job is unknown")]
@@ -30,9 +30,36 @@ pub(crate) enum CannotStart {
     /// Its project has named no program.
     #[error("its application version has no files")]
     NoProgram,
+    /// Its project has not described a file of its program, which cannot be checked.
+    #[error("its project has not described {0}, a file of its application")]
+    FileUnknown(String),
+    /// A file of the job would take the place of one of the program.
+    #[error("a file of the job would take the place of {0}, a file of its application")]
+    TakesPlace(String),
+    /// The program would load a file that nobody signed.
+    #[error(
+        "{0} could be loaded as a library, and the fleet's documents say that only signed programs are run here"
+    )]
+    Library(String),
     /// Nothing was measured of the host yet.
     #[error("the host is not known yet")]
     HostUnknown,
+}
+
+/// Refuses files of a job that would be run in place of what its project signed: under the name of a file of
+/// the application, or, where a key is required, under that of a library, which the loader looks for where
+/// the job's files are.
+fn check_beside(of_version: &[SlotFile], of_job: &[SlotFile], needs_key: bool) -> Result<(), CannotStart> {
+    for file in of_job {
+        let name = || printable::line(&file.open_name, 255);
+        if of_version.iter().any(|other| other.open_name == file.open_name) {
+            return Err(CannotStart::TakesPlace(name()));
+        }
+        if needs_key && [&file.name, &file.open_name].iter().any(|name| name.contains(".so")) {
+            return Err(CannotStart::Library(name()));
+        }
+    }
+    Ok(())
 }
 
 impl Client {
@@ -59,8 +86,16 @@ impl Client {
         };
         let mut files: Vec<SlotFile> =
             version.files.iter().map(|file| slot_file(file, &version.file_prefix, false)).collect();
-        files.extend(workunit.files.iter().map(|file| slot_file(file, "", false)));
-        files.extend(job.result.files.iter().map(|file| slot_file(file, "", true)));
+        let of_job = workunit.files.iter().map(|file| slot_file(file, "", false));
+        let of_job: Vec<_> =
+            of_job.chain(job.result.files.iter().map(|file| slot_file(file, "", true))).collect();
+        check_beside(&files, &of_job, project.required_key.is_some())?;
+        files.extend(of_job);
+        let application = version.files.iter().map(|file| {
+            let known = self.application_file(project, &file.file_name);
+            known.ok_or_else(|| CannotStart::FileUnknown(printable::line(&file.file_name, 255)))
+        });
+        let application = application.collect::<Result<_, _>>()?;
 
         let mut arguments = split_command_line(&workunit.command_line);
         arguments.extend(split_command_line(&version.command_line));
@@ -126,11 +161,7 @@ impl Client {
             url: project.url.clone(),
             program,
             arguments,
-            application: version
-                .files
-                .iter()
-                .filter_map(|file| self.application_file(project, &file.file_name))
-                .collect(),
+            application,
             files,
             init_data: Box::new(init_data),
             mapped_channel: maps_its_channel(version.api_version.as_deref()),
@@ -156,7 +187,8 @@ impl Client {
             name: name.to_owned(),
             nbytes: file.info.nbytes,
             md5: file.info.md5.clone(),
-            signed: file.signed,
+            // Whatever is known of it: nothing that is run goes unsigned.
+            signed: true,
             signatures: file
                 .proof
                 .iter()

@@ -30,7 +30,7 @@
 //! account leaves nothing to inherit: there the hosts of its own account are other people's.
 
 use fallow_boinc::scheduler::SchedulerRequest;
-use fallow_domain::{AgentId, Instant};
+use fallow_domain::{AgentId, Duration, Instant};
 use fallow_policy::send::{TopUps, Trials};
 use tracing::warn;
 
@@ -99,8 +99,9 @@ fn of_agent(
     }
     identity(request).clone_into(&mut host.cpid);
     // A sign of copies that lies ahead is from before the clock was set back: far ahead it says nothing any
-    // more, else it counts from now on.
-    host.copied_at = host.copied_at.filter(|_| host.is_copied(now)).map(|at| at.min(now));
+    // more, else it counts from now on (and is none of this request's).
+    let before = now + Duration::from_micros(-1);
+    host.copied_at = host.copied_at.filter(|_| host.is_copied(now)).map(|at| at.min(before));
     let is_told = host.id == request.hostid;
     if is_told && request.rpc_seqno < host.rpc_seqno {
         if !host.is_copied(now) {
@@ -240,7 +241,6 @@ fn seen(mut host: Host, request: &SchedulerRequest, now: Instant) -> Host {
 mod tests {
     use std::sync::Arc;
 
-    use fallow_domain::Duration;
     use fallow_store::{SledStore, Store};
     use tracing::Level;
 

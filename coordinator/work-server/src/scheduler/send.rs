@@ -206,13 +206,14 @@ fn send_what_suits(
         None => reply.host.told_delay = None,
     }
     if reply.jobs.is_empty() && !may_later {
-        // Whoever was refused a job for the sake of others could have taken it.
-        if passed.failed + passed.failed_more == 0 {
+        // Whoever was refused a job for the sake of others could have taken it, unless it lacks room for any.
+        let lacks_room = passed.disk.is_some() || passed.memory.is_some();
+        if lacks_room || passed.failed + passed.failed_more == 0 {
             lock(&project.requesters).left_without(reply.host_account(), &work_request.types(), now);
         }
         // Whoever has no space for any of the jobs, or has had a copy of each, leaves them to others until it
         // asks again.
-        if passed.disk.is_some() || passed.memory.is_some() || passed.has_one > 0 {
+        if lacks_room || passed.has_one > 0 {
             let of = (reply.host.account, reply.host.id);
             lock(&project.asking).cannot_take(of, project.settings().poll, now);
         }

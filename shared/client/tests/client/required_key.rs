@@ -1,13 +1,13 @@
 //! A code-signing key that the coordinator's document names: no other signs a project's programs (R6.10).
 
-use fallow_boinc::scheduler::SchedulerReply;
+use fallow_boinc::scheduler::{FileRef, SchedulerReply};
 use fallow_boinc::signature::{PrivateKey, PublicKey};
 use fallow_client::Event;
 use fallow_domain::{AccountKey, DocumentVersion, FleetDocument, Preferences, ProjectAssignment, Share};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
-use crate::hand::{Bench, KEY, add_job, add_version, url};
+use crate::hand::{Bench, KEY, add_job, add_version, file, refer, url};
 use crate::world::CODE_SIGN_KEY;
 
 /// Another key than [`CODE_SIGN_KEY`].
@@ -62,7 +62,8 @@ fn r6_10_a_key_that_the_document_does_not_name_signs_nothing() {
     let said =
         format!("the project's code-signing key is {}, and the fleet's documents name", key().fingerprint());
     assert_eq!(bench.notices_with(&said), 1, "{:?}", bench.notices);
-    assert_eq!(signers(&bench), Vec::<String>::new());
+    assert!(bench.started.is_empty(), "it has taken a job of which it runs nothing");
+    assert_eq!(bench.stored("job/"), 0);
     bench.restart();
     let request = bench.answer(&reply(&other_key().to_text(), 2));
     assert_eq!(request.code_sign_key, None);
@@ -105,4 +106,50 @@ fn r6_10_a_key_that_no_document_names_any_more_is_as_one_that_was_taken_on_trust
     bench.answer(&offered(&other_key().to_text()));
     assert_eq!(bench.notices_with("without a signature by the one held"), 1, "{:?}", bench.notices);
     assert_eq!(bench.answer(&SchedulerReply::default()).code_sign_key.as_deref(), Some(CODE_SIGN_KEY));
+}
+
+#[test]
+fn r6_10_a_program_that_is_described_after_its_version_needs_its_signature_as_any() {
+    for needs_key in [true, false] {
+        let mut bench = Bench::new();
+        bench.downloads_end = true;
+        if needs_key {
+            bench.turn(document(1, Some(&key())));
+        }
+        let mut first =
+            SchedulerReply { code_sign_key: Some(CODE_SIGN_KEY.to_owned()), ..SchedulerReply::default() };
+        add_version(&mut first, "app", 1);
+        let described = std::mem::take(&mut first.files);
+        bench.answer(&first);
+        let mut second = SchedulerReply { files: described, ..SchedulerReply::default() };
+        add_job(&mut second, "app", 1, "job");
+        bench.answer(&second);
+        assert!(bench.started.iter().all(|task| task.application.len() == 1 && task.application[0].signed));
+    }
+}
+
+#[test]
+fn r6_10_a_job_that_brings_a_library_or_takes_the_place_of_a_signed_file_is_not_started() {
+    for (name, place, needs_key, starts) in [
+        ("evil", "helper", false, false),
+        ("evil", "libm.so.6", true, false),
+        ("libm.so.6", "table", true, false),
+        ("libm.so.6", "table", false, true),
+        ("table", "table", true, true),
+    ] {
+        let mut bench = Bench::new();
+        bench.downloads_end = true;
+        if needs_key {
+            bench.turn(document(1, Some(&key())));
+        }
+        let mut offered = reply(CODE_SIGN_KEY, 1);
+        let mut helper = file("helper_1");
+        helper.file_signature = Some("00\n.".to_owned());
+        offered.files.push(helper);
+        offered.files.push(file(name));
+        offered.app_versions[0].files.push(FileRef { open_name: Some("helper".into()), ..refer("helper_1") });
+        offered.workunits[0].files.push(FileRef { open_name: Some(place.into()), ..refer(name) });
+        bench.answer(&offered);
+        assert_eq!(bench.started.len(), usize::from(starts), "{name} as {place}: {:?}", bench.notices);
+    }
 }

@@ -190,6 +190,14 @@ impl Trust {
     }
 }
 
+impl NotAccepted {
+    /// Whether it may be accepted when the clock shows another time.
+    #[must_use]
+    pub const fn is_untimely(&self) -> bool {
+        matches!(self, Self::Ahead { .. } | Self::Expired { .. })
+    }
+}
+
 impl Accepted {
     /// What a host with these labels follows: what its organisation says, under the number and with the
     /// accounts that its coordinator sent.
