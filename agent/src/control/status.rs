@@ -350,7 +350,7 @@ impl Status {
                 let _ = writeln!(out, "computing is suspended by the {who}");
             }
             None if host.hours_change.is_some() => {
-                let _ = writeln!(out, "it may compute {}{until}", host.hours);
+                let _ = writeln!(out, "it is one of its hours ({}){until}", host.hours);
             }
             None => {}
         }

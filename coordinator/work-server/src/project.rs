@@ -293,7 +293,7 @@ impl Project {
 
     /// Whether a workunit that failed on this account is for it again: nobody is waited for who has not had
     /// it, nor who has failed it less often, but for two hours alone where all of these have asked for work
-    /// since: they were refused it, as hosts on which it would be late.
+    /// since: they may have been refused it, as hosts on which it would be late.
     pub(crate) fn is_for_again(&self, workunit: &Workunit, of: HostAccount, now: Instant) -> bool {
         let is_for = |had: &BTreeSet<u64>| self.is_for_anybody(workunit, had, now);
         let (as_often, all) = (workunit.tried_as_often(of), workunit.accounts());

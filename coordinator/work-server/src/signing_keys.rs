@@ -46,6 +46,14 @@ impl SigningKeys {
                 return Err(bad(&path)(std::io::Error::new(std::io::ErrorKind::AlreadyExists, text)));
             }
         }
+        if elsewhere.is_none()
+            && dir.join("code_sign_public").exists()
+            && !dir.join("code_sign_private").exists()
+        {
+            let text = "an earlier attempt to make this project named a key that is kept elsewhere: name it again, or remove its directory";
+            let path = dir.join("code_sign_public");
+            return Err(bad(&path)(std::io::Error::new(std::io::ErrorKind::AlreadyExists, text)));
+        }
         for kind in ["code_sign", "upload"] {
             let (private, public) = (dir.join(format!("{kind}_private")), dir.join(format!("{kind}_public")));
             // The public key is written last: if it is there, the pair was whole once, and its loss is not

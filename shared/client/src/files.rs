@@ -12,6 +12,7 @@ use crate::connection::NetworkUse;
 use crate::described::{ApplicationVersion, FileDescription};
 use crate::end_state::EndState;
 use crate::machine::Client;
+use crate::setup::could_be_library;
 use crate::state::{File, FileStatus, Transfer};
 use crate::timers::Timer;
 use crate::transfers::{Rank, Use};
@@ -40,9 +41,14 @@ impl Client {
             // A version may have come before the description of its files.
             let is_of_version =
                 |version: &ApplicationVersion| version.files.iter().any(|file| file.file_name == info.name);
-            let is_program = self.state.versions.of(project).any(|(_, version)| is_of_version(version));
+            let is_program = self.state.file_use.is_used(&key)
+                && self.state.versions.of(project).any(|(_, version)| is_of_version(version));
+            // The loader finds what lies in the project's directory, whichever job it came for.
+            let needs_key =
+                self.state.projects.get(&project).is_some_and(|known| known.required_key.is_some());
+            let is_library = needs_key && could_be_library(&info.name);
             let file = File {
-                signed: info.signature_required || is_program,
+                signed: info.signature_required || is_program || is_library,
                 info,
                 status: FileStatus::Absent,
                 proof: None,

@@ -215,9 +215,13 @@ impl Client {
     fn hours_text(&self) -> String {
         let host = &self.state.host;
         let hours: &Hours = &host.preferences().hours;
-        let what = if host.rests() { "rests outside of" } else { "goes on in" };
         let until = host.hours_change_at().map(|at| format!(", until {}", host.local_time().show(at)));
-        format!("computing {what} its hours ({hours}){}", until.unwrap_or_default())
+        let until = until.unwrap_or_default();
+        match (host.rests(), hours.is_always()) {
+            (true, _) => format!("computing rests outside of its hours ({hours}){until}"),
+            (false, true) => "it may compute at every hour".to_owned(),
+            (false, false) => format!("its hours have begun ({hours}){until}"),
+        }
     }
 
     /// When the hours begin or end, or the clock on the wall is put to another time.

@@ -30,16 +30,22 @@ const NEXT_RPC_DELAY_MIN: Duration = Duration::from_secs(5);
 const OTHER_KEY_DELAY: Duration = Duration::from_hours(1);
 
 impl Client {
+    /// Takes in the code-signing key of a reply, which is acted on afterwards. Of a project that shows
+    /// another key than the document names, nothing could be run: its work is left to it, and it is asked
+    /// again later.
+    pub(crate) fn take_key(&mut self, id: ProjectId, reply: &mut SchedulerReply) {
+        if !self.apply_key(id, reply) {
+            (reply.results, reply.workunits) = (Vec::new(), Vec::new());
+            (reply.apps, reply.app_versions) = (Vec::new(), Vec::new());
+            (reply.files, reply.deleted_files) = (Vec::new(), Vec::new());
+            reply.request_delay = reply.request_delay.max(OTHER_KEY_DELAY);
+        }
+    }
+
     /// Acts on a reply. Returns how many new jobs it brought, by the type that they count for.
     pub(crate) fn apply_reply(&mut self, id: ProjectId, mut reply: SchedulerReply) -> PerType<u32> {
         self.apply_messages(id, &reply);
         self.apply_identity(id, &reply);
-        if !self.apply_key(id, &reply) {
-            // Nothing of it could be run: its jobs are left to it, and it is asked again later.
-            (reply.results, reply.app_versions) = (Vec::new(), Vec::new());
-            let now = self.now();
-            self.edit_project(id, |project| project.rpc.on_request_delay(now, OTHER_KEY_DELAY));
-        }
         let arrived = self.take_work(id, &mut reply);
         self.apply_acks(id, &reply.result_acks);
         for name in reply.result_aborts {
@@ -85,8 +91,12 @@ impl Client {
     /// nothing, as an older version took it, is as none. Says whether work may be taken: not from who shows
     /// another key than the document names.
     fn apply_key(&mut self, id: ProjectId, reply: &SchedulerReply) -> bool {
-        let Some(offered) = &reply.code_sign_key else { return true };
         let Some(project) = self.state.projects.get(&id) else { return true };
+        // Who brings work and shows no key, where one is required and none was shown before, is as one who
+        // shows another.
+        let can_run =
+            project.required_key.is_none() || project.code_sign_key.is_some() || reply.results.is_empty();
+        let Some(offered) = &reply.code_sign_key else { return can_run };
         let signature = reply.code_sign_key_signature.as_deref().unwrap_or_default();
         let key = match PublicKey::parse(offered) {
             Ok(key) => key,
@@ -95,7 +105,7 @@ impl Client {
                     "the project sent a code-signing key that proves nothing, and it is not taken: {error}"
                 );
                 self.notice(NoticeLevel::Error, Some(id), text);
-                return true;
+                return can_run;
             }
         };
         if let Some(required) = project.required_key.filter(|required| *required != key.fingerprint()) {

@@ -267,7 +267,8 @@ impl Client {
         }
     }
 
-    fn rpc_succeeded(&mut self, id: ProjectId, asked: WorkRequest, reply: SchedulerReply) {
+    fn rpc_succeeded(&mut self, id: ProjectId, asked: WorkRequest, mut reply: SchedulerReply) {
+        self.take_key(id, &mut reply);
         let (now, delay) = (self.now(), reply.request_delay);
         self.wanted_mut().forget(id);
         self.trickles_told(id, reply.message_ack);

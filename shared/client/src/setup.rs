@@ -52,14 +52,23 @@ pub(crate) enum CannotStart {
 fn check_beside(of_version: &[SlotFile], of_job: &[SlotFile], needs_key: bool) -> Result<(), CannotStart> {
     for file in of_job {
         let name = || printable::line(&file.open_name, 255);
-        if of_version.iter().any(|other| other.open_name == file.open_name) {
+        let takes = |other: &SlotFile| other.open_name == file.open_name && other.name != file.name;
+        if of_version.iter().any(takes) {
             return Err(CannotStart::TakesPlace(name()));
         }
-        if needs_key && [&file.name, &file.open_name].iter().any(|name| name.contains(".so")) {
+        let is_signed = of_version.iter().any(|other| other.name == file.name);
+        let names = [&file.name, &file.open_name];
+        if needs_key && !is_signed && names.iter().any(|name| could_be_library(name)) {
             return Err(CannotStart::Library(name()));
         }
     }
     Ok(())
+}
+
+/// Whether a dynamic loader may take a file of this name for a library: `libm.so`, `libm.so.6`, `x.so2`.
+pub(crate) fn could_be_library(name: &str) -> bool {
+    let ends = |rest: &str| rest.is_empty() || rest.starts_with(|c: char| c == '.' || c.is_ascii_digit());
+    name.split('/').any(|part| part.split(".so").skip(1).any(ends))
 }
 
 impl Client {

@@ -121,6 +121,12 @@ impl Client {
         }
     }
 
+    /// Whether a file is one of a job's application.
+    fn is_of_version(&self, id: JobId, name: &str) -> bool {
+        let version = self.state.jobs.get(&id).and_then(|job| self.state.versions.get(&job.version));
+        version.is_some_and(|version| version.files.iter().any(|file| file.file_name == name))
+    }
+
     /// Files that a job needs are gone or were changed since they came.
     fn fetch_again(&mut self, id: JobId, names: &[String]) {
         let Some(project) = self.edit_job(id, |job| {
@@ -131,10 +137,13 @@ impl Client {
         };
         for name in names {
             let key = FileKey { project, name: name.clone() };
+            let is_program = self.is_of_version(id, name);
             self.edit_file(&key, |file| {
                 if file.status == FileStatus::Present {
                     file.status = FileStatus::Absent;
                 }
+                // An older version may have stored it as one that needs no signature.
+                file.signed |= is_program;
             });
         }
         self.settle_job_files(id);

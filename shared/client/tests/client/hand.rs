@@ -26,6 +26,8 @@ pub(crate) struct Bench {
     pub(crate) downloads_end: bool,
     /// Tasks that were started.
     pub(crate) started: Vec<TaskSetup>,
+    /// Downloads that were begun.
+    pub(crate) begun: Vec<fallow_client::Download>,
     /// Names of files that were to be deleted.
     pub(crate) deleted: Vec<String>,
 }
@@ -47,6 +49,7 @@ impl Bench {
             request: None,
             downloads_end: false,
             started: Vec::new(),
+            begun: Vec::new(),
             deleted: Vec::new(),
         };
         bench.turn(Event::Started(Box::new(Startup { host: host(), slots: Vec::new(), files: Vec::new() })));
@@ -76,7 +79,9 @@ impl Bench {
                 Effect::DeleteFile { file, .. } => self.deleted.push(file.name),
                 Effect::StartTask(setup) => self.started.push(*setup),
                 Effect::Download(download) => {
-                    downloads.push(Event::DownloadEnded { file: download.file, outcome: Ok(Bytes(10)) });
+                    let file = download.file.clone();
+                    downloads.push(Event::DownloadEnded { file, outcome: Ok(Bytes(10)) });
+                    self.begun.push(*download);
                 }
                 _ => {}
             }
@@ -108,6 +113,13 @@ impl Bench {
         let reply = SchedulerReply::parse(reply.write().as_bytes()).unwrap();
         self.turn(Event::SchedulerAnswered { project: self.project, outcome: Ok(Box::new(reply)) });
         request
+    }
+
+    /// Answers the next request, and gives the downloads that are begun then.
+    pub(crate) fn downloads_of(&mut self, reply: &SchedulerReply) -> Vec<fallow_client::Download> {
+        let before = self.begun.len();
+        self.answer(reply);
+        self.begun.split_off(before)
     }
 
     pub(crate) fn stored(&self, prefix: &str) -> usize {
