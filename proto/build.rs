@@ -13,6 +13,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = protox::compile(files, ["."])?;
     let out = std::env::var("OUT_DIR")?;
     std::fs::write(Path::new(&out).join("descriptors.bin"), descriptors.encode_to_vec())?;
-    tonic_prost_build::configure().compile_fds(descriptors)?;
+    tonic_prost_build::configure().codec_path("crate::codec::SmallCodec").compile_fds(descriptors)?;
     Ok(())
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
-use fallow_domain::{ExitCode, OrganisationKey};
+use fallow_client::SNOOZE_MAX;
+use fallow_domain::{Duration, ExitCode, OrganisationKey};
 use fallow_policy::accounting::AccountingChoice;
 use fallow_policy::completion::CompletionChoice;
 use fallow_policy::composition::{Composition, UnknownPolicy};
@@ -46,6 +47,7 @@ Environment:
   FALLOW_LOG                   what is logged, such as debug
   FALLOW_LOG_FORMAT            compact or json
   FALLOW_POLICY                as --policy
+  FALLOW_NVML_LIBRARY          as --nvml-library
   HTTPS_PROXY                  proxy to coordinator and https projects, such as
                                http://HOST:PORT or http://USER:PW@HOST:PORT
   http_proxy                   proxy to http projects
@@ -77,6 +79,15 @@ const STATUS: &str = r"Examples:
 
 Exit status 4 when no agent runs in the directory.";
 
+const DISK: &str = r"Examples:
+  fallow-agent disk
+  fallow-agent disk --why
+  fallow-agent disk --json | jq .limit
+
+SLOTS are the directories of running jobs and files that nobody owns. ITS PART
+is what a project may use while all use theirs; one that uses more gives way
+first. CAN GO are files that no job needs.";
+
 const ATTACH: &str = r"Examples:
   fallow-agent attach http://127.0.0.1:4001/primes/ --account-key-file key
   fallow-agent attach http://127.0.0.1:4001/primes/ --share 50
@@ -100,6 +111,13 @@ const SUSPEND: &str = r"Examples:
 
 Holds over restarts of the agent.";
 
+const SNOOZE: &str = r"Examples:
+  fallow-agent snooze 2h
+  fallow-agent snooze off
+
+It ends by itself, after a day at the latest, and holds over restarts of the
+agent. It is for whoever may ask the agent for its status.";
+
 const RESUME: &str = r"Examples:
   fallow-agent resume";
 
@@ -111,6 +129,21 @@ const EXCLUDE: &str = r"Examples:
 What is named replaces what was named before. It holds over restarts of the
 agent, and beside what the fleet's preferences exclude. A task on such a device
 leaves it, and goes on elsewhere or later.";
+
+const PREFERENCES: &str = r"Examples:
+  fallow-agent preferences
+  fallow-agent preferences --why
+  fallow-agent preferences --json | jq '.preferences[] | select(.line)'
+  fallow-agent preferences edit
+  fallow-agent preferences check new.toml && sudo install -m 644 new.toml \
+      /var/lib/fallow-agent/preferences.toml && fallow-agent preferences reload
+  fallow-agent preferences template >new.toml
+
+The owner's file, preferences.toml in the agent's directory, only tightens what
+the coordinator or a project's web site says. `edit` opens VISUAL or EDITOR on a
+copy, checks it, and has the running agent take it.
+
+Exit status 3 when a file is wrong, 4 when no agent runs in the directory.";
 
 const UPDATE: &str = r"Examples:
   fallow-agent update http://127.0.0.1:4001/primes/
@@ -143,10 +176,13 @@ pub struct Cli {
 pub enum Command {
     /// Run the agent, in the foreground, until it is told to stop
     #[command(after_help = format!("{RUN}\n\n{}", policies()))]
-    Run(Run),
+    Run(Box<Run>),
     /// Show what the agent does
     #[command(after_help = STATUS)]
     Status(Status),
+    /// Show who uses what of the disk, and what may be used
+    #[command(after_help = DISK)]
+    Disk(Disk),
     /// Compute for a project
     #[command(after_help = ATTACH)]
     Attach(Attach),
@@ -156,12 +192,18 @@ pub enum Command {
     /// Stop all computing until `resume`, whatever the coordinator says
     #[command(after_help = SUSPEND)]
     Suspend(DirArg),
+    /// Stop all computing for a while
+    #[command(after_help = SNOOZE)]
+    Snooze(Snooze),
     /// Compute again after `suspend`
     #[command(after_help = RESUME)]
     Resume(DirArg),
     /// Leave devices such as GPUs alone, whatever the coordinator says
     #[command(after_help = EXCLUDE)]
     Exclude(Exclude),
+    /// Show which preferences are in force and where each comes from; edit the owner's own
+    #[command(after_help = PREFERENCES)]
+    Preferences(Preferences),
     /// Contact a project now, whatever it has put that off for
     #[command(after_help = UPDATE)]
     Update(AttachedArg),
@@ -183,6 +225,22 @@ pub enum Command {
         /// How long each of the two programs runs, in milliseconds
         #[arg(long, default_value_t = 10_000)]
         phase_ms: u64,
+        /// End when standard input does
+        #[arg(long)]
+        while_stdin_is_open: bool,
+    },
+    /// Look at GPUs and write what is found as JSON (started by the agent itself)
+    #[command(hide = true)]
+    Gpus {
+        /// Where NVIDIA's management library is
+        #[arg(long)]
+        nvml_library: Option<PathBuf>,
+        /// Look so often, in milliseconds, and write what has changed; else once
+        #[arg(long)]
+        every_ms: Option<u64>,
+        /// How long a look may take, in milliseconds
+        #[arg(long, default_value_t = 5_000)]
+        limit_ms: u64,
         /// End when standard input does
         #[arg(long)]
         while_stdin_is_open: bool,
@@ -250,9 +308,41 @@ pub struct Run {
         value_delimiter = ','
     )]
     pub organisation: Vec<OrganisationKey>,
+    /// NVIDIA's management library, if not where the system finds it. It is loaded as a program is: it has to
+    /// be root's or the agent's user's, and nobody else may write to it
+    #[arg(long, value_name = "FILE", env = "FALLOW_NVML_LIBRARY")]
+    pub nvml_library: Option<PathBuf>,
     /// The policies to follow (below), joined by _; what is left out is as in CS2_WF2_JC2
     #[arg(long, value_name = "NAME", env = "FALLOW_POLICY", default_value_t = Composition::default())]
     pub policy: Composition,
+    /// Let jobs use the network: without this option they reach nothing but their own files
+    #[arg(long)]
+    pub allow_network: bool,
+    /// Do not run where jobs cannot be kept in their slots by all means that there are: `fallow-agent status`
+    /// names them
+    #[arg(long)]
+    pub require_confinement: bool,
+    /// Run as root even where the system has no layer of confinement: jobs can do there what root can
+    #[arg(long, conflicts_with = "require_confinement")]
+    pub root_without_confinement: bool,
+    /// Confine no job (for tests)
+    #[arg(long, hide = true, conflicts_with = "require_confinement")]
+    pub unconfined: bool,
+    /// Nobody ever sits at this machine (a server): do not look whether somebody uses it
+    #[arg(long, env = "FALLOW_NEVER_IN_USE")]
+    pub never_in_use: bool,
+    /// Where the kernel says what the machine is fed by (for tests)
+    #[arg(long, hide = true, value_name = "DIR", default_value = "/sys/class/power_supply")]
+    pub power_dir: PathBuf,
+    /// Where it says how much memory there is (for tests)
+    #[arg(long, hide = true, value_name = "FILE", default_value = "/proc/meminfo")]
+    pub meminfo: PathBuf,
+    /// How long between two looks at batteries and other programs, in milliseconds (for tests)
+    #[arg(long, hide = true, default_value_t = 10_000)]
+    pub look_every_ms: u64,
+    /// Where devices and terminals are (for tests)
+    #[arg(long, hide = true, value_name = "DIR", default_value = "/dev")]
+    pub devices_dir: PathBuf,
     /// How long tasks have to leave after a kill of the agent, in milliseconds
     #[arg(long, hide = true, default_value_t = 11_000)]
     pub guard_grace_ms: u64,
@@ -269,6 +359,23 @@ pub struct Run {
     /// milliseconds in which it is up (for tests)
     #[arg(long, hide = true, default_value_t = 600_000)]
     pub confirm_within_ms: u64,
+    /// How often the disk is measured, in milliseconds; every ten minutes at the least (for tests)
+    #[arg(long, hide = true, default_value_t = 600_000)]
+    pub measure_disk_ms: u64,
+}
+
+/// Arguments of `disk`.
+#[derive(Debug, Args)]
+pub struct Disk {
+    /// Where the data is.
+    #[command(flatten)]
+    pub dir: DirArg,
+    /// Show what was deleted, given back and suspended, and why; and which files would go next
+    #[arg(long)]
+    pub why: bool,
+    /// As JSON, all of it
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `status`.
@@ -304,6 +411,62 @@ pub struct Attach {
     /// The project's weight against other projects, from 0 [default: 100, or what it had]
     #[arg(long, allow_negative_numbers = true)]
     pub share: Option<f64>,
+}
+
+/// Arguments of `snooze`.
+#[derive(Debug, Args)]
+pub struct Snooze {
+    /// Where the data is.
+    #[command(flatten)]
+    pub dir: DirArg,
+    /// How long, such as 30m or 2h; or off
+    #[arg(value_name = "TIME", value_parser = pause)]
+    pub time: Duration,
+}
+
+/// A time of up to a day; none for `off`.
+fn pause(text: &str) -> Result<Duration, String> {
+    match text {
+        "off" => Ok(Duration::ZERO),
+        _ => match humantime::parse_duration(text).map(Duration::from) {
+            Ok(time) if time.is_positive() && time <= SNOOZE_MAX => Ok(time),
+            _ => Err("expected a time of up to a day such as 30m or 2h, or off".to_owned()),
+        },
+    }
+}
+
+/// Arguments of `preferences`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Preferences {
+    /// What to do instead of showing them.
+    #[command(subcommand)]
+    pub what: Option<PreferencesCommand>,
+    /// Where the data is.
+    #[command(flatten)]
+    pub dir: DirArg,
+    /// Show what else was said of each, by whom, and why it is not in force
+    #[arg(long)]
+    pub why: bool,
+    /// As JSON: {"preferences": [...], ...}, with what else was said
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What can be done with the owner's file.
+#[derive(Debug, Subcommand)]
+pub enum PreferencesCommand {
+    /// Edit the owner's file: it is checked, and the running agent takes it
+    Edit(DirArg),
+    /// Check a file without using it
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+    /// Have the running agent read its files of preferences anew
+    Reload(DirArg),
+    /// Write a file that explains every key to standard output
+    Template,
 }
 
 /// Arguments of `exclude`.

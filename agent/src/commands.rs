@@ -12,14 +12,19 @@ use fallow_store::StoreError;
 use fallow_telemetry::Service;
 use fallow_tls::{AccessString, Address, Proxies, Purpose};
 
-use crate::cli::{Attach, AttachedArg, Cli, Command, DirArg, Exclude, Run, Status};
+use crate::cli::{
+    Attach, AttachedArg, Cli, Command, DirArg, Disk, Exclude, Preferences, PreferencesCommand, Run, Snooze,
+    Status,
+};
+use crate::confine::Allowed;
 use crate::control::client::ask;
 use crate::control::protocol::Request;
 use crate::dir::DataDir;
 use crate::engine::{self, Enrolment, Finished, Settings};
 use crate::error::AgentError;
 use crate::fleet::identity::Identity;
-use crate::{account, guard, host, manual};
+use crate::host::owner::OwnerSensors;
+use crate::{account, control, guard, host, manual, preferences as files};
 
 /// Longest file that holds a key, a token or a password.
 const SECRET_MAX: u64 = 4096;
@@ -36,12 +41,17 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
     match cli.command {
         Command::Run(arguments) => run(&arguments),
         Command::Status(arguments) => status(&arguments),
+        Command::Disk(arguments) => disk(&arguments),
         Command::Attach(arguments) => attach(&arguments),
         Command::Detach(AttachedArg { dir, project: url }) => tell(&dir, &Request::Detach { url }),
         Command::Update(AttachedArg { dir, project: url }) => tell(&dir, &Request::Update { url }),
         Command::Suspend(dir) => tell(&dir, &Request::Suspend {}),
+        Command::Snooze(Snooze { dir, time }) => {
+            tell(&dir, &Request::Snooze { seconds: time.as_secs_f64().ceil() as u64 })
+        }
         Command::Resume(dir) => tell(&dir, &Request::Resume {}),
         Command::Exclude(arguments) => exclude(&arguments),
+        Command::Preferences(arguments) => preferences(&arguments),
         Command::Stop(dir) => stop(&dir.dir()),
         Command::Completions { shell } => {
             let mut text = Vec::new();
@@ -51,6 +61,15 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
         Command::Man => say(manual::page().trim_end()),
         Command::Benchmark { phase_ms, while_stdin_is_open } => {
             benchmark(Duration::from_millis(phase_ms), while_stdin_is_open)
+        }
+        Command::Gpus { nvml_library, every_ms, limit_ms, while_stdin_is_open } => {
+            host::gpu::child::run(host::gpu::child::Looks {
+                library: nvml_library.as_deref(),
+                every: every_ms.map(Duration::from_millis),
+                limit: Duration::from_millis(limit_ms),
+                while_stdin_is_open,
+            })
+            .map_err(|error| AgentError::system("cannot say what GPUs there are", error))
         }
         Command::Guard { mark, grace_ms } => {
             guard::watch(std::io::stdin().lock(), &mark, Duration::from_millis(grace_ms));
@@ -89,11 +108,26 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
         proxies: Proxies::from_environment().map_err(|error| AgentError::bad_input(error.to_string()))?,
         guard: own_program(),
         policy: arguments.policy,
+        allowed: Allowed { network: arguments.allow_network },
+        require_confinement: arguments.require_confinement,
+        root_without_confinement: arguments.root_without_confinement,
+        unconfined: arguments.unconfined,
         guard_grace: Duration::from_millis(arguments.guard_grace_ms),
         stop_grace: Duration::from_millis(arguments.stop_grace_ms),
         benchmark_after: Duration::from_millis(arguments.benchmark_after_ms),
         benchmark_phase: Duration::from_millis(arguments.benchmark_phase_ms),
+        nvml_library: nvml_library(arguments)?,
         confirm_within: Duration::from_millis(arguments.confirm_within_ms),
+        measure_disk: Duration::from_millis(arguments.measure_disk_ms),
+        power: arguments.power_dir.clone(),
+        memory: arguments.meminfo.clone(),
+        look_every: Duration::from_millis(arguments.look_every_ms),
+        owner: OwnerSensors {
+            never_in_use: arguments.never_in_use,
+            devices: arguments.devices_dir.clone(),
+            bus: None,
+            display: std::env::var("DISPLAY").ok().filter(|display| !display.is_empty()),
+        },
     };
     let data = settings.dir.clone();
     let opened = engine::open(settings).map_err(|error| with_space_needed(error, &data))?;
@@ -116,6 +150,15 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
         Finished::Asked => Ok(()),
         Finished::Separated => start_anew(),
     }
+}
+
+/// Where the owner says that NVIDIA's library is, if he does.
+fn nvml_library(arguments: &Run) -> Result<Option<PathBuf>, AgentError> {
+    let given = arguments.nvml_library.clone().filter(|path| !path.as_os_str().is_empty());
+    if let Some(path) = &given {
+        host::gpu::check_library(path).map_err(AgentError::bad_input)?;
+    }
+    Ok(given)
 }
 
 /// This process begins again, by the same command line. Nothing of its life so far is left in it.
@@ -217,6 +260,39 @@ fn status(arguments: &Status) -> Result<(), AgentError> {
         object.insert("running".to_owned(), true.into());
     }
     say(&serde_json::to_string_pretty(&value).unwrap_or_default())
+}
+
+fn preferences(arguments: &Preferences) -> Result<(), AgentError> {
+    match &arguments.what {
+        Some(PreferencesCommand::Edit(dir)) => return say(&files::edit(&dir.dir())?),
+        Some(PreferencesCommand::Check { file }) => return say(&files::check(file)?),
+        Some(PreferencesCommand::Reload(dir)) => return tell(dir, &Request::ReloadPreferences {}),
+        Some(PreferencesCommand::Template) => return say(&files::give_template()),
+        None => {}
+    }
+    let (_, status) = ask(&arguments.dir.dir(), &Request::Status {})?;
+    let status = status.ok_or_else(|| AgentError::unreachable("the agent answers without a status"))?;
+    if !arguments.json {
+        let text =
+            control::preferences::text(&status.preferences, &status.preference_troubles, arguments.why);
+        return say(text.trim_end());
+    }
+    let value = serde_json::json!({
+        "preferences": status.preferences,
+        "troubles": status.preference_troubles,
+        "in_use": status.host.in_use,
+        "suspended_by": status.host.suspended_by,
+        "stopped_for": status.host.stopped_for,
+    });
+    say(&serde_json::to_string_pretty(&value).unwrap_or_default())
+}
+
+fn disk(arguments: &Disk) -> Result<(), AgentError> {
+    let disk = crate::control::client::ask_disk(&arguments.dir.dir())?;
+    match arguments.json {
+        true => say(&serde_json::to_string_pretty(&disk).unwrap_or_default()),
+        false => say(disk.text(clock::now(), arguments.why).trim_end()),
+    }
 }
 
 fn attach(arguments: &Attach) -> Result<(), AgentError> {

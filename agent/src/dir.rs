@@ -11,6 +11,7 @@
 //! projects/STEM/ a project's files (BOINC's layout; a second project of the same STEM has STEM.2/);
 //!                parts of downloads in .partial/
 //! slots/N/       a running or preempted task's directory (BOINC's layout), its record beside it in N.json
+//! preferences.toml  what the owner allows; beside it BOINC's global_prefs_override.xml and cc_config.xml
 //! trash/         what jobs left in their slots, to be removed when there is time
 //! ```
 
@@ -302,7 +303,10 @@ pub const USUAL: &str = "fallow-agent";
 
 /// What an agent makes in its directory before it has a store, what a volume of its own begins with, and what
 /// whoever starts it puts there for it (`fallow up`: `log`); beside that, what ends in `.log`.
-const OWN_NAMES: [&str; 13] = [
+const OWN_NAMES: [&str; 16] = [
+    "preferences.toml",
+    "global_prefs_override.xml",
+    "cc_config.xml",
     "identity.key",
     "lock",
     "store",

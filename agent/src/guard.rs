@@ -5,7 +5,8 @@
 //! line for each session of a task, also those that its processes made for themselves. The end of the socket
 //! is the end of the agent. Applications that notice by themselves that their client is gone (they look every
 //! 10 s) get [`GRACE`] to save their work and leave; what is left then is killed. A process is told from a
-//! later one of the same id by its start time, and a task's stray processes by the mark in their environment.
+//! later one of the same id by its start time, and a task's stray processes by their number
+//! ([`crate::brand`]) or by the mark in their environment.
 //!
 //! Left out: guarding against a kill of agent and guard at once; then the agent's next start finds what is
 //! left.
@@ -19,6 +20,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use crate::brand::Brand;
 use crate::proc::{self, Process, Sessions};
 use crate::sys::{self, Urgency};
 
@@ -40,19 +42,18 @@ pub fn watch(input: impl BufRead, mark: &str, grace: Duration) {
         }
     }
     let end = Instant::now() + grace;
+    let brand = Brand::of_life(mark);
     while Instant::now() < end {
-        if remaining(&watched, mark).is_empty() {
+        if remaining(&proc::all(), &watched, mark, brand).is_empty() {
             return;
         }
         std::thread::sleep(LOOK.min(grace));
     }
     // Several rounds, for a process may fork between the look and the kill.
     for _ in 0..20 {
-        let remaining = remaining(&watched, mark);
-        if remaining.is_empty() {
+        if proc::end(|all| remaining(all, &watched, mark, brand)) == 0 {
             return;
         }
-        proc::kill(remaining.into_iter());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -68,13 +69,13 @@ fn note(watched: &mut Sessions, line: &str) {
     }
 }
 
-/// The living processes of the watched sessions, and those with the mark.
-fn remaining(watched: &Sessions, mark: &str) -> Vec<Process> {
-    let all = proc::all();
-    let of_tasks: BTreeSet<u32> = proc::of_sessions(&all, watched).map(|process| process.pid).collect();
+/// Of all processes those of the watched sessions, and those with the number or the mark.
+fn remaining(all: &[Process], watched: &Sessions, mark: &str, brand: Brand) -> Vec<Process> {
+    let of_tasks: BTreeSet<u32> = proc::of_sessions(all, watched).map(|process| process.pid).collect();
     let me = std::process::id();
     let others = all.iter().filter(|process| !process.zombie && process.pid != me).copied();
-    let (mut remaining, rest): (Vec<_>, Vec<_>) = others.partition(|process| of_tasks.contains(&process.pid));
+    let is_known = |process: &Process| of_tasks.contains(&process.pid) || brand.is_on(process);
+    let (mut remaining, rest): (Vec<_>, Vec<_>) = others.partition(is_known);
     remaining.extend(proc::marked(rest, mark));
     remaining
 }
@@ -238,6 +239,7 @@ mod tests {
         let me = proc::find(std::process::id()).unwrap();
         let Some(first) = proc::find(me.session) else { return };
         let other = Sessions::from([(me.session, first.start + 1)]);
-        assert!(remaining(&other, "no such mark").is_empty());
+        let brand = Brand::of_life("no such:mark:");
+        assert!(remaining(&proc::all(), &other, "no such mark", brand).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! What the engine is told by the parts around it.
 
-use fallow_client::Event;
+use fallow_client::{DiskFound, Event};
 use fallow_domain::ProjectId;
 
 use crate::fleet::{Arrived, Ask};
@@ -20,6 +20,8 @@ pub enum Input {
         /// In words.
         text: String,
     },
+    /// What a look at the disk found, or why it came to nothing.
+    DiskFound(Result<Box<DiskFound>, String>),
     /// Something from the coordinator.
     Arrived(Arrived),
     /// The link wants to know.

@@ -12,11 +12,14 @@
 //! ```
 //!
 //! Beside it runs the [`guard`], a process that outlives the agent by some seconds so that nothing goes on
-//! computing after a `kill -9`. Left out: Windows and macOS, sandboxing of applications by user, GPUs.
+//! computing after a `kill -9`. Left out: Windows and macOS, sandboxing of applications by user,
+//! GPUs of others than NVIDIA.
 
 pub mod account;
+pub mod brand;
 pub mod cli;
 pub mod commands;
+pub mod confine;
 pub mod control;
 pub mod dir;
 pub mod engine;
@@ -27,8 +30,10 @@ pub mod guard;
 pub mod host;
 pub mod input;
 pub mod manual;
+pub mod preferences;
 pub mod proc;
 pub mod records;
+pub mod scan;
 pub mod supervise;
 pub mod sys;
 pub mod ticket;

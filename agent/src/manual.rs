@@ -6,7 +6,8 @@ use fallow_manual::Extra;
 use crate::cli::Cli;
 
 /// What lies where, for the section FILES.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
+    ("preferences.toml", "what the owner of the host allows; it only tightens"),
     ("daemon.json", "process id and control socket of the running agent"),
     ("control.sock", "where commands reach it; for its owner and root only"),
     ("identity.json", "who the agent is in its fleet, with its secret"),

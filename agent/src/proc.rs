@@ -1,10 +1,11 @@
 //! What the kernel says of processes: `/proc`.
 //!
-//! A task is the processes of its application's session, and those of the sessions that these make
-//! (`supervise::members`). Processes also carry a mark in their environment ([`MARK`]), by which those are
-//! found that left otherwise, or that an earlier life of the agent left.
+//! A task is the processes of its application's session, those of the sessions that these make
+//! (`supervise::members`), and those that have its number ([`crate::brand`]), whatever became of them.
+//! Processes also carry a mark in their environment ([`MARK`]), by which those are found that could have no
+//! number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration as StdDuration, Instant};
 
@@ -29,6 +30,16 @@ pub fn is_process(pid: u32) -> bool {
 /// anew at the bottom once the highest is reached. None where the kernel does not say.
 pub fn last_id() -> Option<u32> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().last()?.parse().ok()
+}
+
+/// How many processes and threads the user of this process has, as far as they can be seen.
+pub fn threads_of_user() -> u32 {
+    use std::os::unix::fs::MetadataExt as _;
+    let user = rustix::process::getuid().as_raw();
+    let is_own = |process: &Process| {
+        fs::metadata(format!("/proc/{}", process.pid)).is_ok_and(|data| data.uid() == user)
+    };
+    all().iter().filter(|process| is_own(process)).fold(0, |sum, process| sum.saturating_add(process.threads))
 }
 
 /// What the processes of `session` use together, out of a list of [`all`].
@@ -106,10 +117,15 @@ fn by_environment(process: &Process, prefix: &str) -> Option<Standing> {
 /// Kills every process of a session, at once and without asking. Returns how many there were.
 pub fn kill_session(session: u32) -> usize {
     // The group first, which is atomic; then whatever left the group but not the session.
-    if let Some(pid) = to_pid(session) {
+    kill_group(session);
+    kill(all().into_iter().filter(|process| process.session == session && !process.zombie))
+}
+
+/// Kills every process of a group, all at once.
+pub fn kill_group(group: u32) {
+    if let Some(pid) = to_pid(group) {
         let _ = rustix::process::kill_process_group(pid, Signal::KILL);
     }
-    kill(all().into_iter().filter(|process| process.session == session && !process.zombie))
 }
 
 /// Kills every process whose mark begins with `prefix`. Returns how many there were.
@@ -159,6 +175,29 @@ pub fn kill(processes: impl Iterator<Item = Process>) -> usize {
         .filter_map(|process| to_pid(process.pid))
         .filter(|&pid| rustix::process::kill_process(pid, Signal::KILL).is_ok())
         .count()
+}
+
+/// Most rounds of [`end`], should processes fork faster than they can be stopped.
+const ROUNDS_MAX: u32 = 20;
+
+/// Ends all processes that `pick` picks from those that there are. Returns how many there were.
+///
+/// They are stopped first, round after round, until no round finds one that was not: what is stopped forks no
+/// more, and leaves no room for others where their number is limited.
+pub fn end(pick: impl Fn(&[Process]) -> Vec<Process>) -> usize {
+    let mut told: BTreeSet<(u32, u64)> = BTreeSet::new();
+    for _ in 0..ROUNDS_MAX {
+        let found = pick(&all());
+        let mut news = false;
+        for process in found.iter().filter(|process| told.insert((process.pid, process.start))) {
+            news = true;
+            let _ = to_pid(process.pid).map(|pid| rustix::process::kill_process(pid, Signal::STOP));
+        }
+        if !news {
+            return kill(found.into_iter());
+        }
+    }
+    kill(pick(&all()).into_iter())
 }
 
 /// A process id as the system's calls take it; none for 0, 1 and what is out of range.

@@ -7,13 +7,20 @@
 //! - a process that works in an open directory and executes an open file;
 //! - leases, by which nobody changes a file while it is looked at;
 //! - System V memory shared with an old application, seen as the atomic bytes that `fallow_boinc` works on;
-//! - giving freed memory back to the system.
+//! - a process without privileges, within rules for files and filters of system calls;
+//! - a descriptor that the runtime waits for;
+//! - limits of what a process may take, and the number by which it is known;
+//! - giving freed memory back to the system;
+//! - the end of a process, at once.
 #![allow(unsafe_code)]
+
+mod confined;
+mod limits;
 
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -22,6 +29,11 @@ use std::sync::atomic::AtomicU8;
 use fallow_boinc::runtime::channel::{Channels, FILE_LEN};
 use fallow_domain::Duration;
 use rustix::process::Pid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+pub use confined::{Filter, confine, filter_calls, give_up_new_privileges};
+pub use limits::{Limits, limit, lock_limit};
 
 /// How much of the machine a process may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +81,12 @@ pub fn isolate(command: &mut Command, urgency: Urgency, guard: Option<BorrowedFd
             Ok(())
         });
     }
+}
+
+/// Ends this process at once, and runs nothing of what libraries have registered for the end.
+pub fn exit_at_once(code: i32) -> ! {
+    // SAFETY: `_exit` takes a number, never returns, and runs nothing of this process.
+    unsafe { libc::_exit(code) }
 }
 
 /// Lowers the calling thread's priority for good. Failing is no reason not to compute.
@@ -200,20 +218,6 @@ pub fn work_in(command: &mut Command, dir: BorrowedFd<'_>) {
     unsafe {
         command
             .pre_exec(move || rustix::process::fchdir(BorrowedFd::borrow_raw(dir)).map_err(io::Error::from));
-    }
-}
-
-/// Limits the size of each file that a process started by `command` can write. Beyond it, it is killed by
-/// SIGXFSZ.
-pub fn limit_file_size(command: &mut Command, bytes: u64) {
-    // SAFETY: setrlimit is a plain system call, and `limit` lives through it.
-    unsafe {
-        command.pre_exec(move || {
-            let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
-            // An administrator's lower limit stays: raising it is refused.
-            libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
-            Ok(())
-        });
     }
 }
 
@@ -407,4 +411,33 @@ pub fn give_back_memory() {
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// Has the runtime wait until something can be read. In a runtime of tokio's.
+///
+/// # Errors
+/// An I/O error of the operating system, when nothing can be waited for there.
+pub fn readable_later(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` is a valid descriptor, and nobody closes or replaces it while it is held: no
+    // reference to it is given out by which that could be done.
+    Ok(unsafe { AsyncFd::register_with_interest(file, Interest::READABLE) }?)
+}
+
+/// As many bytes hold a bit for each key there is.
+pub const INPUT_BITS_LEN: usize = 96;
+
+/// What an input device can tell: the codes of events of a type, or for type 0 the types, a bit for each
+/// (`EVIOCGBIT`).
+///
+/// # Errors
+/// An I/O error of the operating system, above all where it is no input device.
+pub fn input_bits(device: BorrowedFd<'_>, kind: u16) -> io::Result<[u8; INPUT_BITS_LEN]> {
+    let mut bits = [0; INPUT_BITS_LEN];
+    // As linux/input.h makes it: read, the length, the letter of input devices, the number.
+    let request =
+        2 << 30 | (INPUT_BITS_LEN as libc::c_ulong) << 16 | 0x45 << 8 | (0x20 + libc::c_ulong::from(kind));
+    // SAFETY: the request writes at most INPUT_BITS_LEN bytes, which `bits` has, and which live through the
+    // call. Any bytes are a value of it.
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), request as _, bits.as_mut_ptr()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(bits) }
 }

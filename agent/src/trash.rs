@@ -5,7 +5,8 @@
 //! in it, and also while somebody goes on putting files into it. So whoever wants the name next finds nothing
 //! there, and nobody waits. What was moved is removed by a thread of its own at idle priority, in slices, so
 //! that one enormous tree does not hold up the removal of small ones. What cannot be removed (it belongs to
-//! another user) stays aside, is never used again, and is tried again later and at the next start.
+//! another user) stays aside, is never used again, and is tried again later and at the next start. Where
+//! something is mounted, that stays with all that is in it: it is not the agent's.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsStr};
@@ -63,7 +64,7 @@ impl Trash {
     /// directory with much in it, or with somebody who goes on filling it, than for an empty one.
     ///
     /// # Errors
-    /// The system's, where it can be neither moved nor removed within `SLICE`.
+    /// The system's, where it can be neither moved nor removed within `SLICE`. Something is mounted there.
     pub fn take(&self, path: &Path) -> io::Result<()> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let name = CString::new(name.as_bytes())?;
@@ -92,6 +93,10 @@ impl Trash {
         }
         if unlinkat(parent, name, AtFlags::REMOVEDIR).is_ok() {
             return Ok(());
+        }
+        if tree::is_mounted(parent, name) {
+            let why = "something is mounted there, and stays with what is in it: unmount it first";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
         }
         let Err(error) = self.put(parent, name) else { return Ok(()) };
         // A directory that is closed to its owner cannot be moved, nor into one.

@@ -9,6 +9,7 @@
     reason = "helpers of tests fail the test"
 )]
 
+mod lab;
 mod ports;
 mod processes;
 mod programs;
@@ -19,6 +20,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+pub use lab::Lab;
 pub use ports::free_port;
 pub use processes::{Killed, Process, processes_in};
 pub use programs::binary;
@@ -35,6 +37,8 @@ pub fn command(name: &str) -> Command {
             command.env_remove(variable);
         }
     }
+    // Whoever runs tests sits at the machine.
+    command.env("FALLOW_NEVER_IN_USE", "true");
     command.env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }

@@ -62,11 +62,14 @@ impl Fleet {
         self.agent_in("agent")
     }
 
-    /// An agent with this directory; what it says is in `log`.
+    /// An agent with this directory, whose programs may leave their marks; what it says is in `log`.
     fn agent_in(&self, directory: &str) -> Killed {
         let token = self.ok(&["tokens", "create"]);
         let mut agent = command("fallow-agent");
-        agent.args(["run", "--dir"]).arg(self.path(directory)).env("FALLOW_TOKEN", token.trim());
+        agent
+            .args(["run", "--unconfined", "--dir"])
+            .arg(self.path(directory))
+            .env("FALLOW_TOKEN", token.trim());
         let log = std::fs::File::create(self.path("log")).unwrap();
         Killed(agent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap())
     }
@@ -154,6 +157,18 @@ fn r6_10_a_host_follows_what_its_organisation_has_signed_and_nothing_that_the_co
         drift.contains("All hosts follow") && drift.contains("version 3 waits until it is signed"),
         "{drift}"
     );
+    let (code, said) = fleet.tool(&["rollout", "watch"]);
+    assert!(
+        code == 3 && said.contains("version 3 waits until it is signed, and nothing goes out"),
+        "{code}: {said}"
+    );
+    let mistyped = fleet.path("mistyped.key");
+    let (code, said) = fleet.tool(&["organisation", "sign", "--key", mistyped.to_str().unwrap(), "--yes"]);
+    assert!(code == 3 && said.contains(&format!("hosts follow what is signed by {key}")), "{code}: {said}");
+    std::fs::write(fleet.path("public"), &key).unwrap();
+    let public = fleet.path("public");
+    let (code, said) = fleet.tool(&["organisation", "sign", "--key", public.to_str().unwrap(), "--yes"]);
+    assert!(code == 3 && said.contains("it is the public part"), "{code}: {said}");
     let said = fleet.sign("org.key");
     assert!(said.contains("projects.sieve.share") && said.contains("preferences.cpu_fraction"), "{said}");
     fleet.follows(3);

@@ -3,12 +3,15 @@
 use fallow_boinc::account::{AccountFile, AccountOut, ProjectConfig, resource_share};
 use fallow_boinc::client_state::{ClientState, overlay_preferences};
 use fallow_boinc::names::{api_version, is_file_name, is_open_name};
-use fallow_boinc::scheduler::{GlobalPreferences, SchedulerReply, SchedulerRequest};
+use fallow_boinc::scheduler::{GlobalPreferences, PreferenceFile, SchedulerReply, SchedulerRequest};
 use fallow_boinc::signature::{PrivateKey, PublicKey, md5_hex};
 use fallow_boinc::transfer::{DataServerReply, HEAD_MAX, Head, UploadRequest};
 use fallow_boinc::xml::{Reader, escape, unescape};
 use fallow_boinc::{master, xml};
 use fallow_domain::{Bytes, MasterUrl};
+use fallow_preferences::{
+    Origin, OwnerFile, Source, Values, exclusive_programs, in_force, of_override, of_site,
+};
 
 use crate::{Target, comes_back};
 
@@ -36,6 +39,23 @@ pub(crate) const TARGETS: &[Target] = &[
         if overlay_preferences(&mut preferences, bytes).is_ok() {
             possible(&preferences);
         }
+        for venue in ["", "home"] {
+            let Ok(file) = PreferenceFile::parse(bytes, venue) else { continue };
+            let said = [of_site(&file, &mut |_| ()), of_override(&file, &mut |_| ())];
+            for said in said {
+                let values = in_force(&[Source::says(Origin::Override, said)]).values;
+                assert_eq!(values.check(), Ok(()));
+            }
+        }
+        let _ = exclusive_programs(bytes);
+    }),
+    Target::new("owner_file", "", |bytes| {
+        let Ok(file) = OwnerFile::read("f", &String::from_utf8_lossy(bytes)) else { return };
+        let before = Values::default();
+        let after = in_force(&[Source::limits(Origin::OwnerFile, file.0)]).values;
+        assert_eq!(after.check(), Ok(()));
+        assert!(after.fleet.cpu_fraction <= before.fleet.cpu_fraction);
+        assert!(!after.fleet.run_in_use && !after.local.run_on_batteries);
     }),
     Target::new("signature", "", |bytes| {
         let text = String::from_utf8_lossy(bytes);

@@ -5,6 +5,7 @@
 //! [`fleet`]. Reading checks, because what arrives is untrusted. What only operators' tools and the
 //! coordinator say to each other the coordinator turns into types of its own.
 
+pub mod codec;
 pub mod fleet;
 pub mod operator;
 

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use super::disk::DiskStatus;
 use super::protocol::{ANSWER, LINE_MAX, Request, Response};
 use super::status::Status;
 use crate::dir::DataDir;
@@ -17,6 +18,24 @@ const PATIENCE: Duration = ANSWER.saturating_add(Duration::from_secs(15));
 /// # Errors
 /// [`AgentError::Unreachable`] when none runs there, else what the agent says.
 pub fn ask(dir: &DataDir, request: &Request) -> Result<(String, Option<Box<Status>>), AgentError> {
+    respond(dir, request)?.into_result()
+}
+
+/// Asks the agent that runs in `dir` about the disk.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_disk(dir: &DataDir) -> Result<DiskStatus, AgentError> {
+    match respond(dir, &Request::Disk {})? {
+        Response::Done { disk: Some(disk), .. } => Ok(*disk),
+        response => {
+            response.into_result()?;
+            Err(AgentError::unreachable("the agent answers without a word about the disk"))
+        }
+    }
+}
+
+fn respond(dir: &DataDir, request: &Request) -> Result<Response, AgentError> {
     let socket = dir.control_socket();
     let connected = super::short_path(&socket).and_then(|(short, _dir)| UnixStream::connect(short));
     let stream = connected.map_err(|error| match error.kind() {
@@ -46,7 +65,6 @@ pub fn ask(dir: &DataDir, request: &Request) -> Result<(String, Option<Box<Statu
             dir.path().display()
         )));
     }
-    let response: Response = serde_json::from_str(&answer)
-        .map_err(|error| fail(std::io::Error::other(format!("its answer cannot be read: {error}"))))?;
-    response.into_result()
+    serde_json::from_str(&answer)
+        .map_err(|error| fail(std::io::Error::other(format!("its answer cannot be read: {error}"))))
 }

@@ -1,10 +1,14 @@
 //! Local control: a socket in the data directory, one line of JSON each way.
 //!
 //! Who may speak: the user that the agent runs as, and root. The file's mode says so, and the kernel's word
-//! on the peer is checked besides.
+//! on the peer is checked besides. Jobs run as that user too, and are kept from connecting. Where they are
+//! not, since they may use the network or the system has no filters, they are told from others by what they
+//! cannot do.
 
 pub mod client;
+pub mod disk;
 pub mod notices;
+pub mod preferences;
 pub mod protocol;
 pub mod server;
 pub mod status;

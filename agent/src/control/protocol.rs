@@ -6,6 +6,7 @@ use std::time::Duration;
 use fallow_domain::{AccountKey, Device, ExitCode};
 use serde::{Deserialize, Serialize};
 
+use super::disk::DiskStatus;
 use super::status::Status;
 use crate::error::AgentError;
 
@@ -22,6 +23,8 @@ pub const ANSWER: Duration = Duration::from_secs(90);
 pub enum Request {
     /// What is going on?
     Status {},
+    /// Who uses what of the disk?
+    Disk {},
     /// Compute for a project.
     Attach {
         /// Its URL.
@@ -42,6 +45,11 @@ pub enum Request {
     },
     /// No computing until it is resumed.
     Suspend {},
+    /// No computing for a while.
+    Snooze {
+        /// How long, in seconds; 0 ends it.
+        seconds: u64,
+    },
     /// Compute again.
     Resume {},
     /// Leave devices alone.
@@ -49,6 +57,8 @@ pub enum Request {
         /// All that must not be used; none lifts the owner's limit.
         devices: BTreeSet<Device>,
     },
+    /// Read the host's preference files anew.
+    ReloadPreferences {},
     /// Contact a project now: a delay that it asked for, and backoffs, do not hold against the owner's word
     /// (R1.4).
     Update {
@@ -70,6 +80,9 @@ pub enum Response {
         /// What was asked for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<Box<Status>>,
+        /// What was asked about the disk.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        disk: Option<Box<DiskStatus>>,
     },
     /// It is not done.
     Failed {
@@ -83,7 +96,7 @@ pub enum Response {
 impl Response {
     /// It is done.
     pub fn done(text: impl Into<String>) -> Self {
-        Self::Done { text: text.into(), status: None }
+        Self::Done { text: text.into(), status: None, disk: None }
     }
     /// The agent ends, as it was asked to.
     pub fn ending() -> Self {
@@ -99,7 +112,7 @@ impl Response {
     /// What the agent refused, under the kind that has its exit code.
     pub fn into_result(self) -> Result<(String, Option<Box<Status>>), AgentError> {
         match self {
-            Self::Done { text, status } => Ok((text, status)),
+            Self::Done { text, status, .. } => Ok((text, status)),
             Self::Failed { text, code } if code == ExitCode::Refused.number() => {
                 Err(AgentError::refused(text))
             }

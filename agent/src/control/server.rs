@@ -17,6 +17,8 @@ use crate::error::AgentError;
 const REQUEST_MAX: u64 = 64 * 1024;
 /// How long a peer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long somebody who is refused may take to ask.
+const REFUSED_PATIENCE: Duration = Duration::from_millis(500);
 /// Most peers at once; more have to wait.
 const PEERS: usize = 16;
 
@@ -61,7 +63,10 @@ impl Peers {
 }
 
 /// Answers peers for ever. `carry_out` hands a request to the engine.
-pub async fn serve<F, R>(listener: UnixListener, Peers(room): Peers, carry_out: F)
+///
+/// `wary` where jobs can reach the socket: they are known by that they can gain no privileges, as everything
+/// that they start, and nobody who can gain none is answered then.
+pub async fn serve<F, R>(listener: UnixListener, Peers(room): Peers, wary: bool, carry_out: F)
 where
     F: Fn(Request, oneshot::Sender<Response>) -> R + Send + Sync + 'static,
     R: Future<Output = ()> + Send,
@@ -73,7 +78,7 @@ where
             Ok((stream, _)) => {
                 let carry_out = Arc::clone(&carry_out);
                 tokio::spawn(async move {
-                    talk(stream, &*carry_out).await;
+                    talk(stream, wary, &*carry_out).await;
                     drop(permit);
                 });
             }
@@ -85,13 +90,18 @@ where
     }
 }
 
-async fn talk<F, R>(mut stream: UnixStream, carry_out: &F)
+async fn talk<F, R>(mut stream: UnixStream, wary: bool, carry_out: &F)
 where
     F: Fn(Request, oneshot::Sender<Response>) -> R,
     R: Future<Output = ()>,
 {
-    let response = match refusal(&stream) {
-        Some(error) => Response::failed(&error),
+    let response = match refusal(&stream, wary) {
+        Some(error) => {
+            // Whoever asks is still writing, and could not read an answer that came before. He is not waited
+            // for as long as others: jobs can be many.
+            let _ = timeout(REFUSED_PATIENCE, hear(&mut stream)).await;
+            Response::failed(&error)
+        }
         None => answer(&mut stream, carry_out).await,
     };
     let mut line = serde_json::to_vec(&response).unwrap_or_default();
@@ -103,9 +113,14 @@ where
     }
 }
 
-fn refusal(stream: &UnixStream) -> Option<AgentError> {
+fn refusal(stream: &UnixStream, wary: bool) -> Option<AgentError> {
     let own = rustix::process::geteuid().as_raw();
     match stream.peer_cred() {
+        Ok(peer) if wary && !peer.pid().is_some_and(may_gain_privileges) => Some(AgentError::refused(
+            "jobs of this agent can reach this socket, since they may use the network or this system has no filters of system calls: \
+             nobody is answered who can gain no privileges, as they cannot (NoNewPrivs in /proc/self/status); ask from a shell \
+             that is not restricted so",
+        )),
         Ok(peer) if peer.uid() == own || peer.uid() == 0 => None,
         Ok(peer) => Some(AgentError::refused(format!(
             "user {} may not control this agent: only its own user ({own}) and root may",
@@ -115,18 +130,31 @@ fn refusal(stream: &UnixStream) -> Option<AgentError> {
     }
 }
 
+/// The line that a peer writes, or why there is none.
+async fn hear(stream: &mut UnixStream) -> Result<String, String> {
+    let mut line = String::new();
+    match timeout(PATIENCE, BufReader::new(stream.take(REQUEST_MAX)).read_line(&mut line)).await {
+        Ok(Ok(_)) => Ok(line),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it took too long to come".to_owned()),
+    }
+}
+
+/// Whether a process that is there could gain privileges by a set-user-id program.
+fn may_gain_privileges(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let value = status.lines().find_map(|line| line.strip_prefix("NoNewPrivs:"));
+    value.is_some_and(|value| value.trim() == "0")
+}
+
 async fn answer<F, R>(stream: &mut UnixStream, carry_out: &F) -> Response
 where
     F: Fn(Request, oneshot::Sender<Response>) -> R,
     R: Future<Output = ()>,
 {
-    let mut line = String::new();
-    let read = timeout(PATIENCE, BufReader::new(stream.take(REQUEST_MAX)).read_line(&mut line)).await;
-    let request = match read.map_err(|_| "it took too long to come".to_owned()) {
-        Ok(Ok(_)) => serde_json::from_str::<Request>(&line).map_err(|error| error.to_string()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(why) => Err(why),
-    };
+    let line = hear(stream).await;
+    let request =
+        line.and_then(|line| serde_json::from_str::<Request>(&line).map_err(|error| error.to_string()));
     match request {
         Err(why) => Response::failed(&AgentError::bad_input(format!(
             "this is no request ({why}): one line of JSON such as {{\"command\":\"status\"}} is expected"
@@ -166,7 +194,7 @@ mod tests {
             peer.read_to_string(&mut answer).unwrap();
             answer
         });
-        talk(UnixStream::from_std(stream).unwrap(), &|_, reply| async { drop(reply) }).await;
+        talk(UnixStream::from_std(stream).unwrap(), false, &|_, reply| async { drop(reply) }).await;
         asking.join().unwrap()
     }
 
@@ -184,7 +212,7 @@ mod tests {
         let path = dir.path().join("control");
         let peers = Peers::default();
         let (heard, mut asked) = tokio::sync::mpsc::channel(1);
-        let serving = serve(bind(&path).unwrap(), peers.clone(), move |_, reply| {
+        let serving = serve(bind(&path).unwrap(), peers.clone(), false, move |_, reply| {
             let heard = heard.clone();
             async move { drop(heard.send(reply).await) }
         });

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use comfy_table::{Table, presets};
-use fallow_client::{Client, Phase};
+use fallow_client::{Client, DeviceState, DeviceView, Phase, Rests};
 use fallow_domain::{DocumentVersion, Duration, Instant, ResourceType, printable};
 use serde::{Deserialize, Serialize};
 
 use super::notices::newest;
+use super::preferences::PreferenceStatus;
+use crate::confine::Layer;
 use crate::fleet::link::LinkStatus;
+use crate::host::owner::{LastInput, SensorStatus};
 
 /// Longest name in a table, in bytes.
 const NAME_MAX: usize = 255;
@@ -49,6 +52,21 @@ pub struct Status {
     /// begun meanwhile.
     #[serde(default)]
     pub store_trouble: Option<String>,
+    /// What keeps jobs in their slots, and why what of it is off is off (R6.10).
+    #[serde(default)]
+    pub confinement: Vec<Layer>,
+    /// What senses whether somebody uses the machine, and what does not.
+    #[serde(default)]
+    pub sensors: Vec<SensorStatus>,
+    /// What somebody used last; absent where nothing was seen since the agent was started.
+    #[serde(default)]
+    pub last_input: Option<LastInput>,
+    /// The preferences in force, whatever time it is and whoever uses the host (R6.4).
+    #[serde(default)]
+    pub preferences: Vec<PreferenceStatus>,
+    /// Preference files that cannot be read, and why: nothing computes meanwhile.
+    #[serde(default)]
+    pub preference_troubles: Vec<String>,
 }
 
 /// The host.
@@ -60,17 +78,41 @@ pub struct HostStatus {
     pub usable_cpus: u32,
     /// Of those, idle ones.
     pub idle_cpus: u32,
-    /// `owner` or `coordinator`, when computing is suspended; `hours` outside of these.
+    /// `owner` or `coordinator`, when computing is suspended; `hours` outside of these;
+    /// `in use` while somebody uses the machine; `snooze` while somebody has paused it; `battery`,
+    /// `other programs`, `no input` and `preference file` for what stops computing beside people.
     pub suspended_by: Option<String>,
+    /// What stops computing beside people: the battery, other programs, a file that cannot be read; in words.
+    #[serde(default)]
+    pub stopped_for: Option<String>,
     /// When it may compute: `always`, or such as `mon-fri 18:00-08:00, sat-sun`.
     #[serde(default)]
     pub hours: String,
     /// When these hours begin or end next by the host's clock on the wall, such as `Mon 18:00`.
     #[serde(default)]
     pub hours_change: Option<String>,
+    /// Until when somebody has paused computing, if that holds.
+    #[serde(default)]
+    pub snoozed_until: Option<f64>,
+    /// Somebody uses the machine.
+    #[serde(default)]
+    pub in_use: bool,
+    /// Until when, if there is no further input; absent where nobody does, or somebody whose input cannot be
+    /// seen.
+    #[serde(default)]
+    pub in_use_until: Option<f64>,
+    /// So long after the last input it is idle.
+    #[serde(default)]
+    pub idle_after: f64,
+    /// What rests while it is used: `computing`, `coprocessors` or `nothing`.
+    #[serde(default)]
+    pub rests_in_use: String,
     /// Devices that must not be used, such as `nvidia:0`.
     #[serde(default)]
     pub excluded_devices: Vec<String>,
+    /// The devices that are known one by one, such as GPUs, also those that are gone.
+    #[serde(default)]
+    pub devices: Vec<DeviceStatus>,
     /// Those of them that the owner of the host excludes; the others the fleet's preferences do.
     #[serde(default)]
     pub owner_excluded_devices: Vec<String>,
@@ -95,6 +137,27 @@ pub struct HostStatus {
     pub jobs_finished: u64,
     /// The metrics over one day, seven and thirty (R5.34).
     pub metrics: [MetricsStatus; 3],
+}
+
+/// A device, such as a GPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceStatus {
+    /// Its name, such as `nvidia:0`.
+    pub device: String,
+    /// Model, as its driver names it.
+    pub model: String,
+    /// Where it is, such as `0000:01:00.0`.
+    pub address: String,
+    /// Its memory in bytes, 0 if that is not known.
+    pub memory: u64,
+    /// Version of its driver.
+    pub driver: String,
+    /// It may be used.
+    pub usable: bool,
+    /// How it stands: `usable`, or why it is not used.
+    pub state: String,
+    /// The jobs that have a process on it.
+    pub jobs: Vec<String>,
 }
 
 /// R5.30 to R5.33 and R5.35; absent where nothing can be said yet.
@@ -172,6 +235,9 @@ pub struct TaskStatus {
     pub deadline: f64,
     /// Its process, while it has one.
     pub pid: Option<u32>,
+    /// The devices that it is on, such as `nvidia:0`, while it has a process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
 }
 
 /// Something that the client said.
@@ -217,9 +283,21 @@ impl HostStatus {
             usable_cpus: view.usable_cpus,
             idle_cpus: view.idle_cpus,
             suspended_by: view.suspended_by.map(|who| who.to_string()),
+            stopped_for: view.stopped_for,
             hours: view.hours.to_string(),
             hours_change: view.hours_change,
+            snoozed_until: view.snoozed_until.map(Instant::as_secs_f64),
+            in_use: view.in_use.is_so,
+            in_use_until: view.in_use.until.map(Instant::as_secs_f64),
+            idle_after: view.in_use.idle_after.as_secs_f64(),
+            rests_in_use: match view.in_use.rests {
+                Rests::Computing => "computing",
+                Rests::Coprocessors => "coprocessors",
+                Rests::Nothing => "nothing",
+            }
+            .to_owned(),
             excluded_devices: view.excluded_devices.iter().map(ToString::to_string).collect(),
+            devices: devices(client),
             owner_excluded_devices: view.owner.excluded_devices.iter().map(ToString::to_string).collect(),
             document_version: view.document_version,
             document_on_trial: view.is_on_trial,
@@ -232,6 +310,20 @@ impl HostStatus {
             metrics,
         }
     }
+}
+
+fn devices(client: &Client) -> Vec<DeviceStatus> {
+    let of = |view: DeviceView| DeviceStatus {
+        device: view.device.to_string(),
+        model: view.model,
+        address: view.address,
+        memory: view.memory.0,
+        driver: view.driver,
+        usable: view.state == DeviceState::Usable,
+        state: view.state.to_string(),
+        jobs: view.jobs.into_iter().filter_map(|id| Some(client.task_view(id)?.name)).collect(),
+    };
+    client.device_views().into_iter().map(of).collect()
 }
 
 /// The projects, as the client sees them.
@@ -268,6 +360,7 @@ pub fn tasks(client: &Client) -> (Vec<TaskStatus>, usize) {
         checkpoint_cpu_time: view.checkpoint_cpu_time.as_secs_f64(),
         deadline: view.deadline.as_secs_f64(),
         pid: view.pid,
+        devices: view.devices.iter().map(ToString::to_string).collect(),
     };
     let mut views = client.task_views();
     let left_out = views.len().saturating_sub(TASKS_MAX);
@@ -346,13 +439,55 @@ impl Status {
             Some("hours") => {
                 let _ = writeln!(out, "computing rests outside of its hours ({}){until}", host.hours);
             }
+            Some("snooze") => {
+                let left = host.snoozed_until.map(|until| Instant::from_secs_f64(until).since(now));
+                let left = left.map(|left| format!(" for {left} more")).unwrap_or_default();
+                let _ =
+                    writeln!(out, "computing is paused{left}; `fallow-agent snooze off` ends that before");
+            }
+            Some("in use") => {
+                let idle_after = Duration::from_secs_f64(host.idle_after);
+                let last = self.last_input.as_ref().map(|last| {
+                    let ago = now.since(Instant::from_secs_f64(last.at)).max(Duration::ZERO);
+                    format!(" ({}, {ago} ago)", printable::line(&last.of, NAME_MAX))
+                });
+                let last = last.unwrap_or_default();
+                let _ = match host.in_use_until {
+                    Some(_) => writeln!(
+                        out,
+                        "computing rests: somebody uses the machine, until {idle_after} after the last input{last}"
+                    ),
+                    None => writeln!(
+                        out,
+                        "computing rests: somebody has a session here, of whose input nothing can be seen"
+                    ),
+                };
+            }
+            Some("battery" | "other programs" | "no input" | "preference file") => {
+                let why = host.stopped_for.as_deref().unwrap_or("for now");
+                let _ = writeln!(out, "computing rests: {why}");
+            }
+            Some("disk") => {
+                let _ = writeln!(
+                    out,
+                    "computing is suspended: there is too little space on the disk; `fallow-agent disk --why` says more"
+                );
+            }
             Some(who) => {
                 let _ = writeln!(out, "computing is suspended by the {who}");
             }
             None if host.hours_change.is_some() => {
-                let _ = writeln!(out, "it is one of its hours ({}){until}", host.hours);
+                let _ = writeln!(out, "this host may compute now (its hours: {}){until}", host.hours);
             }
             None => {}
+        }
+        if !self.sensors.is_empty() {
+            let one = |sensor: &SensorStatus| {
+                let SensorStatus { sensor, on, what } = sensor;
+                format!("{sensor} {} ({what})", if *on { "on" } else { "off" })
+            };
+            let all: Vec<String> = self.sensors.iter().map(one).collect();
+            let _ = writeln!(out, "who uses the machine is sensed by: {}", all.join("; "));
         }
         if !host.excluded_devices.is_empty() {
             let _ = writeln!(out, "devices that are not used: {}", host.excluded_devices.join(", "));
@@ -360,12 +495,17 @@ impl Status {
         if let Some(trouble) = &self.store_trouble {
             let _ = writeln!(out, "nothing new is begun: {trouble}");
         }
+        for trouble in &self.preference_troubles {
+            let _ = writeln!(out, "a preference file is wrong: {trouble}");
+        }
+        self.say_confinement(&mut out);
         for url in &host.declined {
             let _ = writeln!(
                 out,
                 "{url} is the coordinator's and detached by the owner; take it up again with: fallow-agent attach {url}"
             );
         }
+        self.device_table(&mut out);
         self.project_table(&mut out, now);
         self.task_table(&mut out, now);
         for notice in newest(&self.notices, NOTICES_SHOWN).into_iter().filter(|notice| notice.level != "info")
@@ -383,10 +523,50 @@ impl Status {
         out
     }
 
+    /// What keeps jobs in their slots, in a line, and in one more for each reason why something does not.
+    fn say_confinement(&self, out: &mut String) {
+        let named =
+            |layers: &[&Layer]| layers.iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>().join(", ");
+        let (on, off): (Vec<&Layer>, Vec<&Layer>) = self.confinement.iter().partition(|layer| layer.on);
+        if !on.is_empty() {
+            let _ = writeln!(out, "jobs are confined: {}", named(&on));
+        }
+        let mut reasons: BTreeMap<&str, Vec<&Layer>> = BTreeMap::new();
+        for layer in off {
+            reasons.entry(layer.why.as_str()).or_default().push(layer);
+        }
+        for (why, layers) in reasons {
+            let _ = writeln!(
+                out,
+                "jobs are not confined: {} ({})",
+                named(&layers),
+                printable::line(why, TEXT_MAX)
+            );
+        }
+    }
+
     /// What people call a project.
     fn project_name(&self, url: &str) -> String {
         let named = self.projects.iter().find(|project| project.url == url && !project.name.is_empty());
         named.map_or_else(|| url.to_owned(), |project| shown(&project.name))
+    }
+
+    fn device_table(&self, out: &mut String) {
+        let mut table = table(&["DEVICE", "MODEL", "MEMORY", "DRIVER", "STATE", "JOBS"]);
+        for device in &self.host.devices {
+            let jobs: Vec<String> = device.jobs.iter().map(|name| shown(name)).collect();
+            table.add_row([
+                device.device.clone(),
+                shown(&device.model),
+                format!("{} MiB", device.memory >> 20),
+                shown(&device.driver),
+                printable::line(&device.state, TEXT_MAX),
+                jobs.join(", "),
+            ]);
+        }
+        if !self.host.devices.is_empty() {
+            finish(out, &table, false, "");
+        }
     }
 
     fn project_table(&self, out: &mut String, now: Instant) {

@@ -63,6 +63,10 @@ impl Benchmark {
         let measured = match self.running.join_next().await {
             Some(Ok(Ok(speed))) => Ok(speed),
             Some(Ok(Err(error))) => Err(error.to_string()),
+            Some(Err(error)) if error.is_cancelled() => {
+                self.postpone();
+                return Turn::Measured(None);
+            }
             Some(Err(error)) => Err(error.to_string()),
             None => Err("nothing ran".to_owned()),
         };
@@ -86,6 +90,11 @@ impl Benchmark {
     /// How the next one begins.
     pub(super) const fn begins(&self) -> Benchmarks {
         if self.failures == 0 { Benchmarks::Begin } else { Benchmarks::Retry }
+    }
+
+    /// Somebody wants the CPUs for himself: it ends at once, if it goes on.
+    pub(super) fn give_up(&mut self) {
+        self.running.abort_all();
     }
 
     /// Not now.

@@ -15,6 +15,9 @@
 //! storing, for a file that is gone is fetched again after a restart. With the space the detachment is
 //! stored, and then the rest is carried out.
 //!
+//! Files that no job needs go first, a few between two tries, in the order in which the client would give
+//! them up.
+//!
 //! Tasks that hold more than they may are killed and their slots emptied, see `room`. If there is no space
 //! for a minute, so is the largest one of the project whose tasks hold most, and another one a minute later.
 //!
@@ -100,6 +103,11 @@ impl Engine {
                     let is_pressing = Instant::now() >= press_at;
                     if is_pressing {
                         press_at = Instant::now() + PRESS;
+                    }
+                    // Files that no job needs go before anything that one does.
+                    if self.give_up_unneeded() {
+                        hurry = 1;
+                        continue;
                     }
                     self.take_from_tasks(None, is_pressing);
                     // The owner is not kept waiting for it again and again.
@@ -241,9 +249,13 @@ impl Engine {
     /// For the request whose own step is held back. The client knows of it already.
     fn answer_held(&mut self, request: &Request) -> Response {
         match request {
-            Request::Suspend {} | Request::Status {} | Request::Stop {} => self.answer_unstored(request),
+            Request::Suspend {} | Request::Status {} | Request::Disk {} | Request::Stop {} => {
+                self.answer_unstored(request)
+            }
             Request::Resume {}
+            | Request::Snooze { .. }
             | Request::Exclude { .. }
+            | Request::ReloadPreferences {}
             | Request::Attach { .. }
             | Request::Detach { .. }
             | Request::Update { .. } => {
@@ -260,6 +272,7 @@ impl Engine {
         let unstored = |what: &str| Response::failed(&AgentError::no_space(format!("{what}: {why}")));
         match request {
             Request::Status {} => self.answer_status(),
+            Request::Disk {} => self.answer_disk(),
             Request::Stop {} => Response::ending(),
             Request::Suspend {} => {
                 self.owner_wish = Some(true);
@@ -277,7 +290,9 @@ impl Engine {
                 self.owner_wish = Some(false);
                 unstored("your suspension is lifted as soon as that can be stored")
             }
-            Request::Exclude { .. }
+            Request::Snooze { .. }
+            | Request::Exclude { .. }
+            | Request::ReloadPreferences {}
             | Request::Attach { .. }
             | Request::Detach { .. }
             | Request::Update { .. } => unstored("nothing was done, for it could not be stored"),

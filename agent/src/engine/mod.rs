@@ -8,7 +8,9 @@
 
 mod attach;
 mod benchmark;
+mod disk;
 mod full_disk;
+mod gpus;
 mod metrics;
 mod parts;
 mod requests;
@@ -28,6 +30,7 @@ use fallow_domain::{Instant, JobId, MasterUrl, ProjectId, printable};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
+use crate::confine::Layer;
 use crate::control::notices::Notices;
 use crate::control::protocol::{Request, Response};
 use crate::control::status::Notice;
@@ -37,13 +40,17 @@ use crate::files::{shown, shown_path};
 use crate::fleet::link::Link;
 use crate::fleet::{Arrived, Ask, Entries, Followed, entries};
 use crate::host::local_time::WallClock;
+use crate::host::owner::Sensors;
+use crate::host::surroundings::Watcher;
 use crate::input::Input;
 use crate::records::Records;
 use crate::supervise::{Delivery, Supervisor};
 use crate::transfer::Transfers;
 use crate::transfer::fleet_projects::FleetProjects;
 use attach::Waiters;
+use disk::DiskLooks;
 use full_disk::{Departing, Departure};
+use gpus::Gpus;
 use metrics::Metrics;
 pub use run::{Enrolment, Finished, Opened, Settings, open, run};
 
@@ -73,6 +80,12 @@ struct Engine {
     wake_at: Option<Instant>,
     /// What the client knows of the clock on the wall.
     wall_clock: WallClock,
+    /// What keeps jobs in their slots, and what of it this host lacks.
+    confinement: Vec<Layer>,
+    /// What senses whether somebody uses the machine; none before the client is up.
+    sensors: Option<Sensors>,
+    /// Who looks at batteries and other programs; none before the client is up.
+    surroundings: Option<Watcher>,
     /// Projects whose stems are stored.
     known: BTreeSet<ProjectId>,
     /// Who waits for what comes of an attachment.
@@ -89,8 +102,14 @@ struct Engine {
     departure: Option<Departure>,
     /// Projects to be detached when it can be stored.
     departing: VecDeque<Departing>,
+    /// Who looks at the disk.
+    disk: DiskLooks,
+    /// Who looks at GPUs.
+    gpus: Gpus,
     /// The speed of the CPUs is to be measured after the present turn.
     measures_speed: bool,
+    /// That is to end, if it goes on.
+    gives_up_measuring: bool,
     stopping: bool,
     /// Somebody at the control socket asked for the end.
     stop_asked: bool,
@@ -121,6 +140,7 @@ impl Engine {
                 self.notice(NoticeLevel::Warn, Some(project), &text);
                 Ok(())
             }
+            Input::DiskFound(found) => self.disk_found(found).await,
             Input::Arrived(arrived) => self.arrived(arrived).await,
             Input::Ask(ask) => {
                 self.answer(ask);
@@ -134,13 +154,24 @@ impl Engine {
         if let Some(local) = self.wall_clock.due(clock::now()) {
             self.tell(Event::LocalTime(local), None).await?;
         }
-        self.tell(event, trace).await
+        let of_owner = matches!(event, Event::OwnerInput { .. } | Event::OwnerUnseen(_));
+        self.tell(event, trace).await?;
+        if of_owner && self.supervisor.freezer().has_fired() {
+            self.tell(Event::TasksFrozen, None).await?;
+        }
+        Ok(())
     }
 
     async fn tell(&mut self, event: Event, trace: Option<String>) -> Result<(), AgentError> {
         let urgent = trace.is_some();
         let leaves = self.leaves(&event);
         let step = self.client.handle(clock::now(), event);
+        let freezes = |action: &Action| matches!(action.effect, Effect::FreezeTasks);
+        if !self.stopping && step.actions.iter().any(freezes) {
+            // Somebody wants the machine. That is promised to nobody, and a later life of the agent has other
+            // processes.
+            self.supervisor.freeze();
+        }
         self.store(&step).await?;
         self.wake_at = step.wake_at;
         for entity in step.touched {
@@ -161,7 +192,21 @@ impl Engine {
             self.dispatch(effect);
         }
         self.metrics.update(&self.client);
+        self.attend();
         Ok(())
+    }
+
+    /// Sees to it that the sensors know what is at stake.
+    fn attend(&self) {
+        self.supervisor.freezer().arm(self.client.is_armed());
+        if let Some(sensors) = &self.sensors {
+            sensors.attend(self.client.has_processes());
+        }
+        let (up, down) = self.client.rates_max();
+        self.transfers.limit(up, down);
+        if let Some(surroundings) = &self.surroundings {
+            surroundings.attend(self.client.looks_for());
+        }
     }
 
     /// Whether a task has left because the agent ends; says what becomes of it.
@@ -264,10 +309,13 @@ impl Engine {
             Effect::Upload(wanted) => self.transfers.upload(wanted),
             Effect::CancelTransfer { file } => self.transfers.cancel(&file),
             Effect::StartTask(setup) => self.supervisor.start_task(setup),
+            // Done before the step was stored.
+            Effect::FreezeTasks => {}
             Effect::SuspendTask { job } => self.supervisor.tell(job, ProcessControl::Suspend),
             Effect::ResumeTask { job } => self.supervisor.tell(job, ProcessControl::Resume),
             Effect::QuitTask { job } => self.supervisor.tell(job, ProcessControl::Quit),
             Effect::AbortTask { job } => self.supervisor.tell(job, ProcessControl::Abort),
+            Effect::KillTask { job } => self.supervisor.kill(job),
             Effect::DeliverTrickle { job, slot, name, text } => {
                 self.supervisor.deliver(job, slot, Delivery::Trickle { name, text });
             }
@@ -277,7 +325,10 @@ impl Engine {
             Effect::CleanSlot { slot } => self.supervisor.clean(slot),
             Effect::DeleteFile { file, url } => self.delete_file(&file, &url),
             Effect::DeleteProject { project, url } => self.delete_project(project, &url),
+            Effect::MeasureDisk => self.measure_disk(),
             Effect::MeasureSpeed => self.measures_speed = true,
+            Effect::GiveUpMeasuring => self.gives_up_measuring = true,
+            Effect::WatchDevices(every) => self.gpus.watch(every.map(StdDuration::from)),
             Effect::LinkAnew => {
                 if let Some(link) = &self.link {
                     link.begin_anew();
@@ -371,10 +422,12 @@ impl Engine {
             Effect::Upload(wanted) => format!("uploading {}", wanted.file.name),
             Effect::CancelTransfer { file } => format!("giving up the transfer of {}", file.name),
             Effect::StartTask(setup) => format!("starting task {} in slot {}", setup.name, setup.slot),
+            Effect::FreezeTasks => "stopping all tasks at once".to_owned(),
             Effect::SuspendTask { job } => format!("suspending task {}", task(job)),
             Effect::ResumeTask { job } => format!("resuming task {} in memory", task(job)),
             Effect::QuitTask { job } => format!("taking task {} out of memory", task(job)),
             Effect::AbortTask { job } => format!("aborting task {}", task(job)),
+            Effect::KillTask { job } => format!("killing task {}", task(job)),
             Effect::DeliverTrickle { job, .. } => format!("delivering a message to task {}", task(job)),
             Effect::TellUpload { job, open_name, status, .. } => {
                 format!("telling task {} that the upload of {open_name} ended with {status}", task(job))
@@ -383,7 +436,11 @@ impl Engine {
             Effect::DeleteFile { file, .. } => format!("deleting {}", file.name),
             Effect::DeleteProject { url, .. } => format!("deleting the files of {url}"),
             Effect::LinkAnew => "beginning the link to the coordinator anew".to_owned(),
+            Effect::WatchDevices(Some(every)) => format!("looking every {every} who uses devices"),
+            Effect::WatchDevices(None) => "looking no more who uses devices".to_owned(),
+            Effect::MeasureDisk => "measuring the disk".to_owned(),
             Effect::MeasureSpeed => "measuring the speed of the CPUs".to_owned(),
+            Effect::GiveUpMeasuring => "giving up to measure the speed of the CPUs".to_owned(),
             Effect::TellVerdict { url, verdict, .. } => {
                 let is = if verdict.is_ok() { "is" } else { "is not" };
                 format!("telling who wants {url} that it {is} attached")
@@ -394,11 +451,12 @@ impl Engine {
 
     /// How long until the client wants to be woken. Bounded both ways: a clock that jumps must not make the
     /// agent sleep for years, nor a wake-up in the past make it spin.
-    fn nap(&self) -> StdDuration {
+    fn nap(&self, is_told_of_jumps: bool) -> StdDuration {
         const SHORTEST: StdDuration = StdDuration::from_millis(10);
-        const LONGEST: StdDuration = StdDuration::from_secs(60);
-        let nap = self.wake_at.map_or(LONGEST, |at| StdDuration::from(at - clock::now()));
-        nap.clamp(SHORTEST, LONGEST)
+        let longest = StdDuration::from_secs(if is_told_of_jumps { 1800 } else { 60 });
+        let now = clock::now();
+        let until = self.wake_at.unwrap_or(Instant::FAR_FUTURE).min(self.wall_clock.until().max(now));
+        StdDuration::from(until - now).clamp(SHORTEST, longest)
     }
 }
 

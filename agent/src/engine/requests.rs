@@ -1,12 +1,15 @@
 //! What people at this host ask for.
 
 use fallow_client::{Event, ProjectView, RequestedBy};
-use fallow_domain::{Device, Instant, MasterUrl};
+use fallow_daemon::clock;
+use fallow_domain::agent_state::SuspendedBy;
+use fallow_domain::{Device, Duration, Instant, MasterUrl};
 
 use super::{Asked, Engine};
 use crate::control::protocol::{Request, Response};
 use crate::control::status::{HostStatus, Status, projects, tasks};
 use crate::error::AgentError;
+use crate::host::owner::Sensors;
 
 impl Engine {
     /// Carries a request out. An error is one that ends the agent; a refusal is a response.
@@ -33,7 +36,7 @@ impl Engine {
 
     /// What is told to somebody who asks how it goes.
     pub(super) fn answer_status(&self) -> Response {
-        Response::Done { text: String::new(), status: Some(Box::new(self.status())) }
+        Response::Done { text: String::new(), status: Some(Box::new(self.status())), disk: None }
     }
 
     /// The agent has ended but for its answers: whoever still asks is told so.
@@ -45,11 +48,12 @@ impl Engine {
     }
 
     async fn carry_out(&mut self, request: Request) -> Result<Response, AgentError> {
-        if self.stopping && !matches!(request, Request::Status {} | Request::Stop {}) {
+        if self.stopping && !matches!(request, Request::Status {} | Request::Disk {} | Request::Stop {}) {
             return Ok(Response::failed(&AgentError::unreachable("the agent is just ending")));
         }
         match request {
             Request::Status {} => Ok(self.answer_status()),
+            Request::Disk {} => Ok(self.answer_disk()),
             Request::Stop {} => {
                 self.stop_asked = true;
                 Ok(Response::ending())
@@ -60,9 +64,38 @@ impl Engine {
                     "computing is suspended until you resume it, whatever the coordinator says",
                 ))
             }
+            Request::Snooze { seconds } => {
+                self.turn(
+                    Event::Snoozed(Duration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))),
+                    None,
+                )
+                .await?;
+                let view = self.client.host_view();
+                Ok(Response::done(match (view.snoozed_until, view.suspended_by) {
+                    (Some(until), _) => {
+                        let time = until.since(clock::now());
+                        format!("computing is paused for {time}; `fallow-agent snooze off` ends that before")
+                    }
+                    (None, Some(SuspendedBy::InUse)) => {
+                        "the pause is over; computing still rests: somebody uses the machine".to_owned()
+                    }
+                    (None, Some(who)) => {
+                        format!("the pause is over; computing is still suspended by the {who}")
+                    }
+                    (None, None) => "the pause is over: computing goes on".to_owned(),
+                }))
+            }
             Request::Resume {} => {
                 self.turn(Event::OwnerSuspended(false), None).await?;
                 Ok(Response::done(match self.client.host_view().suspended_by {
+                    Some(SuspendedBy::Snooze) => {
+                        "your suspension is lifted; computing is still paused (fallow-agent snooze off)"
+                            .to_owned()
+                    }
+                    Some(SuspendedBy::InUse) => {
+                        "your suspension is lifted; computing still rests: somebody uses the machine"
+                            .to_owned()
+                    }
                     Some(who) => {
                         format!("your suspension is lifted; computing is still suspended by the {who}")
                     }
@@ -85,6 +118,7 @@ impl Engine {
                     }
                 }))
             }
+            Request::ReloadPreferences {} => self.reload_preferences().await,
             // Answered by `attach`.
             Request::Attach { .. } => {
                 Ok(Response::failed(&AgentError::unreachable("the agent is just ending")))
@@ -109,6 +143,26 @@ impl Engine {
                 Err(error) => Ok(Response::failed(&error)),
             },
         }
+    }
+
+    /// Takes the host's preference files as they are now; all of them, or none where one is wrong.
+    async fn reload_preferences(&mut self) -> Result<Response, AgentError> {
+        let files = crate::preferences::read_all(&self.dir);
+        if !files.troubles.is_empty() {
+            let what = format!(
+                "the preferences stay as they were, for a file is wrong; after a start of the agent it would \
+                 keep it from computing:\n{}",
+                files.troubles.join("\n")
+            );
+            return Ok(Response::failed(&AgentError::bad_input(what)));
+        }
+        self.turn(Event::PreferenceFilesRead(Box::new(files)), None).await?;
+        Ok(Response::done(match self.client.host_view().suspended_by {
+            Some(who) => {
+                format!("the preferences are taken (fallow-agent preferences); computing rests: {who}")
+            }
+            None => "the preferences are taken: fallow-agent preferences shows them".to_owned(),
+        }))
     }
 
     /// Detaches a project, if it still is attached.
@@ -175,6 +229,11 @@ impl Engine {
             tasks_left_out,
             notices: self.notices.all(),
             store_trouble: self.store_trouble.clone(),
+            confinement: self.confinement.clone(),
+            sensors: self.sensors.as_ref().map(Sensors::status).unwrap_or_default(),
+            last_input: self.sensors.as_ref().and_then(Sensors::last_input),
+            preferences: crate::control::preferences::statuses(&self.client),
+            preference_troubles: self.client.preference_troubles().to_vec(),
         }
     }
 }

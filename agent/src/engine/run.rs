@@ -9,7 +9,7 @@ use fallow_boinc::scheduler::ClientVersion;
 use fallow_client::{Benchmarks, Client, ClientConfig, Event, FileKey, Startup};
 use fallow_daemon::clock;
 use fallow_daemon::file_lock::FileLock;
-use fallow_domain::{Bytes, DocumentVersion, Duration, HostFacts, HostSpeed, OrganisationKey};
+use fallow_domain::{Bytes, Coprocessor, DocumentVersion, Duration, HostFacts, HostSpeed, OrganisationKey};
 use fallow_fleet::SIGNED_KEYS_MAX;
 use fallow_policy::composition::Composition;
 use fallow_tls::{AccessString, Address, Proxies};
@@ -20,8 +20,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval_at, sleep, timeout};
 
 use super::benchmark::{Benchmark, Turn};
+use super::gpus::{self, Gpus};
 use super::metrics::Metrics;
 use super::{Asked, Engine, Input, QUEUE, ToEngine};
+use crate::confine::{Allowed, Confinement};
 use crate::control::protocol::Request;
 use crate::control::server;
 use crate::dir::{DataDir, PARTIAL};
@@ -32,7 +34,10 @@ use crate::fleet::membership::{self, Membership};
 use crate::fleet::process::Process;
 use crate::fleet::separation::{self, Separated};
 use crate::guard::GuardHandle;
+use crate::host::clock_set::ClockSet;
 use crate::host::local_time::WallClock;
+use crate::host::owner::{OwnerSensors, Sensors, Tell};
+use crate::host::surroundings::{Places, Watcher};
 use crate::records::{HostIdentity, Records};
 use crate::supervise::{Context, Supervisor, leftovers, life_mark};
 use crate::transfer::{Transfers, Web};
@@ -59,6 +64,14 @@ pub struct Settings {
     pub policy: Composition,
     /// The program that is run as the guard: `fallow-agent` itself.
     pub guard: PathBuf,
+    /// What jobs may do beside computing.
+    pub allowed: Allowed,
+    /// Whether nothing is computed on a host that lacks a layer of confinement.
+    pub require_confinement: bool,
+    /// Whether a root agent runs even where jobs can be confined by nothing.
+    pub root_without_confinement: bool,
+    /// Whether no job is confined (for tests).
+    pub unconfined: bool,
     /// How long applications have to leave after the agent was killed.
     pub guard_grace: StdDuration,
     /// How long they have at a clean end.
@@ -67,9 +80,21 @@ pub struct Settings {
     pub benchmark_after: StdDuration,
     /// How long each of the two programs runs that measure them.
     pub benchmark_phase: StdDuration,
+    /// Where NVIDIA's management library is, if not where the system's loader finds it.
+    pub nvml_library: Option<PathBuf>,
     /// How long a new version of the fleet's document is on trial before the agent goes back from it, in time
     /// in which it is up (R6.5).
     pub confirm_within: StdDuration,
+    /// Where the kernel says what the machine is fed by.
+    pub power: PathBuf,
+    /// Where it says how much memory there is.
+    pub memory: PathBuf,
+    /// How long between two looks at that and at other programs.
+    pub look_every: StdDuration,
+    /// How often the disk is measured (R4.1).
+    pub measure_disk: StdDuration,
+    /// What senses whether somebody uses the machine.
+    pub owner: OwnerSensors,
 }
 
 /// What is said of the fleet to join, or to go on in.
@@ -137,15 +162,18 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         tracing::warn!(%agent, first, "this agent was a copy of another host, and is one of its own now: it begins without jobs");
     }
     let process = Process::draw(hostname.clone())?;
+    let confinement = confinement(&settings)?;
     let (ends, mut signals) = count_signals()?;
     let client = restore(&settings, &records, &host_identity)?;
     tracing::info!(policy = %settings.policy, "the policies that are followed");
     require_identity(&settings, identity.as_ref(), &client)?;
     let prepared = async {
         let member = enrolled(&settings, identity, &hostname).await?;
-        Ok::<_, AgentError>((member, measured(&dir, &records, &host_identity).await?))
+        let mut gpus = Gpus::new(settings.guard.clone(), settings.nvml_library.clone());
+        let found = gpus.at_start().await;
+        Ok::<_, AgentError>((member, measured(&dir, &records, &host_identity, found).await?, gpus))
     };
-    let (member, facts) = tokio::select! {
+    let (member, facts, gpus) = tokio::select! {
         prepared = prepared => prepared?,
         () = another(&mut signals) => {
             tracing::info!("asked to end before it had begun");
@@ -168,7 +196,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         }
     })
     .await??;
-    let supervisor = supervisor(&settings, &facts, inputs.clone())?;
+    let supervisor = supervisor(&settings, &facts, &confinement, inputs.clone())?;
     let web = Web::new(settings.proxies.clone())
         .map_err(|why| AgentError::system(why, std::io::Error::other("TLS")))?;
     let fleet = member.as_ref().map(|member| member.identity().authority.to_string());
@@ -197,7 +225,8 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     dir.write_daemon_file()?;
     let listener = server::bind(&dir.control_socket()).inspect_err(|_| dir.remove_daemon_files())?;
     let peers = server::Peers::default();
-    let control = tokio::spawn(server::serve(listener, peers.clone(), move |request, reply| {
+    let wary = !settings.unconfined && !confinement.keeps_from_sockets();
+    let control = tokio::spawn(server::serve(listener, peers.clone(), wary, move |request, reply| {
         if matches!(request, Request::Stop {}) {
             // Also heard by an engine that waits for disk space. The first one counts; patience is not to be
             // measured by how often a tool asks.
@@ -233,17 +262,39 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         owner_wish: None,
         departure: None,
         departing: std::collections::VecDeque::new(),
+        disk: super::disk::DiskLooks::new(inputs.clone()),
+        gpus,
         measures_speed: false,
+        gives_up_measuring: false,
         stopping: false,
         stop_asked: false,
         separated: false,
         signals: signals.clone(),
         wall_clock: WallClock::default(),
+        confinement: confinement.layers(),
+        sensors: None,
+        surroundings: None,
     };
+    let tell = owner_tells(&engine.supervisor, inputs.clone());
     let startup = Startup { files: complete_files(&dir, &engine.client), host: facts.clone(), slots };
     tracing::info!(dir = %dir.path().display(), version = env!("CARGO_PKG_VERSION"), cpus = facts.ncpus, "agent started");
     let mut life = Life { engine: &mut engine, incoming, signals, grace: settings.stop_grace };
     let result = async {
+        let files = crate::preferences::read_all(&dir);
+        life.engine.turn(Event::PreferenceFilesRead(Box::new(files)), None).await?;
+        let sensors = Sensors::start(&settings.owner, &tell);
+        sensors.looked().await;
+        life.engine.sensors = Some(sensors);
+        while let Ok(input) = life.incoming.try_recv() {
+            life.engine.take(input).await?;
+        }
+        let places = Places {
+            power: settings.power.clone(),
+            memory: settings.memory.clone(),
+            every: settings.look_every,
+            mark: format!("{}:", dir.path().display()),
+        };
+        life.engine.surroundings = Some(Watcher::start(places, tell));
         life.engine.turn(Event::Started(Box::new(startup)), None).await?;
         if let Some(authority) = fleet {
             life.engine.turn(Event::FleetJoined { authority }, None).await?;
@@ -258,6 +309,8 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         // What they have done is not this host's.
         life.grace = StdDuration::ZERO;
     }
+    life.engine.sensors = None;
+    life.engine.surroundings = None;
     // Also after an error: nothing may be left behind.
     life.leave().await;
     life.say_goodbye(&stop_link, link_task).await;
@@ -271,6 +324,55 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     flushed?;
     tracing::info!("agent ended");
     Ok(if engine.separated { Finished::Separated } else { Finished::Asked })
+}
+
+/// Looks how jobs can be confined here, and says it.
+fn confinement(settings: &Settings) -> Result<Confinement, AgentError> {
+    let confinement = match settings.unconfined {
+        true => Confinement::none(),
+        false => Confinement::probe(settings.allowed, settings.dir.path()),
+    };
+    let layers = confinement.layers();
+    let on: Vec<&str> = layers.iter().filter(|layer| layer.on).map(|layer| layer.name.as_str()).collect();
+    tracing::info!(on = on.join(" "), "jobs are confined");
+    for layer in layers.iter().filter(|layer| !layer.on) {
+        tracing::warn!(layer = layer.name, "jobs are not confined in one respect: {}", layer.why);
+    }
+    let missing = confinement.missing();
+    if settings.require_confinement && !missing.is_empty() {
+        let named: Vec<String> =
+            missing.iter().map(|layer| format!("{} ({})", layer.name, layer.why)).collect();
+        return Err(AgentError::bad_input(format!(
+            "jobs cannot be confined on this host as --require-confinement asks for: {}; mend that, or leave the option out to \
+             compute all the same",
+            named.join("; ")
+        )));
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root && !settings.unconfined && !settings.root_without_confinement && confinement.is_bare() {
+        let why = missing.iter().map(|layer| layer.why.as_str()).collect::<BTreeSet<_>>();
+        return Err(AgentError::bad_input(format!(
+            "this agent is root's, and nothing on this host keeps its jobs from what is root's: {}; mend that, run the agent as \
+             another user, who owns nothing else, or give it --root-without-confinement to compute all the same",
+            why.into_iter().collect::<Vec<_>>().join("; ")
+        )));
+    }
+    Ok(confinement)
+}
+
+/// How the sensors tell: what is to be stopped for somebody is stopped before the engine has heard of it,
+/// which may just have much to store.
+fn owner_tells(supervisor: &Supervisor, inputs: mpsc::Sender<Input>) -> Tell {
+    let freezer = Arc::clone(supervisor.freezer());
+    Arc::new(move |event| {
+        match &event {
+            Event::OwnerInput { ago } if *ago == Duration::ZERO => freezer.input(),
+            Event::OwnerUnseen(true) => freezer.input(),
+            _ => {}
+        }
+        // Where the engine has ended, nobody is left who could be told.
+        !matches!(inputs.try_send(event.into()), Err(TrySendError::Full(_)))
+    })
 }
 
 /// Sees to it that an agent that was in a fleet does not go on outside it because its identity was lost.
@@ -411,6 +513,7 @@ fn restore(
     let config = ClientConfig {
         composition: settings.policy,
         confirm_within: Some(Duration::from_secs_f64(settings.confirm_within.as_secs_f64())),
+        measure_disk: Some(Duration::from_secs_f64(settings.measure_disk.as_secs_f64())),
         ..ClientConfig::new(host_identity.seed, VERSION)
     };
     Client::restore(config, records.client()?).map_err(|error| AgentError::Records {
@@ -426,6 +529,7 @@ async fn measured(
     dir: &DataDir,
     records: &Records,
     host_identity: &HostIdentity,
+    coprocessors: Vec<Coprocessor>,
 ) -> Result<HostFacts, AgentError> {
     let speed = match records.speed() {
         Some(speed) => speed,
@@ -442,12 +546,13 @@ async fn measured(
             speed
         }
     };
-    Ok(host::facts(dir.path(), &host_identity.host_cpid, speed))
+    Ok(host::facts(dir.path(), &host_identity.host_cpid, speed, coprocessors))
 }
 
 fn supervisor(
     settings: &Settings,
     facts: &HostFacts,
+    confinement: &Confinement,
     inputs: mpsc::Sender<Input>,
 ) -> Result<Supervisor, AgentError> {
     let fail = |what: &str| {
@@ -477,6 +582,7 @@ fn supervisor(
         dir: settings.dir.clone(),
         life,
         guard,
+        confinement: confinement.clone(),
         memory: facts.memory,
         send_event: Arc::new(report),
         try_send_event: Arc::new(offer),
@@ -585,12 +691,13 @@ impl Life<'_> {
         facts: HostFacts,
         mut benchmark: Benchmark,
     ) -> Result<(), AgentError> {
-        let HostFacts { host_cpid, mut speed, .. } = facts;
+        let HostFacts { host_cpid, mut speed, mut coprocessors, .. } = facts;
+        let mut clock_set = ClockSet::watch();
         let mut measure = interval_at(Instant::now() + MEASURE, MEASURE);
         loop {
             self.engine.keep_owner_wish().await?;
             self.engine.keep_departures().await?;
-            let nap = self.engine.nap();
+            let nap = self.engine.nap(clock_set.is_told());
             tokio::select! {
                 biased;
                 () = another(&mut self.signals) => {
@@ -600,7 +707,19 @@ impl Life<'_> {
                 Some(asked) = self.engine.requests.recv() => self.engine.serve(asked).await?,
                 Some(input) = self.incoming.recv() => self.engine.take(input).await?,
                 () = sleep(nap) => self.engine.turn(Event::WakeUp, None).await?,
+                () = clock_set.changed() => self.engine.turn(Event::WakeUp, None).await?,
                 _ = measure.tick() => self.measured(dir, &host_cpid, speed).await?,
+                turn = self.engine.gpus.turn() => {
+                    let before = std::mem::take(&mut coprocessors);
+                    coprocessors = self.engine.gpus.found();
+                    if coprocessors != before {
+                        self.measured(dir, &host_cpid, speed).await?;
+                    }
+                    if let gpus::Turn::Looked(look) = turn {
+                        let users = gpus::users(&self.engine.client, &look, dir.path());
+                        self.engine.turn(Event::DevicesSeen(users), None).await?;
+                    }
+                }
                 turn = benchmark.turn() => match turn {
                     Turn::Due => {
                         self.engine.turn(Event::BenchmarksRun(benchmark.begins()), None).await?;
@@ -621,6 +740,9 @@ impl Life<'_> {
                     }
                 },
             }
+            if std::mem::take(&mut self.engine.gives_up_measuring) {
+                benchmark.give_up();
+            }
             if self.engine.separated {
                 tracing::info!("starting anew, as another host");
                 return Ok(());
@@ -634,7 +756,7 @@ impl Life<'_> {
 
     /// Tells the client what the host is like now.
     async fn measured(&mut self, dir: &DataDir, host_cpid: &str, speed: HostSpeed) -> Result<(), AgentError> {
-        let facts = host::facts(dir.path(), host_cpid, speed);
+        let facts = host::facts(dir.path(), host_cpid, speed, self.engine.gpus.found());
         self.engine.turn(Event::HostMeasured(Box::new(facts)), None).await
     }
 

@@ -1,9 +1,13 @@
 //! Facts about this machine.
 
 mod benchmark;
+pub mod clock_set;
 mod cpu;
 mod dhrystone;
+pub mod gpu;
 pub mod local_time;
+pub mod owner;
+pub mod surroundings;
 mod whetstone;
 
 use std::fs;
@@ -11,7 +15,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 
 use cpu::{Cpu, value_of};
-use fallow_domain::{Bytes, HostFacts, HostSpeed};
+use fallow_domain::{Bytes, Coprocessor, HostFacts, HostSpeed};
 
 pub use benchmark::{PHASE, glance, measure};
 
@@ -22,8 +26,9 @@ pub const SPEED_AGE_MAX: f64 = 30.0 * 86_400.0;
 pub const PLATFORMS: &[&str] =
     if cfg!(target_arch = "aarch64") { &["aarch64-unknown-linux-gnu"] } else { &["x86_64-pc-linux-gnu"] };
 
-/// Looks at the machine. `dir` is the data directory, whose volume counts.
-pub fn facts(dir: &Path, host_cpid: &str, speed: HostSpeed) -> HostFacts {
+/// Looks at the machine. `dir` is the data directory, whose volume counts; GPUs are looked at elsewhere
+/// ([`gpu`]).
+pub fn facts(dir: &Path, host_cpid: &str, speed: HostSpeed, coprocessors: Vec<Coprocessor>) -> HostFacts {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let (cpuinfo, meminfo) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
     let cpu = Cpu::read(&cpuinfo, cfg!(any(target_arch = "aarch64", target_arch = "arm")));
@@ -48,7 +53,7 @@ pub fn facts(dir: &Path, host_cpid: &str, speed: HostSpeed) -> HostFacts {
         os_name,
         os_version,
         platforms: PLATFORMS.iter().map(|&name| name.to_owned()).collect(),
-        coprocessors: Vec::new(),
+        coprocessors,
     }
 }
 
@@ -119,7 +124,7 @@ mod tests {
             membw: 1e9,
             measured_at: 0.0,
         };
-        let facts = facts(Path::new("/"), "00", speed);
+        let facts = facts(Path::new("/"), "00", speed, Vec::new());
         assert!(facts.ncpus > 0 && facts.memory.0 > 1 << 20 && facts.disk_total.0 > 0, "{facts:?}");
         assert!(!facts.domain_name.is_empty() && facts.os_name.starts_with("Linux"), "{facts:?}");
     }

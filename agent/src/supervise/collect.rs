@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Seek};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration as StdDuration, Instant};
 
@@ -17,7 +18,8 @@ use flate2::{Compression, GzBuilder};
 use super::record::{Output, SlotRecord};
 use super::slot_dir::SlotDir;
 use crate::dir::{DataDir, PARTIAL};
-use crate::files::{is_its_own, md5_of, open_own, open_plain, shown, size_below};
+use crate::files::{is_its_own, md5_of, open_own, open_plain, shown};
+use crate::tree::{Usage, usage_below};
 
 /// How much of `stderr.txt` is reported (BOINC: the last 63 KiB).
 const STDERR_MAX: u64 = 63 * 1024;
@@ -53,8 +55,8 @@ pub(super) fn collect(
     let disk_usage = record
         .outputs
         .iter()
-        .filter(|output| !output.copy)
-        .fold(size_below(&dir.slot(slot)), |sum, output| sum.plus(size_of_output(&project, &output.name)));
+        .fold(usage_below(&dir.slot(slot)), |sum, output| sum.plus(usage_of_output(&project, &output.name)))
+        .most();
     let stderr = slot_of(place, |place| place.tail(files::STDERR, STDERR_MAX)).unwrap_or_default();
     let finish = exit_file(place, files::FINISH)?.map(|bytes| Finish::read(&bytes));
     let temporary_exit =
@@ -129,10 +131,18 @@ pub(super) fn interrupted(cpu_time: Duration, peak: Bytes) -> TaskEnd {
     }
 }
 
-/// What an output takes that was written into the project's directory.
-fn size_of_output(project: &Path, name: &str) -> Bytes {
-    let data = names::is_file_name(name).then(|| project.join(name).symlink_metadata());
-    Bytes(data.and_then(Result::ok).map_or(0, |data| data.len()))
+/// What an output takes that lies in the project's directory, and in the slot no more.
+fn usage_of_output(project: &Path, name: &str) -> Usage {
+    if names::is_file_name(name) { usage_of_one(&project.join(name)) } else { Usage::default() }
+}
+
+/// What a file takes that has no other name: one that has is counted by that, in the slot.
+pub(super) fn usage_of_one(path: &Path) -> Usage {
+    let data = path.symlink_metadata().ok().filter(|data| data.nlink() <= 1);
+    data.map_or_else(Usage::default, |data| Usage {
+        length: Bytes(data.len()),
+        blocks: Bytes(data.blocks().saturating_mul(512)),
+    })
 }
 
 fn slot_of<T>(place: Option<&SlotDir>, read: impl FnOnce(&SlotDir) -> io::Result<T>) -> Option<T> {
@@ -166,8 +176,8 @@ fn try_to_read(slot: Option<&SlotDir>, project: &Path, output: &Output) -> io::R
     if !has_names(output) {
         return Ok(());
     }
-    let opened = match slot.filter(|slot| output.copy && slot.has(&output.open_name)) {
-        Some(slot) => slot.read(&output.open_name),
+    let opened = match slot.filter(|slot| slot.has(&output.place())) {
+        Some(slot) => slot.read(&output.place()),
         None => open_plain(&project.join(&output.name)),
     };
     match opened {
@@ -187,9 +197,8 @@ fn found(
         return Ok(None);
     }
     let place = project.join(&output.name);
-    if output.copy
-        && let Some(slot) = slot.filter(|slot| slot.has(&output.open_name))
-        && let Err(error) = slot.move_out(&output.open_name, &place)
+    if let Some(slot) = slot.filter(|slot| slot.has(&output.place()))
+        && let Err(error) = slot.move_out(&output.place(), &place)
     {
         if !is_its_own(&error) {
             return Err(error);

@@ -14,12 +14,18 @@ use super::Context;
 use super::slot::StartFailure;
 use super::slot_dir::SlotDir;
 use super::verify::Program;
+use crate::confine::Reach;
 use crate::proc;
-use crate::sys::{self, Urgency};
+use crate::sys::{self, Limits, Urgency};
 
 /// What a single file of a task may hold at least. The kernel's limit holds for files in memory too, of which
 /// no project thinks when it sets `rsc_disk_bound`.
 const FILE_FLOOR: u64 = 4 << 30;
+
+/// So many processes and threads may come to those that the agent's user has when a task starts before the
+/// kernel gives the task no more: what a job does that forks without end comes to this before it is found
+/// out. Root has no such limit.
+const THREADS_BESIDE: u32 = 8_192;
 
 /// Starts the program of `setup` in its slot. Returns its process id.
 pub(super) fn launch(
@@ -35,15 +41,22 @@ pub(super) fn launch(
         .append(files::STDERR)
         .map_err(|error| StartFailure::from_io("open", &place.path().join(files::STDERR), &error))?;
     command.args(&setup.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-    environment(&mut command, context, setup);
+    environment(&mut command, context, setup, place);
     let urgency = urgency(setup);
     let at = context.dir.project(&setup.url).join(&setup.program);
+    let file = (setup.init_data.rsc_disk_bound >= 1.0)
+        .then(|| file_max(setup.init_data.rsc_disk_bound, context.memory));
+    let limits = Limits {
+        file: file.unwrap_or_default(),
+        processes: (proc::threads_of_user().saturating_add(THREADS_BESIDE)).into(),
+        brand: context.brand(setup.slot).value(),
+    };
     let child = context.guard.with_line(|line| {
         sys::isolate(&mut command, urgency, line);
         sys::work_in(&mut command, place.fd());
-        if setup.init_data.rsc_disk_bound >= 1.0 {
-            sys::limit_file_size(&mut command, file_max(setup.init_data.rsc_disk_bound, context.memory));
-        }
+        sys::limit(&mut command, limits);
+        let reach = Reach { slot: place.fd(), project: &context.dir.project(&setup.url), gpu: setup.special };
+        context.confinement.confine(&mut command, &reach)?;
         if names_what_it_executes() {
             sys::execute_open(&mut command, &program.file)?;
         }
@@ -104,16 +117,20 @@ pub(super) fn urgency(setup: &TaskSetup) -> Urgency {
     if setup.special { Urgency::Low } else { Urgency::Idle }
 }
 
-/// A clean environment: BOINC's library path, a plain locale, and the mark by which the guard knows the
-/// process. What the agent's own environment holds (tokens, proxies' passwords) is not the application's
-/// business.
-fn environment(command: &mut Command, context: &Context, setup: &TaskSetup) {
+/// A clean environment: BOINC's library path, a plain locale, a place for temporary files where the system's
+/// is out of reach, and the mark by which the guard knows the process. What the agent's own environment holds
+/// (tokens, proxies' passwords) is not the application's business.
+fn environment(command: &mut Command, context: &Context, setup: &TaskSetup, place: &SlotDir) {
     command
         .env_clear()
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("LANG", "C.UTF-8")
         .env("LD_LIBRARY_PATH", format!("../../projects/{}:.:../..", context.dir.project_name(&setup.url)))
-        .env(proc::MARK, context.mark(setup.slot));
+        .env(proc::MARK, context.mark(setup.slot))
+        .envs(setup.environment.iter().copied());
+    if let Some(temporary) = context.confinement.temporary(place.path()) {
+        command.env("TMPDIR", temporary);
+    }
     if let Some(zone) = std::env::var_os("TZ") {
         command.env("TZ", zone);
     }

@@ -15,6 +15,7 @@ use super::collect::{collect, finish};
 use super::messages;
 use super::record::{Leader, SlotRecord};
 use super::slot_dir::SlotDir;
+use crate::brand::Brand;
 use crate::dir::DataDir;
 use crate::proc::{self, Process};
 use crate::sys::Segment;
@@ -101,15 +102,21 @@ fn is_of(process: &Process, leader: &Leader, all: &[Process]) -> bool {
 }
 
 fn kill_all(dir: &DataDir, leaders: &[Leader]) {
-    let mark = format!("{}:", dir.path().display());
-    let give_up = StdInstant::now() + StdDuration::from_secs(5);
     let me = std::process::id();
-    loop {
-        let all = proc::all();
+    let place = dir.path().display().to_string();
+    let (mark, brand) = (format!("{place}:"), Brand::of_agent(&place));
+    let of_earlier = |all: &[Process]| {
         let others = all.iter().filter(|process| !process.zombie && process.pid != me).copied();
-        let (mut left, rest): (Vec<Process>, Vec<Process>) =
-            others.partition(|process| leaders.iter().any(|leader| is_of(process, leader, &all)));
+        let is_known = |process: &Process| {
+            leaders.iter().any(|leader| is_of(process, leader, all)) || brand.is_on(process)
+        };
+        let (mut left, rest): (Vec<Process>, Vec<Process>) = others.partition(is_known);
         left.extend(proc::marked(rest, &mark));
+        left
+    };
+    let give_up = StdInstant::now() + StdDuration::from_secs(5);
+    loop {
+        let left = of_earlier(&proc::all());
         if left.is_empty() {
             return;
         }
@@ -122,7 +129,7 @@ fn kill_all(dir: &DataDir, leaders: &[Leader]) {
             return;
         }
         tracing::info!(processes = left.len(), "killing what an earlier life of the agent left running");
-        proc::kill(left.into_iter());
+        proc::end(of_earlier);
         std::thread::sleep(StdDuration::from_millis(50));
     }
 }

@@ -6,17 +6,16 @@
 //! cost more, and now and then in case that something was missed.
 //!
 //! A process belongs to a task if it is in the session of the task's first process, or the child of one that
-//! belongs to it; it stays the task's whatever session it makes for itself later. Each such session is given
-//! its task's low priority too, at each look, for the kernel weighs sessions before it weighs processes, and
-//! a process can take its session's priority back. These sessions end with the task, and the guard knows of
-//! them.
-//!
-//! Left out: a process whose parent had left before it was first seen, in a session of its own. It is known
-//! by its mark alone, and ends with its task; if it has taken its mark off too, nobody knows it.
+//! belongs to it, or if it has the task's number ([`crate::brand`]); it stays the task's whatever session it
+//! makes for itself later. Each such session is given its task's low priority too, at each look, for the
+//! kernel weighs sessions before it weighs processes, and a process can take its session's priority back.
+//! These sessions end with the task, and the guard knows of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use super::departed::Departed;
+use crate::brand;
 use crate::proc::{self, Process, Sessions, Used};
 use crate::sys::{self, Urgency};
 
@@ -25,12 +24,25 @@ const NEW_MAX: u32 = 512;
 /// How often all of `/proc` is read without a reason.
 const NET: Duration = Duration::from_secs(60);
 
+/// What is known of a task's first process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct First {
+    /// How much of the machine all of the task may take.
+    pub(super) urgency: Urgency,
+    /// The number that its processes have; 0 where they have none.
+    pub(super) brand: u64,
+}
+
 /// The processes of all tasks.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     known: BTreeMap<u32, Member>,
+    /// The first processes of tasks of which something is not stopped.
+    awake: BTreeSet<u32>,
     /// Sessions that members made for themselves, by the first process of their task.
     strays: BTreeMap<u32, Sessions>,
+    /// What those used that are gone.
+    departed: Departed,
     given: Option<Given>,
     all_read_at: Option<Instant>,
 }
@@ -52,24 +64,28 @@ struct Given {
 
 impl Members {
     /// Looks at the tasks whose first processes and urgencies these are. Returns what each of them uses.
-    pub(super) fn look(&mut self, leaders: &BTreeMap<u32, Urgency>) -> BTreeMap<u32, Used> {
+    pub(super) fn look(&mut self, leaders: &BTreeMap<u32, First>) -> BTreeMap<u32, Used> {
         let candidates = self.candidates(leaders);
         let mut members = self.of(leaders, &candidates);
         // An id may be a thread's. The kernel tells of it what its whole process uses, which is counted
         // already.
         members.retain(|(_, process)| self.is_known(process) || proc::is_process(process.pid));
         lower_groups(leaders, &members);
+        self.departed.look(&mut members);
         self.strays = strays(&members);
+        let awake = members.iter().filter(|(_, process)| !process.stopped && !process.zombie);
+        self.awake = awake.map(|(leader, _)| *leader).collect();
         self.known = members
             .iter()
             .map(|(leader, process)| (process.pid, Member { leader: *leader, start: process.start }))
             .collect();
         let of = |leader| members.iter().filter(move |member| member.0 == leader).map(|member| &member.1);
-        leaders.keys().map(|&leader| (leader, proc::total(of(leader)))).collect()
+        let used = |leader| proc::total(of(leader)).plus_ticks(self.departed.gone(leader));
+        leaders.keys().map(|&leader| (leader, used(leader))).collect()
     }
 
     /// Every process that may belong to a task.
-    fn candidates(&mut self, leaders: &BTreeMap<u32, Urgency>) -> Vec<Process> {
+    fn candidates(&mut self, leaders: &BTreeMap<u32, First>) -> Vec<Process> {
         let last = proc::last_id();
         let new = self.given.zip(last).and_then(|(given, last)| {
             (last.checked_sub(given.older)? <= NEW_MAX).then_some(given.older.saturating_add(1)..=last)
@@ -91,14 +107,19 @@ impl Members {
     }
 
     /// Those of `candidates` that belong to a task, each with its task's first process.
-    fn of(&self, leaders: &BTreeMap<u32, Urgency>, candidates: &[Process]) -> Vec<(u32, Process)> {
+    fn of(&self, leaders: &BTreeMap<u32, First>, candidates: &[Process]) -> Vec<(u32, Process)> {
         let mut children: BTreeMap<u32, Vec<&Process>> = BTreeMap::new();
         for process in candidates {
             children.entry(process.parent).or_default().push(process);
         }
+        let brands: BTreeMap<u64, u32> =
+            leaders.iter().map(|(&leader, first)| (first.brand, leader)).collect();
+        let by_brand = |process: &Process| brands.get(&brand::of(process)?).copied();
         let mut members: Vec<(u32, Process)> = candidates
             .iter()
-            .filter_map(|process| Some((self.leader(leaders, process)?, *process)))
+            .filter_map(|process| {
+                Some((self.leader(leaders, process).or_else(|| by_brand(process))?, *process))
+            })
             .collect();
         let mut found: BTreeSet<u32> = members.iter().map(|member| member.1.pid).collect();
         let mut at = 0;
@@ -117,10 +138,15 @@ impl Members {
     }
 
     /// Whose a process is by what was known of it or by its session.
-    fn leader(&self, leaders: &BTreeMap<u32, Urgency>, process: &Process) -> Option<u32> {
+    fn leader(&self, leaders: &BTreeMap<u32, First>, process: &Process) -> Option<u32> {
         let known = self.known.get(&process.pid).filter(|member| member.start == process.start);
         let leader = known.map_or(process.session, |member| member.leader);
         Some(leader).filter(|leader| leaders.contains_key(leader))
+    }
+
+    /// Whether some process of a task was not stopped, by the last look.
+    pub(super) fn is_awake(&self, leader: u32) -> bool {
+        self.awake.contains(&leader)
     }
 
     /// Sessions that processes of a task made for themselves.
@@ -136,11 +162,12 @@ impl Members {
 
 /// Sees to it that the sessions have their task's priority. What the kernel does not take now is tried at the
 /// next look.
-fn lower_groups(leaders: &BTreeMap<u32, Urgency>, members: &[(u32, Process)]) {
+fn lower_groups(leaders: &BTreeMap<u32, First>, members: &[(u32, Process)]) {
     let mut seen = BTreeSet::new();
     for (leader, process) in members {
         if seen.insert(process.session) {
-            sys::lower_group(process.pid, leaders.get(leader).copied().unwrap_or(Urgency::Idle));
+            let urgency = leaders.get(leader).map_or(Urgency::Idle, |first| first.urgency);
+            sys::lower_group(process.pid, urgency);
         }
     }
 }
@@ -171,8 +198,12 @@ mod tests {
         process
     }
 
-    fn leaders() -> BTreeMap<u32, Urgency> {
-        BTreeMap::from([(10, Urgency::Idle), (20, Urgency::Low)])
+    fn first(urgency: Urgency) -> First {
+        First { urgency, brand: 0 }
+    }
+
+    fn leaders() -> BTreeMap<u32, First> {
+        BTreeMap::from([(10, first(Urgency::Idle)), (20, first(Urgency::Low))])
     }
 
     fn pids(members: &[(u32, Process)]) -> Vec<(u32, u32)> {
@@ -233,7 +264,7 @@ mod tests {
         // As urgent as the test itself: nothing else on the machine makes it take long.
         sys::isolate(&mut command, Urgency::Inherited, None);
         let mut task = command.spawn().unwrap();
-        let leaders = BTreeMap::from([(task.id(), Urgency::Inherited)]);
+        let leaders = BTreeMap::from([(task.id(), first(Urgency::Inherited))]);
         let mut members = Members::default();
         members.look(&leaders);
         members.look(&leaders);
@@ -259,26 +290,56 @@ mod tests {
         let mut command = std::process::Command::new("/bin/sh");
         command.args(["-c", "read go; sleep 1000 & wait"]).stdin(std::process::Stdio::piped());
         sys::isolate(&mut command, Urgency::Idle, None);
-        let mut first = command.spawn().unwrap();
-        let leaders = BTreeMap::from([(first.id(), Urgency::Idle)]);
+        let mut task = command.spawn().unwrap();
+        let leaders = BTreeMap::from([(task.id(), first(Urgency::Idle))]);
         let mut members = Members::default();
         members.look(&leaders);
         assert_eq!(members.known.len(), 1);
         members.look(&leaders);
         let before = members.all_read_at;
-        drop(first.stdin.take());
+        drop(task.stdin.take());
         let end = Instant::now() + Duration::from_secs(120);
         while members.known.len() < 2 && Instant::now() < end {
             members.look(&leaders);
         }
         let known = members.known.len();
-        proc::kill_session(first.id());
-        first.wait().unwrap();
+        proc::kill_session(task.id());
+        task.wait().unwrap();
         assert_eq!(known, 2);
         assert!(before.is_some());
         members.look(&BTreeMap::new());
         assert!(members.known.is_empty());
     }
+
+    #[test]
+    fn r6_10_the_time_of_what_has_left_its_task_by_all_means_counts_and_goes_on_counting_when_it_is_gone() {
+        let brand = crate::brand::Brand::of_life("/nowhere:members:").of_slot(1);
+        let mut command = std::process::Command::new("/bin/sh");
+        command.args(["-c", "(setsid env -i perl -e 'fork && exit; 1 while 1' &); exec sleep 1000"]);
+        sys::isolate(&mut command, Urgency::Inherited, None);
+        sys::limit(&mut command, sys::Limits { brand: brand.value(), ..sys::Limits::default() });
+        let mut task = command.spawn().unwrap();
+        let leader = First { urgency: Urgency::Inherited, brand: brand.value() };
+        let leaders = BTreeMap::from([(task.id(), leader)]);
+        let mut members = Members::default();
+        let cpu = |members: &mut Members| members.look(&leaders)[&task.id()].cpu.as_secs_f64();
+        let end = Instant::now() + Duration::from_secs(120);
+        while cpu(&mut members) < 0.3 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let before = cpu(&mut members);
+        let detached = |process: &Process| process.pid != task.id();
+        let killed = proc::end(|_| crate::brand::find(brand).into_iter().filter(detached).collect());
+        while members.known.len() > 1 && Instant::now() < end {
+            members.look(&leaders);
+        }
+        let (known, after) = (members.known.len(), cpu(&mut members));
+        proc::kill_session(task.id());
+        task.wait().unwrap();
+        assert!(before >= 0.3 && killed == 1 && known == 1, "{before} {killed} {known}");
+        assert!(after >= before, "{after} of {before}");
+    }
+
     #[test]
     fn a_task_that_takes_its_groups_priority_back_has_it_for_one_look_at_most() {
         if std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").is_err() {
@@ -291,7 +352,7 @@ mod tests {
         sys::isolate(&mut command, Urgency::Idle, None);
         let mut task = command.spawn().unwrap();
         let path = format!("/proc/{}/autogroup", task.id());
-        let leaders = BTreeMap::from([(task.id(), Urgency::Idle)]);
+        let leaders = BTreeMap::from([(task.id(), first(Urgency::Idle))]);
         let group = || std::fs::read_to_string(&path).unwrap();
         let mut members = Members::default();
         // The kernel takes a change in a tenth of a second only.
@@ -303,7 +364,7 @@ mod tests {
             }
             group().ends_with(" nice 19\n")
         };
-        let first = lowered(&mut members);
+        let at_first = lowered(&mut members);
         members.look(&leaders);
         std::io::Write::write_all(task.stdin.as_mut().unwrap(), b"go\n").unwrap();
         std::io::Read::read_exact(task.stdout.as_mut().unwrap(), &mut [0]).unwrap();
@@ -311,6 +372,6 @@ mod tests {
         let again = lowered(&mut members);
         proc::kill_session(task.id());
         task.wait().unwrap();
-        assert_eq!((first, taken, again), (true, true, true));
+        assert_eq!((at_first, taken, again), (true, true, true));
     }
 }

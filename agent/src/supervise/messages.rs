@@ -67,12 +67,21 @@ pub(super) fn upload_requests<'a>(place: &SlotDir, outputs: &'a [Output]) -> Vec
         .collect()
 }
 
-/// What is there of an output now.
-pub(super) fn output_now(project: &Path, output: &Output) -> Option<OutputFound> {
+/// What is there of an output now, put where it is sent from.
+pub(super) fn output_now(place: &SlotDir, project: &Path, output: &Output) -> Option<OutputFound> {
+    if !names::is_file_name(&output.name) {
+        return None;
+    }
     let path = project.join(&output.name);
-    let size = Bytes(crate::files::open_plain(&path).ok()?.metadata().ok()?.len());
-    if !names::is_file_name(&output.name) || output.max_nbytes.is_some_and(|max| max > Bytes(0) && size > max)
+    // The application goes on with its own name of it.
+    if place.has(&output.place())
+        && let Err(error) = place.link_out(&output.place(), &path)
     {
+        tracing::warn!(output = shown(&output.name), %error, "cannot take an output that is to be sent early");
+        return None;
+    }
+    let size = Bytes(crate::files::open_plain(&path).ok()?.metadata().ok()?.len());
+    if output.max_nbytes.is_some_and(|max| max > Bytes(0) && size > max) {
         return None;
     }
     let (md5, nbytes) = md5_of(&path).ok()?;

@@ -11,10 +11,13 @@
 //! Left out: graphics.
 
 mod collect;
+mod departed;
 mod disk;
 mod early_uploads;
 mod eviction;
+pub mod freezer;
 mod launch;
+
 pub mod leftovers;
 mod members;
 mod memory;
@@ -40,12 +43,15 @@ use fallow_boinc::runtime::message::ProcessControl;
 use fallow_client::{Event, Room, StartFault, TaskEnd, TaskSample, TaskSetup};
 use fallow_domain::{Bytes, JobId, SlotId};
 
+use crate::brand::Brand;
+use crate::confine::Confinement;
 use crate::dir::DataDir;
 use crate::files::shown;
 use crate::guard::GuardHandle;
 use crate::proc::Sessions;
 use disk::DiskLook;
 use eviction::EndedTasks;
+use freezer::Freezer;
 use members::Members;
 use reports::Reports;
 use slot_dir::SlotDir;
@@ -64,6 +70,9 @@ pub type TrySendEvent = Arc<dyn Fn(Event) -> bool + Send + Sync>;
 /// How often tasks are looked at.
 const TICK: StdDuration = StdDuration::from_secs(1);
 
+/// How often it is looked whether guard and trash are all right, while there is no task.
+const IDLE_TICK: StdDuration = StdDuration::from_secs(60);
+
 /// How soon the engine is told again what it had no room for.
 const TELL_AGAIN: StdDuration = StdDuration::from_millis(50);
 
@@ -75,6 +84,8 @@ pub struct Context {
     pub life: String,
     /// Who cleans up after a `kill -9` of the agent.
     pub guard: GuardHandle,
+    /// What keeps applications in their slots.
+    pub confinement: Confinement,
     /// The host's memory, which heartbeats tell to applications.
     pub memory: Bytes,
     /// Where events go that must not be lost.
@@ -116,6 +127,11 @@ impl Context {
     fn mark(&self, slot: SlotId) -> String {
         format!("{}{slot}:", life_mark(&self.dir, &self.life))
     }
+
+    /// The number of a task's processes.
+    fn brand(&self, slot: SlotId) -> Brand {
+        Brand::of_life(&life_mark(&self.dir, &self.life)).of_slot(slot.0)
+    }
 }
 
 /// The beginning of the marks of all processes of one life of the agent.
@@ -126,6 +142,7 @@ pub fn life_mark(dir: &DataDir, life: &str) -> String {
 /// The handle to the supervising thread.
 pub struct Supervisor {
     orders: Sender<Order>,
+    freezer: Arc<Freezer>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -151,6 +168,8 @@ pub enum Delivery {
 enum Order {
     Start(Box<TaskSetup>),
     Tell(JobId, ProcessControl),
+    Kill(JobId),
+    Freeze,
     Clean(SlotId),
     Deliver(JobId, SlotId, Delivery),
     /// Kill what has no room, and empty its slot; nothing is to be killed from now on if it is none.
@@ -170,6 +189,7 @@ impl Supervisor {
     pub fn start(context: Context) -> std::io::Result<Self> {
         let (orders, incoming) = channel();
         let own = orders.clone();
+        let freezer = Arc::new(Freezer::default());
         let supervision = Supervision {
             shared: Arc::new(Shared {
                 known: Known::default(),
@@ -178,6 +198,7 @@ impl Supervisor {
             }),
             tasks: BTreeMap::new(),
             own,
+            freezer: Arc::clone(&freezer),
             members: Members::default(),
             disk: DiskLook::default(),
             ended_tasks: EndedTasks::default(),
@@ -190,16 +211,31 @@ impl Supervisor {
         let thread = std::thread::Builder::new()
             .name("supervisor".into())
             .spawn(move || supervision.run(&incoming))?;
-        Ok(Self { orders, thread: Some(thread) })
+        Ok(Self { orders, freezer, thread: Some(thread) })
     }
 
     /// Starts a task: `TaskStarted` or `TaskStartFailed` follows.
     pub fn start_task(&self, setup: Box<TaskSetup>) {
         let _ = self.orders.send(Order::Start(setup));
     }
+    /// What stops all tasks at once.
+    pub fn freezer(&self) -> &Arc<Freezer> {
+        &self.freezer
+    }
+    /// Stops all tasks, but those that were told to leave: at once, whatever the thread does just now. Each
+    /// goes on when it is told anything but to suspend.
+    pub fn freeze(&self) {
+        self.freezer.freeze();
+        // Once more where that has its place among the orders before: one of them may have a task go on.
+        let _ = self.orders.send(Order::Freeze);
+    }
     /// Queues a message to a task's application. After a quit or an abort it has a minute to leave.
     pub fn tell(&self, job: JobId, message: ProcessControl) {
         let _ = self.orders.send(Order::Tell(job, message));
+    }
+    /// Kills a task with all its processes.
+    pub fn kill(&self, job: JobId) {
+        let _ = self.orders.send(Order::Kill(job));
     }
     /// Puts something into a task's slot, and tells its application if it runs.
     pub fn deliver(&self, job: JobId, slot: SlotId, what: Delivery) {
@@ -236,6 +272,7 @@ struct Supervision {
     shared: Arc<Shared>,
     tasks: BTreeMap<JobId, Task>,
     own: Sender<Order>,
+    freezer: Arc<Freezer>,
     members: Members,
     disk: DiskLook,
     /// What tasks that are gone have left.
@@ -250,8 +287,9 @@ struct Supervision {
 
 impl Supervision {
     fn run(mut self, incoming: &Receiver<Order>) {
-        let mut next = StdInstant::now() + TICK;
+        let mut looked = StdInstant::now();
         loop {
+            let next = looked + if self.is_idle() { IDLE_TICK } else { TICK };
             let mut wait = next.saturating_duration_since(StdInstant::now());
             if !self.reports.is_empty() {
                 wait = wait.min(TELL_AGAIN);
@@ -261,7 +299,7 @@ impl Supervision {
                 Err(RecvTimeoutError::Timeout) if StdInstant::now() < next => {}
                 Err(RecvTimeoutError::Timeout) => {
                     // From now on, not from the last tick: a machine that slept does not owe ticks.
-                    next = StdInstant::now() + TICK;
+                    looked = StdInstant::now();
                     self.look();
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -273,14 +311,32 @@ impl Supervision {
         }
     }
 
+    /// There is nothing to be looked at each second.
+    fn is_idle(&self) -> bool {
+        self.tasks.is_empty() && self.unsent.is_empty()
+    }
+
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::Start(setup) => self.start(setup),
             Order::Tell(job, message) => {
                 if let Some(task) = self.tasks.get_mut(&job) {
+                    // First, or it could be stopped once more in between, and would never go.
+                    if matches!(message, ProcessControl::Quit | ProcessControl::Abort) {
+                        task.meter().set_leaving();
+                    }
+                    if message != ProcessControl::Suspend {
+                        self.freezer.thaw(task.pid().unwrap_or_default());
+                    }
                     task.tell(message);
                 }
             }
+            Order::Kill(job) => {
+                if let Some(task) = self.tasks.get_mut(&job) {
+                    task.kill("it takes more than it may");
+                }
+            }
+            Order::Freeze => self.freezer.freeze(),
             Order::Clean(slot) => {
                 self.clean(slot);
             }
@@ -296,11 +352,14 @@ impl Supervision {
                 self.stopping = true;
                 let at = StdInstant::now() + grace;
                 self.kill_all_at = Some(self.kill_all_at.map_or(at, |other| other.min(at)));
+                self.tasks.values().for_each(|task| task.meter().set_leaving());
+                self.thaw();
                 self.tasks.values_mut().for_each(|task| task.tell(ProcessControl::Quit));
             }
             Order::Up(job, process) => {
                 if let Some(task) = self.tasks.get_mut(&job) {
                     let pid = process.pid;
+                    self.freezer.add(pid, task.meter());
                     task.is_up(process);
                     self.report(Event::TaskStarted { job, pid });
                 }
@@ -341,6 +400,10 @@ impl Supervision {
         }
     }
 
+    fn thaw(&self) {
+        self.tasks.values().filter_map(Task::pid).for_each(|pid| self.freezer.thaw(pid));
+    }
+
     fn report(&mut self, event: Event) {
         self.reports.push(event, &self.shared.send_event);
     }
@@ -372,6 +435,9 @@ impl Supervision {
     fn gone(&mut self, job: JobId, mut end: Box<TaskEnd>) {
         // What the application said last, for no other look comes after this: a checkpoint, perhaps.
         let task = self.tasks.remove(&job);
+        if let Some(task) = &task {
+            self.freezer.remove(&task.meter());
+        }
         match &task {
             Some(task) if let Some(why) = task.discarded() => {
                 self.clean(task.slot());
@@ -393,6 +459,7 @@ impl Supervision {
                 job,
                 cpu_time,
                 working_set,
+                threads: used.threads,
                 disk_usage: None,
                 status,
             }]));
@@ -418,6 +485,11 @@ impl Supervision {
         let overdue = self.kill_all_at.is_some_and(|at| at <= StdInstant::now());
         let used = self.members.look(&self.tasks.values().filter_map(Task::leader).collect());
         self.tasks.values().for_each(|task| task.note_strays(&self.members));
+        let goes_on =
+            |task: &mut Task| task.is_frozen() && task.pid().is_some_and(|pid| self.members.is_awake(pid));
+        if self.tasks.values_mut().any(goes_on) {
+            self.freezer.enforce();
+        }
         self.shared.guard.keep_strays(&self.members.all_strays());
         let samples: Vec<TaskSample> = self
             .tasks
@@ -428,12 +500,13 @@ impl Supervision {
                 }
                 let (used, status) = task.look(&self.shared, job, &used, now, &mut self.unsent)?;
                 let disk_usage = task.disk_usage();
-                Some(TaskSample { job, cpu_time: used.cpu, working_set: used.memory, disk_usage, status })
+                let (cpu_time, working_set, threads) = (used.cpu, used.memory, used.threads);
+                Some(TaskSample { job, cpu_time, working_set, threads, disk_usage, status })
             })
             .collect();
         let (tasks, shared) = (&self.tasks, &self.shared);
         let news = tasks.values().any(Task::is_uncounted);
-        self.disk.look(news, || tasks.values().map(|task| task.files(shared)).collect());
+        self.disk.look(news, &shared.dir.slots(), || tasks.values().map(|task| task.files(shared)).collect());
         self.make_room();
         // None of a task before its start is told.
         if !samples.is_empty() && self.reports.is_empty() {

@@ -74,6 +74,25 @@ pub(super) struct Output {
     pub(super) max_nbytes: Option<Bytes>,
 }
 
+/// The directory in a slot for outputs that the application finds by a link. They are moved to the project's
+/// directory at the end: a job has no right there.
+const OUTPUTS: &str = "fallow_outputs";
+
+impl Output {
+    /// Where the application makes it in its slot.
+    pub(super) fn place(&self) -> String {
+        match self.copy {
+            true => self.open_name.clone(),
+            false => linked(&self.name),
+        }
+    }
+}
+
+/// Where in the slot an output lies that the application finds by a link.
+pub(super) fn linked(name: &str) -> String {
+    format!("{OUTPUTS}/{name}")
+}
+
 impl SlotRecord {
     /// The record of a task that is about to start.
     pub(super) fn of(setup: &TaskSetup) -> Self {

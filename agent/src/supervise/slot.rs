@@ -13,7 +13,7 @@ use fallow_boinc::runtime::{files, softlink};
 use fallow_client::{SlotFile, StartFault, TaskSetup};
 
 use super::slot_dir::SlotDir;
-use super::{Context, Shared};
+use super::{Context, Shared, record};
 use crate::files::open_plain;
 
 /// So much stays free where inputs are copied: what the agent's store asks for, several times over, for
@@ -60,6 +60,10 @@ pub(super) fn fill(context: &Shared, setup: &TaskSetup) -> Result<SlotDir, Start
             put(context, setup, &place, file)?;
         }
         place.write(files::SETUP_COMPLETE, b"", 0o644).map_err(fail)?;
+    } else {
+        for file in setup.files.iter().filter(|file| file.output && !file.copy) {
+            take_in(context, setup, &place, file).map_err(fail)?;
+        }
     }
     // What the last run said of its end is not true of this one.
     for old in [files::FINISH, files::TEMPORARY_EXIT] {
@@ -131,12 +135,38 @@ fn has_space(slot: &Path, nbytes: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::StorageFull, what))
 }
 
+/// Has the application find an output in its slot, in a directory that holds nothing else.
+fn link_output(place: &SlotDir, file: &SlotFile) -> io::Result<()> {
+    let output = record::linked(&file.name);
+    place.make_way(&output)?;
+    place.write(&file.open_name, softlink::write(&output).as_bytes(), 0o644)
+}
+
+/// A task that an agent of an earlier version began was led to its project's directory with its outputs: what
+/// it has made there goes on in its slot.
+fn take_in(context: &Context, setup: &TaskSetup, place: &SlotDir, file: &SlotFile) -> io::Result<()> {
+    let before = softlink::write(&softlink::target(&context.dir.project_name(&setup.url), &file.name));
+    if place.head(&file.open_name, before.len() as u64 + 1).ok().is_none_or(|link| link != before.as_bytes())
+    {
+        return Ok(());
+    }
+    let made = context.dir.project(&setup.url).join(&file.name);
+    let linked = record::linked(&file.name);
+    // First what it has made: whoever dies between the two does the rest at the next start.
+    if made.symlink_metadata().is_ok_and(|data| data.is_file()) {
+        place.make_way(&linked)?;
+        place.move_in(&made, &linked)?;
+    }
+    link_output(place, file)
+}
+
 /// Puts one file where the application will open it.
 fn put(context: &Context, setup: &TaskSetup, place: &SlotDir, file: &SlotFile) -> Result<(), StartFailure> {
     let at = place.path().join(&file.open_name);
     let fail = |error: io::Error| StartFailure::from_io("put a file to", &at, &error);
     match (file.copy, file.output) {
-        (false, _) => {
+        (false, true) => link_output(place, file).map_err(fail),
+        (false, false) => {
             let link = softlink::write(&softlink::target(&context.dir.project_name(&setup.url), &file.name));
             place.write(&file.open_name, link.as_bytes(), 0o644).map_err(fail)
         }

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, mkdirat, openat, renameat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, linkat, mkdirat, openat, renameat, statat};
 use rustix::io::Errno;
 
 use crate::dir::{PARTIAL, copy_name};
@@ -137,6 +137,46 @@ impl SlotDir {
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => self.copy_out(name, to),
             done => done,
         }
+    }
+
+    /// Gives a file of the slot a second name, where another file or a directory gives way to it. On another
+    /// volume it is a copy.
+    pub(super) fn link_out(&self, name: &str, to: &Path) -> io::Result<()> {
+        let (dir, last) = self.way(name, false)?;
+        let parts = to.with_file_name(PARTIAL);
+        std::fs::create_dir_all(&parts)?;
+        let link = parts.join(copy_name(to.file_name().unwrap_or_default()));
+        self.trash.take(&link)?;
+        match linkat(&dir, &last, CWD, &link, AtFlags::empty()) {
+            Ok(()) => {}
+            Err(Errno::XDEV) => {
+                let mut copy = File::options().write(true).create_new(true).open(&link)?;
+                io::copy(&mut self.read(name)?, &mut copy)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let put = self.put(to, || renameat(CWD, &link, CWD, to));
+        // It is still there after a failure, and where both names were of that very file before.
+        let _ = std::fs::remove_file(&link);
+        put
+    }
+
+    /// Moves a file from elsewhere into the slot; across volumes too.
+    pub(super) fn move_in(&self, from: &Path, name: &str) -> io::Result<()> {
+        let (dir, last) = self.way(name, true)?;
+        self.trash.take_at(dir.as_fd(), &last)?;
+        match renameat(CWD, from, &dir, &last) {
+            Err(Errno::XDEV) => {
+                io::copy(&mut crate::files::open_plain(from)?, &mut self.make(name, 0o644)?)?;
+                std::fs::remove_file(from)
+            }
+            moved => Ok(moved?),
+        }
+    }
+
+    /// Makes the directories on the way to a file.
+    pub(super) fn make_way(&self, name: &str) -> io::Result<()> {
+        self.way(name, true).map(drop)
     }
 
     /// The same to another volume: the copy takes its place when it is whole.

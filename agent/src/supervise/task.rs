@@ -18,13 +18,14 @@ use rustix::process::{WaitId, WaitIdOptions};
 
 use super::disk::Files;
 use super::early_uploads::EarlyLook;
-use super::members::Members;
+use super::members::{First, Members};
 use super::memory::SharedMemory;
 use super::record::{Leader, Output, SlotRecord};
 use super::slot::StartFailure;
 use super::slot_dir::SlotDir;
 use super::unsent_messages::UnsentMessages;
 use super::{Context, Delivery, Order, Shared, collect, launch, messages, slot, verify};
+use crate::brand;
 use crate::files::shown;
 use crate::proc::{self, Sessions, Used};
 use crate::sys::{self, Segment, Urgency};
@@ -46,26 +47,35 @@ pub(super) struct Meter {
     peak_bytes: AtomicU64,
     /// 0 before the first count: a slot always holds something.
     disk_bytes: AtomicU64,
+    /// When its first process was started, as the kernel counts; 0 before that.
+    start: AtomicU64,
+    /// The number of its processes (see [`crate::brand`]); 0 where it has none.
+    brand: AtomicU64,
     /// The sessions that its processes made for themselves.
     strays: Mutex<Sessions>,
     /// It was told to go, or killed.
     leaving: AtomicBool,
+    /// Its processes are stopped (see [`super::freezer`]).
+    frozen: AtomicBool,
     /// Its process is gone for good: its id may be another's by now.
     gone: AtomicBool,
 }
 
 impl Meter {
-    /// Notes a look. CPU time never falls: a stray child whose parent is gone takes its time out of the
-    /// kernel's books.
+    /// Notes a look. CPU time never falls.
     fn note(&self, used: Used) -> Used {
         let cpu =
             used.cpu.as_micros().max(self.cpu_micros.fetch_max(used.cpu.as_micros(), Ordering::Relaxed));
         self.peak_bytes.fetch_max(used.memory.0, Ordering::Relaxed);
-        Used { cpu: Duration::from_micros(cpu), memory: used.memory }
+        Used { cpu: Duration::from_micros(cpu), ..used }
     }
     /// Notes what its files hold.
     pub(super) fn note_disk(&self, bytes: Bytes) {
         self.disk_bytes.store(bytes.0.max(1), Ordering::Relaxed);
+    }
+    /// Notes what they hold as far as it is counted, if that is more than was known.
+    pub(super) fn note_disk_of_at_least(&self, bytes: Bytes) {
+        self.disk_bytes.fetch_max(bytes.0, Ordering::Relaxed);
     }
     fn disk(&self) -> Option<Bytes> {
         Some(Bytes(self.disk_bytes.load(Ordering::Relaxed))).filter(|bytes| bytes.0 > 0)
@@ -73,13 +83,36 @@ impl Meter {
     fn cpu(&self) -> Duration {
         Duration::from_micros(self.cpu_micros.load(Ordering::Relaxed))
     }
-    fn strays(&self) -> MutexGuard<'_, Sessions> {
+    pub(super) fn strays(&self) -> MutexGuard<'_, Sessions> {
         fallow_daemon::lock(&self.strays)
     }
-    fn is_leaving(&self) -> bool {
+    pub(super) fn set_start(&self, start: u64) {
+        self.start.store(start, Ordering::Relaxed);
+    }
+    pub(super) fn brand(&self) -> u64 {
+        self.brand.load(Ordering::Relaxed)
+    }
+    pub(super) fn set_brand(&self, brand: u64) {
+        self.brand.store(brand, Ordering::Relaxed);
+    }
+    /// Whether a process has its first process's id and is another.
+    pub(super) fn is_other(&self, first: &proc::Process) -> bool {
+        let start = self.start.load(Ordering::Relaxed);
+        start > 0 && first.start != start
+    }
+    pub(super) fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::Relaxed)
+    }
+    pub(super) fn set_frozen(&self, frozen: bool) {
+        self.frozen.store(frozen, Ordering::Relaxed);
+    }
+    pub(super) fn set_leaving(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+    pub(super) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)
     }
-    fn is_gone(&self) -> bool {
+    pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
     fn peak(&self) -> Bytes {
@@ -134,6 +167,8 @@ pub(super) struct Task {
     leave_by: Option<StdInstant>,
     /// When its finish file was first seen.
     finished_since: Option<StdInstant>,
+    /// It was stopped when that was looked at last.
+    was_frozen: bool,
     killed: bool,
     /// Why its slot is emptied when it is gone, if it is.
     discarded: Option<Goes>,
@@ -162,6 +197,7 @@ impl Task {
             said: None,
             leave_by: None,
             finished_since: None,
+            was_frozen: false,
             killed: false,
             discarded: None,
         }
@@ -201,12 +237,13 @@ impl Task {
         self.turn();
     }
 
-    /// Queues a message, and sends it if the application has read the one before.
+    /// Queues a message, and sends it if the application has read the one before. One that is stopped is told
+    /// nothing: see [`super::freezer`], which has it go on before it is told to.
     pub(super) fn tell(&mut self, message: ProcessControl) {
         tracing::debug!(task = shown(&self.name), ?message, "telling a task");
         self.queue.push(message);
         if matches!(message, ProcessControl::Quit | ProcessControl::Abort) {
-            self.meter.leaving.store(true, Ordering::Relaxed);
+            self.meter.set_leaving();
             self.leave_by.get_or_insert(StdInstant::now() + StdDuration::from(QUIT_GRACE));
         }
         self.turn();
@@ -215,23 +252,32 @@ impl Task {
     /// Kills all of its processes.
     pub(super) fn kill(&mut self, why: &str) {
         let Some(process) = self.process.as_ref().filter(|_| !self.meter.is_gone()) else { return };
-        self.meter.leaving.store(true, Ordering::Relaxed);
+        self.meter.set_leaving();
         if !std::mem::replace(&mut self.killed, true) {
             tracing::warn!(task = shown(&self.name), pid = process.pid, "killing a task: {why}");
         }
         let mut strays = self.meter.strays();
-        strays.extend(proc::offspring(process.pid, &proc::all()));
-        proc::kill_session(process.pid);
-        if !strays.is_empty() {
-            proc::kill(proc::of_sessions(&proc::all(), &strays).copied());
+        let all = proc::all();
+        strays.extend(proc::offspring(process.pid, &all));
+        // The group first, all of it at once. What is left waits stopped until nothing is that forks.
+        let mut known = strays.clone();
+        // Nobody who stops the tasks for their owner waits for this.
+        drop(strays);
+        let first = all.iter().find(|first| first.pid == process.pid);
+        // Once its group is empty, its id may be another's.
+        match first.filter(|first| self.meter.is_other(first)) {
+            Some(_) => {}
+            None => proc::kill_group(process.pid),
         }
+        known.extend(first.filter(|first| !self.meter.is_other(first)).map(|first| (first.pid, first.start)));
+        proc::end(|all| of_task(all, &known, self.meter.brand()));
     }
 
     /// Kills it to make room on a full disk, and has its slot emptied. What it has left is not waited for any
     /// more, and if it is only being started, it is killed when it is up.
     pub(super) fn discard(&mut self, why: Goes) {
         self.discarded.get_or_insert(why);
-        self.meter.leaving.store(true, Ordering::Relaxed);
+        self.meter.set_leaving();
         self.kill(&format!("{why}, and there is no space on the disk"));
     }
 
@@ -263,13 +309,19 @@ impl Task {
         }
     }
 
+    /// Its first process, be it gone or not.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(|process| process.pid)
+    }
+
     /// Its first process, and how much of the machine all of them may take. None once it is gone: its id may
     /// be another's.
-    pub(super) fn leader(&self) -> Option<(u32, Urgency)> {
+    pub(super) fn leader(&self) -> Option<(u32, First)> {
         if self.meter.is_gone() {
             return None;
         }
-        Some((self.process.as_ref()?.pid, self.urgency))
+        let (urgency, brand) = (self.urgency, self.meter.brand());
+        Some((self.process.as_ref()?.pid, First { urgency, brand }))
     }
 
     /// The once-a-second look: what it uses, what its application says; messages and a heartbeat go the other
@@ -284,9 +336,12 @@ impl Task {
     ) -> Option<(Used, Option<AppStatus>)> {
         let pid = self.process.as_ref()?.pid;
         let used = self.meter.note(used.get(&pid).copied().unwrap_or_default());
+        let frozen = self.is_frozen();
         let mut status = None;
         if let Some(channels) = self.process.as_ref().and_then(Process::channels) {
-            self.queue.turn(channels, now);
+            if !frozen {
+                self.queue.turn(channels, now);
+            }
             let beat = Heartbeat { wss: used.memory, max_wss: shared.memory, network_suspended: false };
             // One that is not read yet is as good as a new one.
             let _ = channels.send(Channel::Heartbeat, &beat.text());
@@ -304,8 +359,20 @@ impl Task {
         }
         self.take_messages(shared, job, unsent);
         self.said = status.or(self.said);
-        self.kill_if_overdue(now);
+        if !frozen {
+            self.kill_if_overdue(now);
+        }
         Some((used, status))
+    }
+
+    /// Whether its processes are stopped. The time in which they were counts as nobody's fault.
+    pub(super) fn is_frozen(&mut self) -> bool {
+        let frozen = self.meter.is_frozen();
+        if std::mem::replace(&mut self.was_frozen, frozen) && !frozen {
+            self.queue.excuse(fallow_daemon::clock::now());
+            self.finished_since = self.finished_since.map(|_| StdInstant::now());
+        }
+        frozen
     }
 
     /// Something lies in the slot that the application is to be told of.
@@ -336,7 +403,7 @@ impl Task {
             let made = made.clone();
             move || {
                 for output in messages::upload_requests(&place, &made) {
-                    let Some(output) = messages::output_now(&project, output) else { continue };
+                    let Some(output) = messages::output_now(&place, &project, output) else { continue };
                     while !(shared.try_send_event)(Event::UploadWanted { job, output: output.clone() }) {
                         std::thread::sleep(NO_ROOM);
                     }
@@ -360,7 +427,7 @@ impl Task {
         let channels = self.process.as_ref()?.channels();
         let text = channels.and_then(|channels| channels.receive(Channel::AppStatus));
         let status = text.and_then(|text| AppStatus::parse(&text)).or(self.said)?;
-        Some((Used { cpu: self.meter.cpu(), memory: Bytes(0) }, Some(status)))
+        Some((Used { cpu: self.meter.cpu(), ..Used::default() }, Some(status)))
     }
 
     /// A task whose process has ended is never overdue: collecting its outputs takes as long as it takes.
@@ -384,6 +451,9 @@ impl Task {
     }
 
     fn turn(&mut self) {
+        if self.is_frozen() {
+            return;
+        }
         if let Some(channels) = self.process.as_ref().and_then(Process::channels) {
             self.queue.turn(channels, fallow_daemon::clock::now());
         }
@@ -400,8 +470,10 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     }
     shared.uncollected.forget(setup.slot);
     let mut record = SlotRecord::of(setup);
+    meter.set_brand(shared.brand(setup.slot).value());
     let (leader, place) = match start(shared, setup, &mut record) {
         Ok((leader, channel, place)) => {
+            meter.set_start(leader.start);
             say(Order::Up(setup.job, Process { pid: leader.pid, channel, place: Arc::clone(&place) }));
             lower_group(&leader, launch::urgency(setup));
             (leader, place)
@@ -433,8 +505,17 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     say(Order::Gone(setup.job, Box::new(end)));
 }
 
-/// Kills what left the session: it is known by the session that it made for itself, or by its mark, and ends
-/// with its task all the same. `young` were made since the last look. Returns those sessions.
+/// The living processes that have a task's number, or are of its sessions.
+fn of_task(all: &[proc::Process], sessions: &Sessions, brand: u64) -> Vec<proc::Process> {
+    let by_session: Vec<u32> = proc::of_sessions(all, sessions).map(|process| process.pid).collect();
+    let is_own = |process: &&proc::Process| {
+        !process.zombie && (by_session.contains(&process.pid) || brand::of(process) == Some(brand))
+    };
+    all.iter().filter(is_own).copied().collect()
+}
+
+/// Kills what left the session: it is known by its number, by the session that it made for itself, or by its
+/// mark, and ends with its task all the same. `young` were made since the last look. Returns those sessions.
 fn kill_strays(meter: &Meter, young: Sessions, mark: &str) -> Sessions {
     let mut strays = meter.strays().clone();
     strays.extend(young);
@@ -442,7 +523,7 @@ fn kill_strays(meter: &Meter, young: Sessions, mark: &str) -> Sessions {
     for _ in 0..STRAY_ROUNDS {
         let all = proc::all();
         proc::follow(&mut strays, &all);
-        let known = proc::kill(proc::of_sessions(&all, &strays).copied());
+        let known = proc::end(|all| of_task(all, &strays, meter.brand()));
         if known + proc::kill_marked(mark) == 0 {
             break;
         }
@@ -587,7 +668,8 @@ mod tests {
         let mut other = other.spawn().unwrap();
         let mut task = Task::new(&setup());
         task.is_up(Process { pid: other.id(), channel: None, place: Arc::new(place) });
-        assert_eq!(task.leader(), Some((other.id(), Urgency::Idle)));
+        let first = First { urgency: Urgency::Idle, brand: 0 };
+        assert_eq!(task.leader(), Some((other.id(), first)));
         task.meter.gone.store(true, Ordering::Relaxed);
         task.leave_by = Some(StdInstant::now());
         task.kill_if_overdue(fallow_daemon::clock::now());
@@ -644,6 +726,7 @@ mod tests {
             application: Vec::new(),
             files: Vec::new(),
             init_data: Box::default(),
+            environment: Vec::new(),
             mapped_channel: true,
             special: false,
         }

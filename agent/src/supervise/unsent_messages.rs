@@ -24,6 +24,11 @@ impl UnsentMessages {
         self.0.len() >= MAX
     }
 
+    /// True when there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// A job's message, by the name of its file, was found.
     pub(super) fn push(&mut self, job: JobId, name: String, nbytes: Bytes) {
         if !self.is_full() {

@@ -5,8 +5,7 @@
 //! program. Each file is opened once, and nothing is believed of its name. While it is looked at, a lease
 //! keeps others from opening it for writing; a file that somebody has open for writing, or mapped so, cannot
 //! be leased, and is replaced by a copy that nobody else has. Its MD5 is worked out and compared with the
-//! signature, or with the MD5 that the project gave where it signs nothing. The program is executed from the
-//! very descriptor that was looked at, its lease still held.
+//! signature. The program is executed from the very descriptor that was looked at, its lease still held.
 //!
 //! So that a large application is not read at every start, MD5 sums are remembered with the file's stamp,
 //! size and times. An ordinary user cannot set the change time; what was written since shows in it, provided
@@ -100,10 +99,8 @@ pub(super) fn verify(context: &Context, known: &Known, setup: &TaskSetup) -> Res
     }
     let path = project.join(&setup.program);
     if program.is_none() && wrong.is_empty() {
-        match open_plain(&path) {
-            Ok(file) => program = Some((file, None)),
-            Err(error) => wrong.push((setup.program.clone(), error.to_string())),
-        }
+        let what = format!("nobody has signed its program {}", setup.program);
+        return Err(StartFailure::new(StartFault::Job, what));
     }
     let inputs = setup.files.iter().filter(|file| !file.output && names::is_file_name(&file.name));
     for input in inputs.filter(|file| !setup.application.iter().any(|known| known.name == file.name)) {
@@ -249,34 +246,41 @@ fn is_tmpfs(file: &File) -> bool {
         .is_ok_and(|data| u64::try_from(data.f_type).is_ok_and(|kind| kind == TMPFS))
 }
 
-/// What is wrong with a file of this content, by the rule of downloads: a signature goes before an MD5.
+/// What is wrong with a file of this content. Nothing that is run goes unsigned.
 fn problem(expected: &ApplicationFile, md5: &str, size: Bytes) -> Option<String> {
     if let Some(nbytes) = expected.nbytes.filter(|&nbytes| nbytes != size && nbytes.0 != 0) {
         return Some(format!("it has {} bytes instead of {}", size.0, nbytes.0));
     }
-    if expected.signed {
-        let proves = |required: &fallow_client::RequiredSignature| {
-            PublicKey::parse(&required.key).is_ok_and(|key| key.verify_file(md5, &required.signature))
-        };
-        let is_signed = expected.signatures.iter().any(proves);
-        return (!is_signed).then(|| "it is not what its project has signed".to_owned());
-    }
-    let is_other = expected.md5.as_ref().is_some_and(|expected| !expected.eq_ignore_ascii_case(md5));
-    is_other.then(|| format!("its MD5 is {md5}, not what its project said"))
+    let proves = |required: &fallow_client::RequiredSignature| {
+        PublicKey::parse(&required.key).is_ok_and(|key| key.verify_file(md5, &required.signature))
+    };
+    let is_signed = expected.signatures.iter().any(proves);
+    (!is_signed).then(|| "it is not what its project has signed".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fallow_boinc::signature::{PrivateKey, md5_hex};
+    use fallow_client::RequiredSignature;
     use std::os::unix::fs::FileExt;
 
     fn expected(content: &[u8]) -> ApplicationFile {
+        static KEY: std::sync::OnceLock<PrivateKey> = std::sync::OnceLock::new();
+        // For tests alone: anybody could draw these numbers.
+        let mut state = 1_u64;
+        let mut fill = |bytes: &mut [u8]| {
+            for byte in bytes {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                *byte = (state >> 56) as u8;
+            }
+        };
+        let key = KEY.get_or_init(|| PrivateKey::generate(&mut fill).unwrap());
+        let signature = key.sign_file(&md5_hex(content), &mut |bytes| bytes.fill(7)).unwrap();
         ApplicationFile {
             name: "app".into(),
             nbytes: Some(Bytes(content.len() as u64)),
-            md5: Some(fallow_boinc::signature::md5_hex(content)),
-            signatures: Vec::new(),
-            signed: false,
+            signatures: vec![RequiredSignature { signature, key: key.public_key().to_text() }],
             executable: true,
         }
     }
@@ -305,7 +309,7 @@ mod tests {
         file.set_modified(modified).unwrap();
         drop(file);
         let why = known.look(&expected(b"right"), &path).unwrap().unwrap_err();
-        assert!(why.contains("not what its project said"), "{why}");
+        assert!(why.contains("not what its project has signed"), "{why}");
     }
 
     #[test]
@@ -362,11 +366,14 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_needed_where_the_project_signs_and_a_right_md5_is_none() {
+    fn r6_10_what_nobody_signed_and_what_was_signed_of_another_content_are_wrong() {
         let (_dir, path) = make();
-        let signed = ApplicationFile { signed: true, ..expected(b"right") };
-        let why = Known::default().look(&signed, &path).unwrap().unwrap_err();
-        assert!(why.contains("signed"), "{why}");
+        let other = expected(b"other").signatures;
+        for signatures in [Vec::new(), other] {
+            let unsigned = ApplicationFile { signatures, ..expected(b"right") };
+            let why = Known::default().look(&unsigned, &path).unwrap().unwrap_err();
+            assert!(why.contains("signed"), "{why}");
+        }
     }
 
     #[test]

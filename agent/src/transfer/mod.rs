@@ -12,6 +12,7 @@ pub mod fleet_projects;
 mod local;
 mod notes;
 mod pace;
+mod rate;
 mod redirect;
 mod unpack;
 mod upload;
@@ -25,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use fallow_boinc::master;
 use fallow_boinc::scheduler::{ClientVersion, SchedulerReply, SchedulerRequest};
 use fallow_client::{Download, Event, FileKey, TransferError, TransferErrorKind, Upload};
-use fallow_domain::{MasterUrl, ProjectId};
+use fallow_domain::{Bytes, MasterUrl, ProjectId};
 use fallow_telemetry::KeyValue;
 use fallow_telemetry::names::{DIRECTION, PROJECT, TRANSFERRED};
 use fallow_telemetry::opentelemetry::metrics::Counter;
@@ -135,6 +136,13 @@ impl Transfers {
             }
             Event::UploadEnded { file: wanted.file, outcome }
         });
+    }
+
+    /// From now on files are moved at most so fast, in bytes a second each way.
+    pub fn limit(&self, up: Option<Bytes>, down: Option<Bytes>) {
+        let rates = self.shared.web.rates();
+        rates.up.limit(up);
+        rates.down.limit(down);
     }
 
     /// Gives up a file's transfer, without an event.

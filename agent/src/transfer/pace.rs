@@ -82,6 +82,11 @@ impl Pace {
         }
     }
 
+    /// We ourselves did not listen for so long.
+    pub(super) fn pause(&mut self, time: Duration) {
+        self.since += time;
+    }
+
     /// For whoever is told that it was given up.
     pub(super) fn why(&self, now: Instant) -> String {
         match self.kind {

@@ -18,6 +18,7 @@ use tokio_util::io::ReaderStream;
 use super::local::failure;
 use super::notes::TransferLog;
 use super::pace::Kind;
+use super::rate::Rate;
 use super::web::{Content, HttpRequest, Web};
 use crate::dir::DataDir;
 use crate::files::{is_its_own, open_own};
@@ -70,6 +71,7 @@ pub(super) async fn upload(
         offset,
         head: UploadRequest::Upload(header).write().into(),
         gone: Arc::default(),
+        rate: Arc::clone(&web.rates().up),
     };
     let answer = post(web, &wanted.to, Kind::File, &content, log).await?;
     succeeded(&wanted.to, answer).map(drop)
@@ -93,6 +95,8 @@ struct Rest {
     offset: u64,
     head: bytes::Bytes,
     gone: Arc<AtomicU64>,
+    /// How fast it may go.
+    rate: Arc<Rate>,
 }
 
 impl Content for Rest {
@@ -109,9 +113,17 @@ impl Content for Rest {
         let head = self.head.clone();
         let head = futures_util::stream::once(async move { Ok(head) });
         let gone = Arc::clone(&self.gone);
-        let counted = head.chain(ReaderStream::with_capacity(rest, 64 * 1024)).inspect(move |piece| {
-            let bytes = piece.as_ref().map_or(0, |piece| piece.len() as u64);
-            gone.fetch_add(bytes, Ordering::Relaxed);
+        let rate = Arc::clone(&self.rate);
+        // Small pieces where each has to wait for its time.
+        let piece = if rate.is_limited() { 8 * 1024 } else { 64 * 1024 };
+        let counted = head.chain(ReaderStream::with_capacity(rest, piece)).then(move |piece| {
+            let (gone, rate) = (Arc::clone(&gone), Arc::clone(&rate));
+            async move {
+                let bytes = piece.as_ref().map_or(0, |piece| piece.len() as u64);
+                rate.pass(bytes).await;
+                gone.fetch_add(bytes, Ordering::Relaxed);
+                piece
+            }
         });
         Ok(Body::wrap_stream(counted))
     }

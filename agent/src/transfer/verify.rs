@@ -41,7 +41,7 @@ fn is_right(wanted: &Download, md5: &str, size: Bytes) -> Result<(), TransferErr
         if required.signature.trim().is_empty() {
             return wrong(
                 TransferErrorKind::WrongSignature,
-                "the project gave no signature of this application file".into(),
+                "it has to be signed, and its project gave no signature of it".into(),
             );
         }
         return match PublicKey::parse(&required.key) {

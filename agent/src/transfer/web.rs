@@ -2,6 +2,7 @@
 //!
 //! How long we wait is said in `pace`, where a request may be sent on to in `redirect`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fallow_client::{Direction, TransferError, TransferErrorKind};
@@ -15,6 +16,7 @@ use super::encoding::{self, Decoder};
 use super::fleet_projects::FleetProjects;
 use super::notes::TransferLog;
 use super::pace::{Kind, Limits, Pace};
+use super::rate::{Rate, Rates};
 use super::redirect::{self, HOPS_MAX, Method};
 
 /// What projects see. It is the stock client's name, because project servers gate features, and some of them
@@ -42,6 +44,7 @@ pub struct Web {
     fleet: FleetProjects,
     proxies: Proxies,
     limits: Limits,
+    rates: Rates,
 }
 
 /// What every HTTP client of the agent's is like.
@@ -106,6 +109,8 @@ pub(super) struct Answer<'a> {
     /// Where it came from, for messages.
     pub(super) place: String,
     pace: Pace,
+    /// How fast its body may come; none where that is no file's.
+    rate: Option<Arc<Rate>>,
     decoder: Decoder,
     /// Of the last piece, what is still to be expanded.
     rest: bytes::Bytes,
@@ -151,7 +156,13 @@ impl Web {
             base().tls_certs_only([]).build()
         });
         let client = built.map_err(|error| format!("cannot set up HTTP: {}", chain(&error)))?;
-        Ok(Self { client, fleet: FleetProjects::new(proxies.clone()), proxies, limits })
+        let fleet = FleetProjects::new(proxies.clone());
+        Ok(Self { client, fleet, proxies, limits, rates: Rates::default() })
+    }
+
+    /// How fast files are moved at most.
+    pub(super) const fn rates(&self) -> &Rates {
+        &self.rates
     }
 
     /// Where the projects of the agent's coordinator are, once that is known.
@@ -209,7 +220,9 @@ impl Web {
                 };
                 let meter = Meter { direction, since, bytes, log: request.log };
                 let rest = bytes::Bytes::new();
-                return Ok(Answer { response, place, pace, decoder, rest, is_over: false, meter });
+                let is_file = request.kind == Kind::File && direction == Direction::Download;
+                let rate = is_file.then(|| Arc::clone(&self.rates.down));
+                return Ok(Answer { response, place, pace, rate, decoder, rest, is_over: false, meter });
             };
             if hop.leaves_host {
                 request.log.moved(&url, &hop.url);
@@ -322,6 +335,10 @@ impl Answer<'_> {
             Ok(Ok(chunk)) => {
                 let bytes = chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
                 self.pace.note(Instant::now(), bytes);
+                if let Some(rate) = &self.rate {
+                    // The other side is not to blame for that.
+                    self.pace.pause(rate.pass(bytes).await);
+                }
                 if self.meter.direction == Direction::Download {
                     self.meter.bytes += bytes;
                 }

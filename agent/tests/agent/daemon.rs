@@ -45,6 +45,12 @@ impl Daemon {
         run.stdout(Stdio::null()).stderr(Stdio::null());
         Self::of(run, dir)
     }
+    /// One whose jobs may give signs to a test outside of their slots.
+    pub(crate) fn unconfined(dir: &Path) -> Self {
+        let mut run = command(dir, &["run", "--unconfined"]);
+        run.stdout(Stdio::null()).stderr(Stdio::null());
+        Self::of(run, dir)
+    }
     /// What a command started in `dir`.
     pub(crate) fn of(mut run: Command, dir: &Path) -> Self {
         let child = run.spawn().unwrap();

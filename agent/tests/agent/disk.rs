@@ -184,7 +184,7 @@ fn child_whose_volume_a_job_fills() {
     let Some(volume) = std::env::var_os(VOLUME) else { return };
     let volume = Path::new(&volume);
     let dir = &volume.join("agent");
-    let _daemon = Daemon::start(dir);
+    let _daemon = Daemon::unconfined(dir);
     // Both of its jobs take all there is, in time, and stay.
     let _hog = is_filled_by_jobs(dir, "while :; do sleep 1; done", Bytes(10_000_000));
     // Nobody has to do anything.
@@ -228,7 +228,7 @@ fn child_whose_volume_jobs_fill_and_leave() {
     let Some(volume) = std::env::var_os(VOLUME) else { return };
     let volume = Path::new(&volume);
     let dir = &volume.join("agent");
-    let _daemon = Daemon::start(dir);
+    let _daemon = Daemon::unconfined(dir);
     // What a program does that meets a full disk: one gives up, the other is killed.
     let then = r#"case "$PWD" in */0) exit 1;; *) kill -9 $$;; esac"#;
     let _hog = is_filled_by_jobs(dir, then, Bytes(10_000_000));
@@ -241,7 +241,7 @@ fn child_whose_volume_jobs_fill_within_their_bounds() {
     let Some(volume) = std::env::var_os(VOLUME) else { return };
     let volume = Path::new(&volume);
     let dir = &volume.join("agent");
-    let _daemon = Daemon::start(dir);
+    let _daemon = Daemon::unconfined(dir);
     let _hog = is_filled_by_jobs(dir, "while :; do sleep 1; done", Bytes(1_000_000_000_000_000));
     wait_for("space", || (free(volume) > 100 << 20).then_some(()));
     let goes_on = || {
@@ -286,6 +286,49 @@ fn child_whose_volume_starts_of_tasks_fill() {
     assert!(free(volume) > 8 << 20, "{} {reason}", free(volume));
     assert!(!bench.data.slot(slot).exists());
     println!("\nall was as it should");
+}
+
+#[test]
+fn child_in_whose_project_something_is_mounted() {
+    let Some(volume) = std::env::var_os(VOLUME) else { return };
+    let volume = Path::new(&volume);
+    let (elsewhere, project) = (volume.join("elsewhere"), volume.join("project"));
+    put(&elsewhere.join("deep/file"), b"precious");
+    // A part of the same volume, and a volume; at the top and further below.
+    let mounts = ["bound", "tree/bound", "other", "tree/other"].map(|name| project.join(name));
+    for (number, at) in mounts.iter().enumerate() {
+        std::fs::create_dir_all(at).unwrap();
+        let mut mount = Command::new("mount");
+        match number < 2 {
+            true => mount.arg("--bind").arg(&elsewhere).arg(at),
+            false => mount.args(["-t", "tmpfs", "none"]).arg(at),
+        };
+        assert!(mount.status().unwrap().success());
+        put(&at.join("deep/file"), b"precious");
+        put(&at.join("file"), b"precious");
+    }
+    put(&project.join("tree/rubbish/file"), b"");
+    let kept = |at: &Path| {
+        ["file", "deep/file"]
+            .iter()
+            .all(|name| std::fs::read(at.join(name)).is_ok_and(|is| is == b"precious"))
+    };
+    let trash = fallow_agent::trash::Trash::at(volume.join("trash"));
+    for at in [&mounts[0], &mounts[2]] {
+        let error = trash.take(at).unwrap_err();
+        assert!(error.to_string().contains("something is mounted there"), "{error}");
+        fallow_agent::files::remove(at).unwrap_err();
+        assert!(kept(at), "{at:?}");
+    }
+    fallow_agent::files::remove(&project.join("tree")).unwrap_err();
+    assert!(mounts.iter().all(|at| kept(at)) && kept(&elsewhere));
+    assert!(!project.join("tree/rubbish").exists());
+    println!("\nall was as it should");
+}
+
+#[test]
+fn r4_12_what_is_mounted_below_a_project_is_never_emptied() {
+    passes_on_a_volume_of(16, "disk::child_in_whose_project_something_is_mounted");
 }
 
 #[test]

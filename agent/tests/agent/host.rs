@@ -63,7 +63,7 @@ fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
 
 fn facts(dir: &std::path::Path) -> HostFacts {
     let one = fallow_domain::Speed::new(1e9).unwrap();
-    host::facts(dir, "00", HostSpeed { fpops: one, iops: one, membw: 1e9, measured_at: 0.0 })
+    host::facts(dir, "00", HostSpeed { fpops: one, iops: one, membw: 1e9, measured_at: 0.0 }, Vec::new())
 }
 
 #[test]

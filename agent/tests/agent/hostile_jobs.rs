@@ -1,4 +1,5 @@
-//! Jobs that mean harm, as real processes of an ordinary user under the real supervisor.
+//! Jobs that mean harm, as real processes of an ordinary user under the real supervisor, and confined by
+//! nothing, as on a system that has nothing for it (`confinement.rs` has those that are confined).
 //!
 //! Each leaves something else behind. After each the same must hold: the agent lives, the jobs of another
 //! project in the next slot and in the very same one finish, nothing leaks, and nothing outside of the slots
@@ -11,11 +12,11 @@ use std::time::Duration as StdDuration;
 
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Event, SlotFile, TaskEnd, TaskSetup};
+use fallow_client::{ApplicationFile, Event, SlotFile, TaskEnd, TaskSetup};
 use fallow_domain::{JobId, MasterUrl, SlotId};
 
-use crate::supervision::{Bench, JOB, SLOT};
-use crate::support::{is_alive, put, wait_for};
+use crate::supervision::{Bench, JOB, OUTPUT, SLOT};
+use crate::support::{is_alive, put, signed, wait_for};
 
 /// The number of an ordinary user that owns nothing here.
 const NOBODY: u32 = 65534;
@@ -34,6 +35,11 @@ fn quick_dir() -> tempfile::TempDir {
 /// Runs the test of this name once more as an ordinary user with few descriptors, when this is root, whom no
 /// permission stops. True if it was run so.
 pub(crate) fn as_ordinary_user(name: &str) -> bool {
+    as_ordinary_user_with(name, DESCRIPTORS)
+}
+
+/// The same with so many descriptors.
+pub(crate) fn as_ordinary_user_with(name: &str, descriptors: u32) -> bool {
     if std::env::var_os("FALLOW_TEST_ORDINARY").is_some() {
         return false;
     }
@@ -41,7 +47,7 @@ pub(crate) fn as_ordinary_user(name: &str) -> bool {
     let dir = quick_dir();
     let mut command = std::process::Command::new("sh");
     command
-        .args(["-c", &format!("ulimit -n {DESCRIPTORS}; exec \"$@\""), "sh"])
+        .args(["-c", &format!("ulimit -n {descriptors}; exec \"$@\""), "sh"])
         .arg(std::env::current_exe().unwrap())
         .args([&name, "--exact", "--nocapture", "--test-threads=1"])
         .env("FALLOW_TEST_ORDINARY", "1")
@@ -56,6 +62,7 @@ pub(crate) fn as_ordinary_user(name: &str) -> bool {
     let said =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
+    println!("as an ordinary user:\n{said}");
     true
 }
 
@@ -86,7 +93,7 @@ fn own(bench: &Bench, application: &str) -> Box<TaskSetup> {
 }
 
 /// The program of another project's well-behaved jobs: succeeds in an empty slot only.
-fn stock_neighbour(bench: &Bench) {
+fn stock_neighbour(bench: &Bench) -> Vec<ApplicationFile> {
     let path = bench.data.project(&neighbour()).join("app");
     let own = "^init_data.xml$\\|^boinc_mmap_file$\\|^boinc_setup_complete$\\|^stderr.txt$";
     let text = format!(
@@ -94,13 +101,15 @@ fn stock_neighbour(bench: &Bench) {
     );
     put(&path, text.as_bytes());
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    signed(&bench.data.project(&neighbour()), "app")
 }
 
 /// A well-behaved job of another project.
-fn innocent(bench: &Bench, job: JobId, slot: SlotId) -> Box<TaskSetup> {
+fn innocent(bench: &Bench, application: &[ApplicationFile], job: JobId, slot: SlotId) -> Box<TaskSetup> {
     let mut setup = bench.setup(true, false);
     (setup.job, setup.slot, setup.url, setup.arguments) = (job, slot, neighbour(), vec![]);
     setup.name = format!("innocent_{job}");
+    setup.application = application.to_vec();
     setup.files = vec![SlotFile { name: format!("innocent_{job}"), ..output("out", true) }];
     setup
 }
@@ -113,8 +122,8 @@ fn end_of(bench: &Bench, job: JobId) -> Box<TaskEnd> {
     })
 }
 
-fn succeeds(bench: &Bench, job: JobId, slot: SlotId) {
-    bench.supervisor.start_task(innocent(bench, job, slot));
+fn succeeds(bench: &Bench, application: &[ApplicationFile], job: JobId, slot: SlotId) {
+    bench.supervisor.start_task(innocent(bench, application, job, slot));
     let end = end_of(bench, job);
     let how = (end.exit, end.finish.is_some(), end.outputs.len());
     assert_eq!(how, (Ended::Code(0), true, 1), "job {job} in slot {slot}: {}", end.stderr);
@@ -134,15 +143,15 @@ fn harms_nobody(bench: &mut Bench, hostile: Box<TaskSetup>) -> Box<TaskEnd> {
     let dir = bench.data.path().to_path_buf();
     let secret = dir.parent().unwrap().join("outside");
     put(&secret.join("secret"), b"the owner's");
-    stock_neighbour(bench);
+    let neighbours = stock_neighbour(bench);
     bench.supervisor.start_task(hostile);
     let end = end_of(bench, JOB);
     // A neighbour, at once, in the next slot.
-    succeeds(bench, JobId(2), SlotId(1));
+    succeeds(bench, &neighbours, JobId(2), SlotId(1));
     bench.supervisor.clean(SLOT);
     // And those who get the slot after it, one after the other.
     for job in 3..6 {
-        succeeds(bench, JobId(job), SLOT);
+        succeeds(bench, &neighbours, JobId(job), SLOT);
         bench.supervisor.clean(SLOT);
     }
     bench.supervisor.clean(SlotId(1));
@@ -168,7 +177,7 @@ fn script_harms_nobody(name: &str, text: &str, change: impl FnOnce(&mut TaskSetu
     if as_ordinary_user(name) {
         return None;
     }
-    let mut bench = Bench::new();
+    let mut bench = Bench::unconfined();
     let mut setup = bench.script(text);
     change(&mut setup);
     Some(harms_nobody(&mut bench, setup))
@@ -200,7 +209,7 @@ fn r6_10_sixty_thousand_nested_directories_are_removed_with_little_stack_and_few
     ) {
         return;
     }
-    let mut bench = Bench::new();
+    let mut bench = Bench::unconfined();
     let setup = own(&bench, "application_that_nests");
     assert_eq!(harms_nobody(&mut bench, setup).exit, Ended::Code(3));
 }
@@ -210,7 +219,7 @@ fn r6_10_a_hundred_thousand_files_in_a_slot_hold_nobody_up() {
     if as_ordinary_user("r6_10_a_hundred_thousand_files_in_a_slot_hold_nobody_up") {
         return;
     }
-    let mut bench = Bench::new();
+    let mut bench = Bench::unconfined();
     let setup = own(&bench, "application_that_litters");
     assert_eq!(harms_nobody(&mut bench, setup).exit, Ended::Code(3));
 }
@@ -247,7 +256,7 @@ fn r6_10_outputs_are_taken_although_the_projects_directory_was_closed_meanwhile(
     if as_ordinary_user(name) {
         return;
     }
-    let bench = Bench::new();
+    let bench = Bench::unconfined();
     let text = "while [ ! -d go ]; do sleep 0.1; done; echo right > out; chmod 000 out; \
                 echo 0 > boinc_finish_called; chmod 000 ../../projects/*; exit 0";
     let mut setup = bench.script(text);
@@ -266,7 +275,7 @@ fn r6_10_a_job_that_ends_while_the_agent_can_open_no_file_keeps_its_outputs() {
     if as_ordinary_user(name) {
         return;
     }
-    let bench = Bench::new();
+    let bench = Bench::unconfined();
     let text =
         "while [ ! -d go ]; do sleep 0.1; done; echo right > out; echo 0 > boinc_finish_called; exit 0";
     let mut setup = bench.script(text);
@@ -294,7 +303,7 @@ fn r6_10_a_finished_job_whose_outputs_wait_is_not_computed_again_when_it_is_to_m
     if as_ordinary_user(name) {
         return;
     }
-    let bench = Bench::new();
+    let bench = Bench::unconfined();
     let text = "while [ ! -d go ]; do sleep 0.1; done; [ ! -f ran ] || exit 7; echo right > out; \
                 echo > ran; echo 0 > boinc_finish_called; exit 0";
     let mut setup = bench.script(text);
@@ -328,7 +337,7 @@ fn r6_10_a_channel_cut_short_ends_its_own_task_only() {
     if as_ordinary_user(name) {
         return;
     }
-    let mut bench = Bench::new();
+    let mut bench = Bench::unconfined();
     // As fast as it can, so that no look at the length before an access helps.
     let setup = own(&bench, "application_that_cuts_its_channel");
     bench.supervisor.start_task(setup);
@@ -364,7 +373,7 @@ fn r6_10_a_channel_that_is_something_else_is_a_channel_again_at_the_next_start()
         if as_ordinary_user(name) {
             return;
         }
-        let mut bench = Bench::new();
+        let mut bench = Bench::unconfined();
         let text = format!(
             "[ -f boinc_mmap_file -a ! -L boinc_mmap_file ] || exit 7; rm boinc_mmap_file; {what} boinc_mmap_file; exit 3"
         );
@@ -390,7 +399,7 @@ fn r6_10_a_job_that_obeys_no_signal_is_killed_with_all_that_it_forked() {
     if as_ordinary_user(name) {
         return;
     }
-    let mut bench = Bench::new();
+    let mut bench = Bench::unconfined();
     let text = "trap '' TERM INT HUP; i=0; while [ $i -lt 40 ]; do (trap '' TERM INT HUP; setsid sleep 1000 & sleep 1000) & i=$((i+1)); \
                 done; echo x > forked; wait";
     let setup = bench.script(text);
@@ -436,10 +445,11 @@ fn r6_10_outputs_that_are_no_files_are_no_outputs_and_hold_nobody_up() {
     if as_ordinary_user(name) {
         return;
     }
-    for make in ["ln -sf ../../../outside/secret", "mkfifo", "mkdir", "ln -s /dev/zero", "ln -s ."] {
-        for copy in [false, true] {
-            let mut bench = Bench::new();
-            let place = if copy { "out" } else { "../../projects/127.0.0.1_9_test/output_1" };
+    for make in ["ln -sf ../../../../outside/secret", "mkfifo", "mkdir", "ln -s /dev/zero", "ln -s ."] {
+        for (place, copy) in
+            [("../../projects/127.0.0.1_9_test/output_1", false), (OUTPUT, false), ("out", true)]
+        {
+            let mut bench = Bench::unconfined();
             let text = format!("rm -f {place}; {make} {place}; echo 0 > boinc_finish_called");
             let mut setup = bench.script(&text);
             setup.files = vec![output("out", copy)];
@@ -464,7 +474,7 @@ fn r6_10_end_files_that_are_no_files_are_no_end() {
         return;
     }
     for make in ["mkdir", "mkfifo", "ln -s ../../../outside/secret"] {
-        let mut bench = Bench::new();
+        let mut bench = Bench::unconfined();
         let text = format!(
             "{make} boinc_finish_called boinc_temporary_exit 2>&1; {make} boinc_temporary_exit; exit 0"
         );
@@ -484,7 +494,7 @@ fn r6_10_files_of_the_client_that_a_job_replaced_are_made_anew() {
         return;
     }
     for make in ["mkdir", "mkfifo", "ln -s ../../../outside/secret"] {
-        let mut bench = Bench::new();
+        let mut bench = Bench::unconfined();
         let files = "init_data.xml stderr.txt boinc_lockfile boinc_setup_complete";
         let text = format!(
             "[ -f init_data.xml -a ! -L init_data.xml -a -f stderr.txt -a ! -L stderr.txt ] || exit 7; \

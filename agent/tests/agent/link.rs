@@ -319,6 +319,9 @@ pub(crate) fn document(version: u64, share: f64) -> from_coordinator::Body {
             connection_interval_micros: 0,
             excluded_devices: Vec::new(),
             hours: String::new(),
+            run_in_use: false,
+            run_gpu_in_use: false,
+            idle_after_micros: 0,
         }),
     })
 }

@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
 mod attach;
+mod confinement;
 mod confirmation;
 mod copies;
 mod creators;
 mod daemon;
 mod disk;
+mod gpus;
 mod guard;
 mod guest;
 mod host;
@@ -16,12 +18,17 @@ mod hostile_jobs;
 mod incoming;
 mod link;
 mod messages;
+mod owner;
+mod preferences;
 mod proxied;
 #[path = "../../../shared/tls/tests/support/proxy.rs"]
 mod proxy;
+mod small_disk;
 mod spinning;
 mod supervision;
 mod support;
 mod terminal;
 mod transfers;
 mod turns;
+mod x11;
+mod yielding;

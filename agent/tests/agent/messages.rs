@@ -9,11 +9,11 @@ use std::time::Duration as StdDuration;
 
 use fallow_agent::supervise::{Delivery, leftovers};
 use fallow_boinc::runtime::exit::Ended;
-use fallow_client::{ApplicationFile, Event, SlotFile, StartFault, TaskSetup};
+use fallow_client::{Event, SlotFile, StartFault};
 use fallow_domain::{Bytes, Duration};
 
-use crate::supervision::{Bench, JOB, SLOT};
-use crate::support::{project, put, wait_for};
+use crate::supervision::{Bench, JOB, OUTPUT, SLOT};
+use crate::support::{project, put, signed, wait_for};
 
 /// Puts a text into a channel of the slot, the flag last.
 pub(crate) fn say(channel: usize, text: &str) -> String {
@@ -31,7 +31,7 @@ fn r6_2_a_jobs_message_is_moved_to_its_project_and_its_early_output_is_looked_at
     put(&place.join("output_1"), b"");
     let told = say(6, "<have_new_trickle_up/>\\n<have_new_upload_file/>\\n");
     let text = format!(
-        "echo '<variety>x</variety>' > trickle_up.xml; echo part > ../../projects/127.0.0.1_9_test/output_1; \
+        "echo '<variety>x</variety>' > trickle_up.xml; echo part > {OUTPUT}; \
          : > boinc_ufr_out; {told} while [ ! -f trickle_down_5 -o ! -f boinc_ufs_out ]; do sleep 0.1; done; \
          while ! head -c 7300 boinc_mmap_file | tail -c 132 | grep -q have_trickle_down; do sleep 0.1; done; \
          cat trickle_down_5 boinc_ufs_out >&2; exit 3"
@@ -190,25 +190,12 @@ fn r6_10_outputs_asked_for_again_and_again_are_looked_at_by_one_thread_that_look
     bench.supervisor.join();
 }
 
-fn with_application(mut setup: Box<TaskSetup>, content: &[u8]) -> Box<TaskSetup> {
-    setup.application = vec![ApplicationFile {
-        name: "app".into(),
-        nbytes: Some(Bytes(content.len() as u64)),
-        md5: Some(fallow_boinc::signature::md5_hex(content)),
-        signed: false,
-        signatures: vec![],
-        executable: true,
-    }];
-    setup
-}
-
 #[test]
 fn r6_10_a_program_that_was_replaced_since_it_came_is_not_started() {
     let bench = Bench::new();
     let setup = bench.script("echo right >&2; exit 3");
     let program = bench.data.project(&project()).join("app");
     let content = std::fs::read(&program).unwrap();
-    let setup = with_application(setup, &content);
     for _ in 0..2 {
         bench.supervisor.start_task(setup.clone());
         assert_eq!(bench.ended().stderr, "right\n");
@@ -230,9 +217,7 @@ fn r6_10_a_program_that_was_replaced_since_it_came_is_not_started() {
 fn r6_10_what_is_executed_is_what_was_looked_at_under_its_own_name() {
     let bench = Bench::new();
     bench.stock(1);
-    let content = std::fs::read(bench.data.project(&project()).join("app")).unwrap();
-    let setup = with_application(bench.setup(true, false), &content);
-    bench.supervisor.start_task(setup);
+    bench.supervisor.start_task(bench.setup(true, false));
     let pid = bench.started();
     let link = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
     assert_eq!(link, bench.data.project(&project()).join("app").canonicalize().unwrap());
@@ -289,6 +274,7 @@ fn r6_2_an_application_older_than_api_6_has_its_channel_in_system_v_memory() {
         println!("skipped: there is no C compiler here");
         return;
     }
+    setup.application = signed(&bench.data.project(&project()), "app");
     setup.mapped_channel = false;
     bench.supervisor.start_task(setup);
     let said = bench.sample("what it says", |sample| sample.status.is_some());

@@ -200,7 +200,7 @@ fn r6_10_a_process_without_session_and_mark_ends_after_a_kill_of_the_agent() {
         format!("env -i setsid sh -c 'echo $$ >> {}; while :; do :; done' & sleep 1000", noted.display());
     let server = project("strays", &script, "");
     let agent_dir = dir.path().join("agent");
-    let mut daemon = Daemon::start(&agent_dir);
+    let mut daemon = Daemon::unconfined(&agent_dir);
     attach(&agent_dir, &server);
     let strays = wait_for("the strays", || {
         let text = std::fs::read_to_string(&noted).ok()?;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration as StdDuration;
 
+use fallow_agent::confine::{Allowed, Confinement};
 use fallow_agent::dir::DataDir;
 use fallow_agent::guard::GuardHandle;
 use fallow_agent::proc;
@@ -13,13 +14,16 @@ use fallow_agent::supervise::{Context, Supervisor, leftovers, life_mark};
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::init_data::AppInitData;
 use fallow_boinc::runtime::message::ProcessControl;
+use fallow_boinc::runtime::softlink;
 use fallow_client::{Event, Goes, Room, SlotFile, StartFault, TaskEnd, TaskSample, TaskSetup};
 use fallow_domain::{Bytes, Duration, JobId, ProjectId, SlotId};
 
-use crate::support::{PATIENCE, agent, is_alive, project, put, wait_for};
+use crate::support::{PATIENCE, agent, is_alive, project, put, signed, wait_for};
 
 pub(crate) const JOB: JobId = JobId(1);
 pub(crate) const SLOT: SlotId = SlotId(0);
+/// Where in its slot a job makes an output that is not copied.
+pub(crate) const OUTPUT: &str = "fallow_outputs/output_1";
 /// More than the application counts while a test looks, however seldom that comes to its turn.
 const ENDLESS: u64 = 1_000_000_000;
 
@@ -73,6 +77,16 @@ impl Bench {
         Self::with(dir, None, Arc::new(AtomicBool::new(true)), Arc::default())
     }
 
+    /// Whose jobs nothing confines.
+    pub(crate) fn unconfined() -> Self {
+        Self::confined_by(tempfile::tempdir().unwrap(), Confinement::none())
+    }
+
+    /// Whose jobs are confined by so much.
+    pub(crate) fn confined_by(dir: tempfile::TempDir, confinement: Confinement) -> Self {
+        Self::of(dir, confinement, None, Arc::new(AtomicBool::new(true)), Arc::default())
+    }
+
     /// Nothing is taken in but what must not be lost, unless there is `room`.
     pub(crate) fn with_room(room: &Arc<AtomicBool>) -> Self {
         Self::with(tempfile::tempdir().unwrap(), None, Arc::clone(room), Arc::default())
@@ -91,6 +105,17 @@ impl Bench {
         room: Arc<AtomicBool>,
         full: Arc<AtomicUsize>,
     ) -> Self {
+        let confinement = Confinement::probe(Allowed::default(), dir.path());
+        Self::of(dir, confinement, dropped, room, full)
+    }
+
+    fn of(
+        dir: tempfile::TempDir,
+        confinement: Confinement,
+        dropped: Option<Sender<Event>>,
+        room: Arc<AtomicBool>,
+        full: Arc<AtomicUsize>,
+    ) -> Self {
         let data = DataDir::at(dir.path());
         std::mem::forget(data.lock().unwrap());
         let (sender, events) = channel();
@@ -103,6 +128,7 @@ impl Bench {
             dir: data.clone(),
             life,
             guard,
+            confinement,
             memory: Bytes::from_mebibytes(1024),
             send_event: Arc::new(move |event| {
                 if full.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n > 0).then(|| n + 1)).is_ok()
@@ -147,12 +173,13 @@ impl Bench {
             arguments: ["supervision::application_that_counts", "--exact", "--ignored", "--nocapture"]
                 .map(Into::into)
                 .into(),
-            application: vec![],
+            application: signed(&self.data.project(&project()), "app"),
             files: vec![file("input_1", "in", false), file("output_1", "out", true)],
             init_data: Box::new(AppInitData {
                 checkpoint_period: Duration::from_secs(1),
                 ..AppInitData::default()
             }),
+            environment: Vec::new(),
             mapped_channel: true,
             special: false,
         })
@@ -240,8 +267,8 @@ fn r4_12_tasks_are_looked_after_while_the_agent_can_take_nothing_in() {
 #[test]
 fn r6_10_a_task_that_makes_room_leaves_no_output_either() {
     let bench = Bench::new();
-    let output = bench.data.project(&project()).join("output_1");
-    let script = bench.script(&format!("echo much > {}; sleep 1000", output.display()));
+    let output = bench.data.slot(SLOT).join(OUTPUT);
+    let script = bench.script(&format!("echo much > {OUTPUT}; sleep 1000"));
     let files = bench.setup(true, false).files.into_iter().filter(|file| file.output).collect();
     bench.supervisor.start_task(Box::new(TaskSetup { files, ..*script }));
     wait_for("an output", || output.exists().then_some(()));
@@ -267,7 +294,7 @@ fn r6_10_a_task_that_has_left_makes_room_with_its_outputs_unless_it_has_finished
     ] {
         let bench = Bench::new();
         let output = bench.data.project(&project()).join("output_1");
-        let script = bench.script(&format!("head -c 2000000 /dev/zero > {}; {leave}", output.display()));
+        let script = bench.script(&format!("head -c 2000000 /dev/zero > {OUTPUT}; {leave}"));
         let files = bench.setup(true, false).files.into_iter().filter(|file| file.output).collect();
         bench.supervisor.start_task(Box::new(TaskSetup { files, job: JobId(1), ..*script }));
         let end = bench.ended();
@@ -283,6 +310,28 @@ fn r6_10_a_task_that_has_left_makes_room_with_its_outputs_unless_it_has_finished
         wait_for("the slot to be emptied", || (!bench.data.slot(SLOT).exists()).then_some(()));
         assert_eq!(output.exists(), !goes, "{leave}");
     }
+}
+
+#[test]
+fn r6_10_an_output_that_a_task_of_an_earlier_version_began_in_its_projects_directory_goes_on_in_its_slot() {
+    let bench = Bench::new();
+    let mut setup =
+        bench.script("to=$(sed 's/<[^>]*>//g' out); echo rest >> $to; echo 0 > boinc_finish_called");
+    setup.files = bench.setup(true, false).files.into_iter().filter(|file| file.output).collect();
+    setup.fresh = false;
+    let (slot, output) = (bench.data.slot(SLOT), bench.data.project(&project()).join("output_1"));
+    let link = softlink::write(&softlink::target("127.0.0.1_9_test", "output_1"));
+    put(&slot.join("out"), link.as_bytes());
+    put(&slot.join("boinc_setup_complete"), b"");
+    put(&output, b"part\n");
+    bench.supervisor.start_task(setup);
+    let end = bench.ended();
+    assert_eq!(
+        (end.outputs.len(), std::fs::read(&output).unwrap()),
+        (1, b"part\nrest\n".to_vec()),
+        "{}",
+        end.stderr
+    );
 }
 
 #[test]
@@ -433,12 +482,19 @@ fn a_program_that_is_not_executable_fails_for_good_and_a_missing_one_is_fetched_
     let mut setup = bench.script("");
     let program = bench.data.project(&project()).join("app");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o644)).unwrap();
+    setup.application[0].executable = false;
     bench.supervisor.start_task(setup.clone());
     assert_eq!(failure().1, StartFault::Job);
-    setup.program = "absent".into();
+    setup.application[0].name = "absent".into();
     bench.supervisor.start_task(setup.clone());
     let (reason, fault) = failure();
     assert_eq!(fault, StartFault::Files(vec!["absent".into()]), "{reason}");
+    // Its project describes other files, but not this one.
+    setup.application = signed(program.parent().unwrap(), "app");
+    setup.program = "absent".into();
+    bench.supervisor.start_task(setup.clone());
+    let (reason, fault) = failure();
+    assert_eq!(fault, StartFault::Job, "{reason}");
     setup.program = "../../../bin/sh".into();
     bench.supervisor.start_task(setup);
     assert_eq!(failure().1, StartFault::Job, "a program outside of the project is refused");
@@ -448,7 +504,7 @@ fn a_program_that_is_not_executable_fails_for_good_and_a_missing_one_is_fetched_
 fn an_output_that_is_a_link_to_elsewhere_is_no_output() {
     let bench = Bench::new();
     bench.stock(1);
-    let mut setup = bench.script("ln -sf /etc/passwd ../../projects/127.0.0.1_9_test/output_1; exit 1");
+    let mut setup = bench.script(&format!("ln -sf /etc/passwd {OUTPUT}; exit 1"));
     setup.files = bench.setup(true, false).files;
     bench.supervisor.start_task(setup);
     assert_eq!(bench.ended().outputs, []);

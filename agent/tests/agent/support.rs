@@ -1,9 +1,14 @@
 //! What the tests share.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use fallow_domain::MasterUrl;
+use fallow_boinc::signature::{PrivateKey, md5_hex};
+use fallow_client::{ApplicationFile, RequiredSignature};
+use fallow_domain::{Bytes, MasterUrl};
 
 /// The binary under test.
 pub(crate) fn agent() -> PathBuf {
@@ -39,4 +44,20 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 pub(crate) fn put(path: &Path, content: &[u8]) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
+}
+
+/// An application of one file that lies in a project's directory, signed by a key of the tests' own. Nothing,
+/// if there is no such file.
+pub(crate) fn signed(place: &Path, name: &str) -> Vec<ApplicationFile> {
+    static KEY: OnceLock<PrivateKey> = OnceLock::new();
+    let Ok(content) = std::fs::read(place.join(name)) else { return Vec::new() };
+    let random = |bytes: &mut [u8]| File::open("/dev/urandom").unwrap().read_exact(bytes).unwrap();
+    let key = KEY.get_or_init(|| PrivateKey::generate(&mut { random }).unwrap());
+    let signature = key.sign_file(&md5_hex(&content), &mut { random }).unwrap();
+    vec![ApplicationFile {
+        name: name.into(),
+        nbytes: Some(Bytes(content.len() as u64)),
+        signatures: vec![RequiredSignature { signature, key: key.public_key().to_text() }],
+        executable: true,
+    }]
 }

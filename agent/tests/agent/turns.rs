@@ -34,7 +34,7 @@ fn hanging() -> Server {
 }
 
 /// Numbers for a key that guards nothing.
-fn random() -> impl FnMut(&mut [u8]) {
+pub(crate) fn random() -> impl FnMut(&mut [u8]) {
     let mut state = 1_u64;
     move |bytes| {
         for byte in bytes {
@@ -45,23 +45,29 @@ fn random() -> impl FnMut(&mut [u8]) {
 }
 
 /// A project that sends a job for each request, and wants its result at once.
-fn working() -> Server {
+pub(crate) fn working(program: &'static [u8]) -> Server {
+    working_with(program, |_| ())
+}
+
+/// The same of a project that adds something to each reply.
+pub(crate) fn working_with(program: &'static [u8], add: fn(&mut SchedulerReply)) -> Server {
     let key = PrivateKey::generate(&mut random()).unwrap();
-    let signature = key.sign_file(&md5_hex(PROGRAM), &mut random()).unwrap();
+    let signature = key.sign_file(&md5_hex(program), &mut random()).unwrap();
     let sent = Mutex::new(0);
     Server::start(move |asked| {
         if let Some(page) = page(asked) {
             return page;
         }
         if asked.head.starts_with("get /p/program ") {
-            return http("200 OK", "", PROGRAM);
+            return http("200 OK", "", program);
         }
         let host = asked.head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
         let request = SchedulerRequest::parse(asked.text().as_bytes()).unwrap();
         let mut sent = sent.lock().unwrap();
         *sent += 1;
         let signed = (key.public_key().to_text(), signature.clone());
-        let reply = reply(&request, &format!("http://{host}/p/program"), signed, *sent);
+        let mut reply = reply(&request, &format!("http://{host}/p/program"), signed, *sent);
+        add(&mut reply);
         http("200 OK", "", reply.write().as_bytes())
     })
 }
@@ -131,7 +137,7 @@ fn reported(server: &Server) -> Vec<ReportedResult> {
 
 #[test]
 fn r1_10_a_project_that_does_not_answer_keeps_another_ones_jobs_from_nothing() {
-    let (hanging, working) = (hanging(), working());
+    let (hanging, working) = (hanging(), working(PROGRAM));
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let _daemon = Daemon::start(dir);

@@ -146,6 +146,7 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
         "preferences.buffer_min           2 h        group site    0.1 days by default",
         "preferences.memory_fraction      0.1        owner         0.9 by default",
         "projects.sums                    absent     group quiet   share 100 by fleet",
+        "projects.primes.code_sign_key    sha256:",
         "groups     site, quiet",
         "label      room=12 (operator)",
         "label      os=linux",
@@ -154,6 +155,7 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words(&why).contains(&words(expected)), "{expected} is not in\n{why}");
     }
+    assert!(!why.contains("projects.sums.code_sign_key"), "{why}");
     let enrolled = fallow(dir, &["hosts", "label", "pc-1", "campus-"]);
     assert_eq!(enrolled.status.code(), Some(3));
     assert!(text(&enrolled).contains("pc-1 was enrolled with campus=north"), "{}", text(&enrolled));

@@ -149,7 +149,7 @@ fn r6_10_a_request_that_somebody_has_changed_is_not_signed() {
         "--yes",
     ];
     let said = refused(dir, &with_other, ExitCode::BadInput);
-    assert!(said.contains("was not signed by this key"), "{said}");
+    assert!(said.contains("hosts follow what is signed by"), "{said}");
     fs::remove_file(path("s")).unwrap();
     ok(dir, &[&with_other[..], &["--known-key", &key, "--good-key", &other]].concat());
     let said = refused(dir, &["organisation", "sign", "--signed", &path("s")], ExitCode::BadInput);
@@ -281,6 +281,37 @@ fn r6_10_a_key_that_hosts_do_not_believe_takes_nobodys_place_unless_somebody_ins
     ok(dir, &["organisation", "set", "--none"]);
     let other = ok(dir, &["organisation", "new-key", &path("other.key")]).trim().to_owned();
     ok(dir, &["organisation", "set", &other]);
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r6_10_documents_that_are_signed_no_more_go_out_and_what_waited_was_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    let (path, key) = organisation(dir);
+    ok(dir, &["project", "create", "demo"]);
+    ok(dir, &["organisation", "set", &key]);
+    ok(dir, &["preferences", "set", "--cpu-fraction", "0.5", "--checkpoint-period", "90s"]);
+    let documents = ok(dir, &["documents"]);
+    assert!(documents.contains("preferences cpu_fraction=0.5 checkpoint_period=1.5 min"), "{documents}");
+    assert!(documents.contains("version 2 waits until it is signed"), "{documents}");
+    let room = path("room.toml");
+    fs::write(
+        &room,
+        "name = \"room\"\nprecedence = 1\nselector = \"room=1\"\n\n[preferences]\nsuspended = true\n",
+    )
+    .unwrap();
+    let diff = ok(dir, &["diff", "-f", &room]);
+    assert!(diff.contains("version 2 waits until it is signed"), "{diff}");
+    ok(dir, &["organisation", "sign", "--key", &path("org.key"), "--yes"]);
+    let said = refused(dir, &["organisation", "sign", "--key", &path("org.key")], ExitCode::BadInput);
+    assert!(said.contains("Nothing differs from what was signed before"), "{said}");
+    ok(dir, &["shares", "set", "demo=10"]);
+    let said = ok(dir, &["organisation", "set", "--none"]);
+    assert!(said.contains("Documents are not signed") && !said.contains("waits"), "{said}");
+    let documents = ok(dir, &["documents"]);
+    assert!(documents.contains("shares demo=10") && !documents.contains("waits until"), "{documents}");
     assert_eq!(running.stop(), Some(0));
 }
 

@@ -12,6 +12,7 @@ mod generated;
 mod import_circles;
 mod own_code;
 mod places;
+mod preferences;
 mod requirements;
 mod shown_by;
 mod tree;

@@ -211,6 +211,13 @@ fn suspended_to_wire(by: Option<SuspendedBy>) -> wire::SuspendedBy {
         Some(SuspendedBy::Owner) => wire::SuspendedBy::Owner,
         Some(SuspendedBy::Coordinator) => wire::SuspendedBy::Coordinator,
         Some(SuspendedBy::Hours) => wire::SuspendedBy::Hours,
+        Some(SuspendedBy::InUse) => wire::SuspendedBy::InUse,
+        Some(SuspendedBy::Snooze) => wire::SuspendedBy::Snooze,
+        Some(SuspendedBy::Battery) => wire::SuspendedBy::Battery,
+        Some(SuspendedBy::OtherPrograms) => wire::SuspendedBy::OtherPrograms,
+        Some(SuspendedBy::NoInput) => wire::SuspendedBy::NoInput,
+        Some(SuspendedBy::PreferenceFile) => wire::SuspendedBy::PreferenceFile,
+        Some(SuspendedBy::Disk) => wire::SuspendedBy::Disk,
         Some(SuspendedBy::Other) => wire::SuspendedBy::Other,
     }
 }
@@ -229,11 +236,21 @@ fn suspended_from_wire(number: i32, text: &str) -> Option<SuspendedBy> {
             "owner" => Some(SuspendedBy::Owner),
             "coordinator" => Some(SuspendedBy::Coordinator),
             "hours" => Some(SuspendedBy::Hours),
+            "in use" => Some(SuspendedBy::InUse),
+            "snooze" => Some(SuspendedBy::Snooze),
+            "disk" => Some(SuspendedBy::Disk),
             _ => Some(SuspendedBy::Other),
         },
         Ok(wire::SuspendedBy::Owner) => Some(SuspendedBy::Owner),
         Ok(wire::SuspendedBy::Coordinator) => Some(SuspendedBy::Coordinator),
         Ok(wire::SuspendedBy::Hours) => Some(SuspendedBy::Hours),
+        Ok(wire::SuspendedBy::InUse) => Some(SuspendedBy::InUse),
+        Ok(wire::SuspendedBy::Snooze) => Some(SuspendedBy::Snooze),
+        Ok(wire::SuspendedBy::Battery) => Some(SuspendedBy::Battery),
+        Ok(wire::SuspendedBy::OtherPrograms) => Some(SuspendedBy::OtherPrograms),
+        Ok(wire::SuspendedBy::NoInput) => Some(SuspendedBy::NoInput),
+        Ok(wire::SuspendedBy::PreferenceFile) => Some(SuspendedBy::PreferenceFile),
+        Ok(wire::SuspendedBy::Disk) => Some(SuspendedBy::Disk),
         Ok(wire::SuspendedBy::Other) | Err(_) => Some(SuspendedBy::Other),
     }
 }
@@ -340,8 +357,14 @@ mod tests {
             (0, "schedule", Some(SuspendedBy::Other)),
             (1, "owner", Some(SuspendedBy::Owner)),
             (2, "", Some(SuspendedBy::Coordinator)),
-            // Later than this version.
             (4, "", Some(SuspendedBy::Hours)),
+            (5, "", Some(SuspendedBy::InUse)),
+            (6, "", Some(SuspendedBy::Snooze)),
+            (7, "", Some(SuspendedBy::Battery)),
+            (8, "", Some(SuspendedBy::OtherPrograms)),
+            (9, "", Some(SuspendedBy::NoInput)),
+            (10, "", Some(SuspendedBy::PreferenceFile)),
+            // Later than this version.
             (77, "schedule", Some(SuspendedBy::Other)),
         ] {
             assert_eq!(read(number, text), expected, "{number} {text:?}");

@@ -7,6 +7,7 @@ use super::v1 as wire;
 /// Preferences on the wire.
 #[must_use]
 pub fn to_wire(preferences: &Preferences) -> wire::Preferences {
+    let idle = Preferences::default().idle_after;
     // By name, so that none is forgotten.
     let Preferences {
         cpu_fraction,
@@ -23,6 +24,9 @@ pub fn to_wire(preferences: &Preferences) -> wire::Preferences {
         connection_interval,
         excluded_devices,
         hours,
+        run_in_use,
+        run_gpu_in_use,
+        idle_after,
     } = preferences;
     wire::Preferences {
         cpu_fraction: cpu_fraction.get(),
@@ -39,6 +43,10 @@ pub fn to_wire(preferences: &Preferences) -> wire::Preferences {
         connection_interval_micros: connection_interval.as_micros(),
         excluded_devices: excluded_devices.iter().map(ToString::to_string).collect(),
         hours: if hours.is_always() { String::new() } else { hours.to_string() },
+        run_in_use: *run_in_use,
+        run_gpu_in_use: *run_gpu_in_use,
+        // As those leave it out who do not know it.
+        idle_after_micros: if *idle_after == idle { 0 } else { idle_after.as_micros() },
     }
 }
 
@@ -63,6 +71,9 @@ pub fn from_wire(wire: &wire::Preferences) -> Result<Preferences, Invalid> {
         connection_interval_micros,
         excluded_devices,
         hours,
+        run_in_use,
+        run_gpu_in_use,
+        idle_after_micros,
     } = wire;
     let preferences = Preferences {
         cpu_fraction: Fraction::new(*cpu_fraction)?,
@@ -78,7 +89,13 @@ pub fn from_wire(wire: &wire::Preferences) -> Result<Preferences, Invalid> {
         disk_free_min: Bytes(*disk_free_min_bytes),
         connection_interval: Duration::from_micros(*connection_interval_micros),
         excluded_devices: excluded_devices.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
-        hours: if hours.is_empty() { Hours::default() } else { hours.parse()? },
+        hours: if hours.is_empty() { Hours::default() } else { Hours::of_stored(hours)? },
+        run_in_use: *run_in_use,
+        run_gpu_in_use: *run_gpu_in_use,
+        idle_after: match *idle_after_micros {
+            0 => Preferences::default().idle_after,
+            micros => Duration::from_micros(micros),
+        },
     };
     preferences.check()?;
     Ok(preferences)
@@ -105,6 +122,9 @@ mod tests {
             connection_interval: Duration::from_secs(66),
             excluded_devices: ["amd:0", "nvidia:1"].iter().map(|name| name.parse().unwrap()).collect(),
             hours: "mon-fri 18:00-08:00, sun".parse().unwrap(),
+            run_in_use: true,
+            run_gpu_in_use: true,
+            idle_after: Duration::from_secs(67),
         }
     }
 
@@ -127,6 +147,7 @@ mod tests {
             wire::Preferences { scheduling_period_micros: i64::MAX, ..with() },
             wire::Preferences { excluded_devices: vec!["gpu 0".to_owned()], ..with() },
             wire::Preferences { hours: "18-8".to_owned(), ..with() },
+            wire::Preferences { idle_after_micros: 1, ..with() },
         ] {
             assert!(from_wire(&bad).is_err(), "{bad:?}");
         }

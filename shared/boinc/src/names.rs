@@ -18,17 +18,31 @@ pub const OPEN_NAME_RULE: &str =
 /// True if `name` may name a file in a project's directory, a job or a workunit. Angle brackets and `&` are
 /// refused as well, because upload permissions sign the name inside tags, unescaped.
 pub fn is_file_name(name: &str) -> bool {
-    is_open_name(name) && !name.contains(['/', '<', '>', '&'])
+    is_open_name(name) && !name.bytes().any(|byte| matches!(byte, b'/' | b'<' | b'>' | b'&'))
 }
 
 /// True if `name` may be the path under which an application opens a file in its slot.
+///
+/// It reads each byte once: a reply may hold a hundred thousand names.
 pub fn is_open_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= NAME_MAX
-        && !name.contains("..")
-        && !name.contains(['%', '\\'])
-        && !name.chars().any(char::is_control)
-        && name.split('/').all(|part| !part.is_empty() && part != ".")
+    // The two bytes before the current one; a name begins as what follows a separator does, and ends as what
+    // comes before one does.
+    let mut before = [b'a', b'/'];
+    for byte in name.bytes().chain([b'/']) {
+        let is_refused = match byte {
+            b'%' | b'\\' | 0..0x20 | 0x7f => true,
+            // The second byte of the control characters U+0080 to U+009F.
+            0x80..=0x9f => before[1] == 0xc2,
+            b'.' => before[1] == b'.',
+            b'/' => before[1] == b'/' || before == *b"/.",
+            _ => false,
+        };
+        if is_refused {
+            return false;
+        }
+        before = [before[1], byte];
+    }
+    name.len() <= NAME_MAX
 }
 
 /// Finds the version of the BOINC application library that an executable carries as `API_VERSION_x.y.z`, such
@@ -80,6 +94,35 @@ mod tests {
         assert!(!is_file_name(&"x".repeat(256)));
         assert!(is_open_name("data/in") && !is_file_name("data/in"));
         assert!(is_file_name("mersenne_1.00_x86_64-pc-linux-gnu") && is_file_name("käse"));
+    }
+
+    #[test]
+    fn each_short_name_is_judged_by_the_rule_as_it_is_written_down() {
+        let alphabet =
+            ["a", ".", "/", "%", "\\", "<", "&", "\n", "\u{7f}", "\u{85}", "\u{a0}", "\u{e05}", "ä"];
+        let is_open = |name: &str| {
+            !name.is_empty()
+                && !name.contains("..")
+                && !name.contains(['%', '\\'])
+                && !name.chars().any(char::is_control)
+                && name.split('/').all(|part| !part.is_empty() && part != ".")
+        };
+        let mut names = vec![String::new()];
+        let mut from = 0;
+        for _ in 0..4 {
+            let until = names.len();
+            for at in from..until {
+                for letter in alphabet {
+                    names.push(format!("{}{letter}", names[at]));
+                }
+            }
+            from = until;
+        }
+        for name in &names {
+            assert_eq!(is_open_name(name), is_open(name), "{name:?}");
+            let is_file = is_open(name) && !name.contains(['/', '<', '>', '&']);
+            assert_eq!(is_file_name(name), is_file, "{name:?}");
+        }
     }
 
     #[test]

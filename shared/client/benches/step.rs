@@ -158,6 +158,7 @@ impl Host {
             job: *job,
             cpu_time: self.cpu,
             working_set: Bytes::from_mebibytes(10),
+            threads: 1,
             disk_usage: None,
             status: Some(AppStatus { current_cpu_time: self.cpu, ..AppStatus::default() }),
         };

@@ -338,7 +338,8 @@ impl Client {
         }
     }
 
-    fn unstick(&mut self, key: &FileKey) {
+    /// A file need not be kept any longer: it goes when no job needs it.
+    pub(crate) fn unstick(&mut self, key: &FileKey) {
         let known = self.edit_file(key, |file| file.info.sticky = false).is_some();
         if known && !self.state.file_use.is_used(key) {
             // Counted up and down again, so that it goes the way of every file without users.

@@ -97,6 +97,13 @@ pub(crate) struct Attachments {
     waiting: BTreeMap<ProjectId, Attaching>,
 }
 
+impl Attachments {
+    /// Whether anybody waits.
+    pub(crate) fn any_waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}
+
 /// Somebody waits for what a project says.
 #[derive(Debug)]
 struct Attaching {

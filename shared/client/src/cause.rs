@@ -5,6 +5,7 @@ use std::fmt;
 
 use fallow_domain::{Bytes, Duration};
 use fallow_policy::cpu_schedule::SchedulingRule;
+use fallow_policy::disk::{Deletion, DeletionRule, ReturnedJob};
 use fallow_policy::hopeless::WhyHopeless;
 use fallow_policy::job_queue::Devices;
 
@@ -36,6 +37,12 @@ pub enum Rule {
     FullDisk,
     /// Outputs may be sent before their job is done.
     EarlyUploads,
+    /// The disk is measured.
+    DiskMeasured,
+    /// Room is made on the disk for a file.
+    RoomForFile,
+    /// The owner's limit on the disk is exceeded.
+    DiskLimit,
     /// Transfers are tried again after failures.
     Transfers,
     /// Messages between jobs and their projects.
@@ -72,6 +79,9 @@ impl Rule {
             Self::ExcludedDevices => "R3.14",
             Self::DiskBelieved => "R4.12",
             Self::OwnersWord | Self::HostFacts => "R6.2",
+            Self::DiskMeasured => "R4.1",
+            Self::RoomForFile => "R4.4",
+            Self::DiskLimit => "R4.8",
             Self::FullDisk => "R6.10",
             Self::EarlyUploads => "BOINC early uploads",
             Self::Transfers => "BOINC transfers",
@@ -99,12 +109,20 @@ impl fmt::Display for Rule {
 pub enum Cause {
     /// The owner waits for an answer.
     OwnerWaits,
-    /// A task's device must not be used any more.
-    DeviceExcluded,
+    /// Somebody uses the host.
+    InUse,
+    /// Somebody uses the host, for whom nothing rests.
+    GivesNoWay,
+    /// A task's device must not be used any more, for this reason.
+    DeviceExcluded(String),
+    /// There are jobs for devices that may run now, or there are none any more.
+    DevicesMatter(bool),
     /// A task goes on on other devices.
     DeviceChanged(Devices),
     /// No job needs a file any more.
     FileNotNeeded,
+    /// The documents name a key, and it has not signed a file that a program could load.
+    KeyNamed,
     /// A file's download is given up.
     DownloadGivenUp,
     /// A transfer's turn has come.
@@ -116,6 +134,16 @@ pub enum Cause {
     },
     /// A file is there that is no job's.
     FileLeftOver,
+    /// The last measurement of the disk is old, or somebody has met a full disk.
+    DiskMeasured,
+    /// Space is needed, and it is the next to go.
+    Deleted(Box<Deletion>),
+    /// Space is needed, and only what jobs need is left.
+    GivenBack(ReturnedJob),
+    /// A file is there that nothing has owned for so long.
+    Orphan(Duration),
+    /// A file is not on the disk as it is recorded.
+    NotAsRecorded,
     /// Something is in a slot that is no job's.
     SlotLeftOver,
     /// The job of a slot is over.
@@ -144,6 +172,8 @@ pub enum Cause {
     CpuTimeLimited(f64),
     /// There is no limit on CPU time any more.
     CpuTimeUnlimited,
+    /// Memory is short on the host.
+    MemoryShort,
     /// An output was written to while it was sent.
     WrittenSince,
     /// An early upload is over.
@@ -163,6 +193,8 @@ pub enum Cause {
     BenchmarksOld,
     /// The speed has been measured.
     BenchmarksOver,
+    /// Somebody uses the host, or computing is suspended.
+    BenchmarksUnwanted,
     /// A file is called like no message.
     NoMessage,
     /// A message is too long, or one of too many.
@@ -194,6 +226,13 @@ pub enum LimitExceeded {
         /// What this host allows.
         limit: Bytes,
     },
+    /// It has started too many processes and threads.
+    Threads {
+        /// So many.
+        threads: u32,
+        /// What this host allows.
+        allowed: u32,
+    },
     /// Its files hold too much.
     Disk {
         /// So much.
@@ -208,12 +247,26 @@ impl Cause {
     #[must_use]
     pub const fn rule(&self) -> Rule {
         match self {
-            Self::OwnerWaits => Rule::OwnersWord,
+            Self::OwnerWaits
+            | Self::InUse
+            | Self::GivesNoWay
+            | Self::BenchmarksUnwanted
+            | Self::MemoryShort => Rule::OwnersWord,
             Self::Benchmarks | Self::BenchmarksOld | Self::BenchmarksOver => Rule::HostFacts,
-            Self::DeviceExcluded | Self::DeviceChanged(_) => Rule::ExcludedDevices,
-            Self::FileNotNeeded | Self::DownloadGivenUp => Rule::Files,
+            Self::DeviceExcluded(_) | Self::DeviceChanged(_) | Self::DevicesMatter(_) => {
+                Rule::ExcludedDevices
+            }
+            Self::FileNotNeeded | Self::DownloadGivenUp | Self::KeyNamed => Rule::Files,
             Self::TransferDue { .. } => Rule::Transfers,
-            Self::FileLeftOver => Rule::DiskBelieved,
+            Self::FileLeftOver | Self::Orphan(_) | Self::NotAsRecorded => Rule::DiskBelieved,
+            Self::DiskMeasured => Rule::DiskMeasured,
+            Self::Deleted(deletion) => match deletion.rule {
+                DeletionRule::OffenderGivesWay { .. } | DeletionRule::OwnRoom => Rule::RoomForFile,
+                DeletionRule::OffenderShrinks { .. }
+                | DeletionRule::InTurn
+                | DeletionRule::JobGivenBack { .. } => Rule::DiskLimit,
+            },
+            Self::GivenBack(_) => Rule::DiskLimit,
             Self::SlotLeftOver | Self::JobOver | Self::ProcessGone => Rule::Slots,
             Self::JobGone => Rule::Tasks,
             Self::AbortedByProject | Self::Hopeless(_) => Rule::Abort,
@@ -243,9 +296,22 @@ impl fmt::Display for Cause {
             Self::UploadEnded { file, status } => return write!(f, "{file} ended with {status}"),
             Self::LimitExceeded(limit) => return limit.fmt(f),
             Self::Hopeless(why) => return why.fmt(f),
+            Self::Deleted(deletion) => return write!(f, "{}; {}", deletion.rule, deletion.why),
+            Self::GivenBack(job) => {
+                return write!(f, "given back for want of disk space; this frees {}", job.frees);
+            }
+            Self::Orphan(age) => return write!(f, "nothing has owned it for {age}"),
+            Self::NotAsRecorded => "the disk is believed over the records",
+            Self::DiskMeasured => "what is known of the disk is old",
             Self::OwnerWaits => "the owner waits for it",
-            Self::DeviceExcluded => "its device must not be used any more",
+            Self::InUse => "somebody uses the host",
+            Self::GivesNoWay => "nothing rests for whoever uses the host",
+            Self::DeviceExcluded(why) if why.is_empty() => "its device must not be used any more",
+            Self::DeviceExcluded(why) => return write!(f, "its device must not be used any more: {why}"),
+            Self::DevicesMatter(true) => "there are jobs for devices that may run now",
+            Self::DevicesMatter(false) => "no job for a device may run now",
             Self::FileNotNeeded => "no job needs it any more",
+            Self::KeyNamed => "the fleet's documents name the key by which it must be signed",
             Self::DownloadGivenUp => "its download is given up",
             Self::FileLeftOver | Self::SlotLeftOver => "left over, and no job's",
             Self::JobOver => "the job is over",
@@ -261,11 +327,15 @@ impl fmt::Display for Cause {
             Self::ContactRequested => "it hangs, and somebody asks for contact",
             Self::BegunInPause => "it began in a pause of the limit on CPU time",
             Self::CpuTimeUnlimited => "there is no limit on CPU time any more",
+            Self::MemoryShort => "memory is short on the host, and it does not run",
             Self::WrittenSince => "it was written to since",
             Self::MadeRoom => "it was deleted to make room on a full disk",
             Self::Benchmarks => "CPU benchmarks in progress",
             Self::BenchmarksOld => "the figure that is known is old",
             Self::BenchmarksOver => "the CPU benchmarks are over",
+            Self::BenchmarksUnwanted => {
+                "the CPUs are not to be measured while somebody uses the host or computing is suspended"
+            }
             Self::NoMessage => "its name is no message's",
             Self::TooManyMessages => "there are too many, or it is too long",
             Self::MessageAcknowledged => "the project has it",
@@ -285,6 +355,9 @@ impl fmt::Display for LimitExceeded {
             }
             Self::Memory { working_set, limit } => {
                 write!(f, "working set of {working_set} is over this host's limit of {limit}")
+            }
+            Self::Threads { threads, allowed } => {
+                write!(f, "has {threads} processes and threads, this host allows {allowed}")
             }
             Self::Disk { held, allowed } => {
                 write!(f, "its files hold {held}, its project allows {allowed}")

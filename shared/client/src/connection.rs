@@ -57,6 +57,18 @@ impl Client {
     pub(crate) fn is_connected(&mut self) -> bool {
         let interval = self.preferences().connection_interval;
         let was_open = self.access.closed_until.is_none();
+        let closed_until = self.state.host.network_closed_until(self.now());
+        if let Some(until) = closed_until.filter(|_| !self.is_wanted_here()) {
+            // By its hours. What is under way comes to its end.
+            self.refresh_work_fetch();
+            if self.access.closed_until.replace(until) != Some(until) {
+                self.timers.stale(Timer::Connection);
+            }
+            if was_open {
+                self.reports_changed();
+            }
+            return false;
+        }
         if !interval.is_positive() {
             self.access.closed_until = None;
             return true;
@@ -77,6 +89,15 @@ impl Client {
             self.mark(Record::Ledger);
         }
         is_open
+    }
+
+    /// Whether somebody at this host wants contact with a project now, and waits for it: hours of the network
+    /// are none for him.
+    fn is_wanted_here(&self) -> bool {
+        let is_owners = |id: &ProjectId| self.requested_by(*id) == RequestedBy::Owner;
+        let mut wanted = self.wanted.projects().filter(is_owners);
+        wanted.any(|id| self.contactable_at(id).is_some_and(|at| at <= self.now()))
+            || self.attaching.any_waits()
     }
 
     /// Whether this is a time in which everything that is finished is reported.

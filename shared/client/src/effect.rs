@@ -8,7 +8,7 @@ use std::fmt;
 
 use fallow_boinc::runtime::init_data::AppInitData;
 use fallow_boinc::scheduler::SchedulerRequest;
-use fallow_domain::{Bytes, JobId, MasterUrl, ProjectId, SlotId};
+use fallow_domain::{Bytes, Duration, JobId, MasterUrl, ProjectId, SlotId};
 use serde::{Deserialize, Serialize};
 
 use crate::cause::{Cause, Rule};
@@ -76,8 +76,8 @@ pub enum Effect {
         /// The project.
         project: ProjectId,
     },
-    /// One attempt to get a file, from where an earlier attempt stopped; verify it; put it into the project's
-    /// directory; answer with `DownloadEnded`.
+    /// One attempt to get a file, from where an earlier attempt stopped; verify it; put it into the
+    /// project's directory; answer with `DownloadEnded`.
     Download(Box<Download>),
     /// One attempt to send a file, from where the server says it stopped; answer with `UploadEnded`.
     Upload(Box<Upload>),
@@ -89,6 +89,10 @@ pub enum Effect {
     /// Fill a slot and start a task's process in it; answer with `TaskStarted` or `TaskStartFailed`, later
     /// with `TasksSampled` and in the end with `TaskEnded`.
     StartTask(Box<TaskSetup>),
+    /// Stop every process of all tasks at once, whatever they do, but of those that were told to leave. They
+    /// go on when their task is resumed, or told to leave. To be done before anything else of its step, and
+    /// before the step is stored: somebody wants the machine.
+    FreezeTasks,
     /// Tell the application to suspend; the process stays.
     SuspendTask {
         /// The job.
@@ -106,6 +110,12 @@ pub enum Effect {
     },
     /// Tell the application to give up; kill it when it has not after a minute. `TaskEnded` follows.
     AbortTask {
+        /// The job.
+        job: JobId,
+    },
+    /// Kill all of a task's processes at once: what it takes, it takes from others meanwhile. `TaskEnded`
+    /// follows.
+    KillTask {
         /// The job.
         job: JobId,
     },
@@ -150,8 +160,16 @@ pub enum Effect {
         /// Its URL, which names the directory.
         url: MasterUrl,
     },
+    /// Look who uses the host's devices, so often, and answer with `DevicesSeen` at once and whenever that
+    /// has changed; or look no more.
+    WatchDevices(Option<Duration>),
+    /// Measure the disk: the volume, and what the agent and its projects have on it. Answer with
+    /// `DiskMeasured`.
+    MeasureDisk,
     /// Measure how fast the CPUs are; answer with `BenchmarksRun(End)`.
     MeasureSpeed,
+    /// Give that up, if it goes on: somebody wants the CPUs for himself.
+    GiveUpMeasuring,
     /// Begin the link to the coordinator anew, if it stands: the client went back from a version of the
     /// document, and what is offered over the next link is offered to who follows the one before.
     LinkAnew,
@@ -264,6 +282,8 @@ pub struct TaskSetup {
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
+    /// What its environment says beside what every task's does.
+    pub environment: Vec<(&'static str, &'static str)>,
     /// The files of its application, to be looked at before the start.
     pub application: Vec<ApplicationFile>,
     /// The files it finds in its slot.
@@ -273,8 +293,8 @@ pub struct TaskSetup {
     pub init_data: Box<AppInitData>,
     /// The application keeps its channel in `boinc_mmap_file` (API 6.0 and later).
     pub mapped_channel: bool,
-    /// Needs more than idle priority: it feeds a coprocessor, which would wait for it. The stock client gives
-    /// that also to wrappers and to whatever says that it needs less than a CPU; but those may compute
+    /// Needs more than idle priority: it feeds a coprocessor, which would wait for it. The stock client
+    /// gives that also to wrappers and to whatever says that it needs less than a CPU; but those may compute
     /// without a pause, and each would take a tenth of a CPU from the owner's programs.
     pub special: bool,
 }
@@ -304,11 +324,8 @@ pub struct ApplicationFile {
     pub name: String,
     /// Its size, if it is known.
     pub nbytes: Option<Bytes>,
-    /// MD5 of its content in lower-case hexadecimal, to be checked where the project signs nothing.
-    pub md5: Option<String>,
-    /// It must be signed, and one of the signatures must be right.
-    pub signed: bool,
-    /// The signature by which it was accepted when it came, and the one that its project gives now.
+    /// The signature by which it was accepted when it came, and the one that its project gives now: one of
+    /// them must be right.
     pub signatures: Vec<RequiredSignature>,
     /// It must be executable.
     pub executable: bool,

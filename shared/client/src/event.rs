@@ -16,7 +16,7 @@ use fallow_domain::{
 
 pub use fallow_policy::rpc_timing::RequestedBy;
 
-use crate::{Direction, FileKey, Goes};
+use crate::{DeviceUser, Direction, FileKey, Goes, PreferenceFiles, Surroundings};
 
 /// Something that happened, to be told to [`crate::Client::handle`] with the time at which it did.
 #[derive(Clone, Debug)]
@@ -70,10 +70,31 @@ pub enum Event {
     /// What the host's clock on the wall shows: at the start, and again when that is due
     /// ([`LocalTime::until`]). Without it, UTC.
     LocalTime(LocalTime),
+    /// Somebody used the host, so long ago: told at the first input after a pause, and while it goes on
+    /// again every few seconds.
+    OwnerInput {
+        /// How long ago it was, by what the sensor can say.
+        ago: Duration,
+    },
+    /// Somebody may use the host of whose input nothing can be seen: that counts as use for as long as it
+    /// lasts. Told when it begins and ends.
+    OwnerUnseen(bool),
+    /// A sensor of the shell has stopped all tasks at once, as [`crate::Client::gives_way_to_input`] has it,
+    /// before the client heard of the input.
+    TasksFrozen,
+    /// Somebody at this host wants no computing for so long, at most [`crate::SNOOZE_MAX`]; none: not any
+    /// more.
+    Snoozed(Duration),
+    /// The host's preference files were read: before [`Event::Started`], and whenever they are read again.
+    PreferenceFilesRead(Box<PreferenceFiles>),
+    /// It was looked what goes on around the tasks, as [`crate::Client::looks_for`] asks.
+    SurroundingsSeen(Surroundings),
     /// The owner suspends or resumes all computing.
     OwnerSuspended(bool),
     /// The owner says which devices must not be used, whatever the coordinator's document allows (R3.14).
     OwnerExcludedDevices(BTreeSet<Device>),
+    /// It was looked who uses the host's devices: every process on them that is none of our tasks' (R3.14).
+    DevicesSeen(Vec<DeviceUser>),
     /// Somebody asks for contact with a project soon (R1.4).
     ContactRequested {
         /// The project.
@@ -160,6 +181,8 @@ pub enum Event {
     },
     /// The host was measured again (R4.1): at most every ten minutes and before big writes.
     HostMeasured(Box<HostFacts>),
+    /// The disk was measured, as [`crate::Effect::MeasureDisk`] asks for; or why it could not be.
+    DiskMeasured(Result<Box<DiskFound>, String>),
 }
 
 /// Somebody who waits for an answer, by a number that the shell gave him.
@@ -220,6 +243,48 @@ pub struct Startup {
     pub files: Vec<(FileKey, Bytes)>,
 }
 
+/// What a look at the disk found (R4.1, R4.12). Bytes are those of blocks unless it says lengths; what has
+/// several names counts once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DiskFound {
+    /// The size of the volume that holds the agent's data.
+    pub size: Bytes,
+    /// What an ordinary user may still write there.
+    pub free: Bytes,
+    /// What the agent and all projects occupy of it.
+    pub ours: Bytes,
+    /// Of that, what is in no project's directory and in no slot: state, logs, what waits to be removed.
+    pub own: Bytes,
+    /// What is in each project's directory, all of it.
+    pub projects: Vec<(ProjectId, Bytes)>,
+    /// The files and links in these directories and among the parts of downloads there. All that the client
+    /// knows; of others as many as one can remember.
+    pub files: Vec<FileFound>,
+    /// What each slot holds.
+    pub slots: Vec<(SlotId, Bytes)>,
+    /// Files of which it cannot be said whether they are there: their records stay.
+    pub unsure: BTreeSet<FileKey>,
+    /// Projects whose directories cannot be read. Nothing that was found of them, or was not, is believed.
+    pub unseen: BTreeSet<ProjectId>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// A file or a link in a project's directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileFound {
+    /// Its project and its name.
+    pub key: FileKey,
+    /// Its blocks.
+    pub blocks: Bytes,
+    /// Its length.
+    pub length: Bytes,
+    /// When it was changed last, by any means.
+    pub changed: Instant,
+    /// It lies among the parts of downloads.
+    pub is_part: bool,
+}
+
 /// A slot directory that an earlier life of the agent left.
 #[derive(Clone, Debug)]
 pub struct SlotFound {
@@ -245,6 +310,8 @@ pub struct TaskSample {
     pub cpu_time: Duration,
     /// Main memory its processes hold.
     pub working_set: Bytes,
+    /// How many processes and threads it has.
+    pub threads: u32,
     /// Bytes of its slot directory and its outputs, when they were counted last; that is about once a minute.
     pub disk_usage: Option<Bytes>,
     /// What the application said of itself since the last look, if anything.

@@ -54,6 +54,7 @@ impl Client {
     /// Takes in a new file.
     pub(crate) fn insert_file(&mut self, key: FileKey, file: File) {
         self.state.files.insert(key.clone(), file);
+        self.disk.file_changed(&key);
         self.mark(Record::File(key));
     }
 
@@ -61,6 +62,7 @@ impl Client {
     pub(crate) fn remove_file(&mut self, key: &FileKey) -> Option<File> {
         self.state.file_use.forget(key);
         let file = self.state.files.remove(key)?;
+        self.disk.deleted(key);
         if file.transfer.is_some() {
             self.place_transfer(key, None);
         }
@@ -69,6 +71,9 @@ impl Client {
     }
 
     fn note_file_difference(&mut self, key: &FileKey, rank: Option<Rank>, found: Difference) {
+        if found.transfer || found.store {
+            self.disk.file_changed(key);
+        }
         if found.transfer {
             self.place_transfer(key, rank);
         }

@@ -12,7 +12,7 @@ use fallow_domain::{Bytes, Instant};
 use fallow_policy::transfer_backoff::TransferBackoff;
 
 use crate::described::FileDescription;
-use crate::state::{File, FileStatus, Transfer};
+use crate::state::{File, FileStatus, Kept, Transfer};
 use crate::{Direction, FileKey, RequiredSignature};
 
 /// The files, to be looked at as a map.
@@ -43,6 +43,7 @@ struct Outline {
     found: Option<(Bytes, String)>,
     stale: Bytes,
     transfer: Option<Transfer>,
+    kept: Kept,
 }
 
 impl Deref for Files {
@@ -112,20 +113,22 @@ impl Outline {
             found: file.found.clone(),
             stale: file.stale,
             transfer: file.transfer.clone(),
+            kept: file.kept,
         }
     }
 
     /// What follows when a file that was like this is like that.
     fn until(&self, file: &File) -> Difference {
         // Taken apart whole, so that whoever adds something to a file says here what follows when it changes.
-        let File { info, signed, status, proof, found, stale, transfer } = file;
+        let File { info, signed, status, proof, found, stale, transfer, kept } = file;
         let FileDescription { sticky, nbytes, .. } = info;
         let was = self.transfer.as_ref();
         let store = self.status != *status
             || self.found != *found
             || was.map(stored) != transfer.as_ref().map(stored)
             || (self.sticky, self.nbytes, self.signed, self.stale) != (*sticky, *nbytes, *signed, *stale)
-            || self.proof != *proof;
+            || self.proof != *proof
+            || self.kept != *kept;
         Difference {
             store,
             durable: self.status != *status && *status == FileStatus::Uploaded,
@@ -158,6 +161,7 @@ mod tests {
             found: None,
             stale: Bytes(0),
             transfer: Some(transfer),
+            kept: Kept::default(),
         };
         let mut files = Files::default();
         files.insert(key.clone(), file);
@@ -186,6 +190,7 @@ mod tests {
         );
         assert_eq!(follows(|file| file.info.nbytes = Some(Bytes(1))), "store");
         assert_eq!(follows(|file| file.info.sticky = true), "store");
+        assert_eq!(follows(|file| file.kept.last_used = Some(NOW)), "store");
         assert_eq!(follows(|file| file.transfer = None), "store transfer");
         assert_eq!(moved(|transfer| transfer.direction = Direction::Upload), "store transfer");
         assert_eq!(moved(|transfer| transfer.url_index = 1), "store");

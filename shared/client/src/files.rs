@@ -11,9 +11,9 @@ use fallow_policy::transfer_backoff::{AfterTransferFailure, TransferBackoff};
 use crate::connection::NetworkUse;
 use crate::described::{ApplicationVersion, FileDescription};
 use crate::end_state::EndState;
+use crate::libraries::could_be_library;
 use crate::machine::Client;
-use crate::setup::could_be_library;
-use crate::state::{File, FileStatus, Transfer};
+use crate::state::{File, FileStatus, Kept, Transfer};
 use crate::timers::Timer;
 use crate::transfers::{Rank, Use};
 use crate::{
@@ -22,11 +22,11 @@ use crate::{
 };
 
 /// BOINC's error numbers for files.
-mod error {
+pub(crate) mod error {
     pub(super) const NOT_FOUND: i32 = -224;
     pub(super) const MD5: i32 = -119;
     pub(super) const SIGNATURE: i32 = -120;
-    pub(super) const NO_SIGNATURE: i32 = -123;
+    pub(crate) const NO_SIGNATURE: i32 = -123;
     pub(super) const SIZE: i32 = -221;
     pub(super) const GAVE_UP: i32 = -114;
     pub(super) const TOO_BIG: i32 = -131;
@@ -49,16 +49,21 @@ impl Client {
             let is_library = needs_key && could_be_library(&info.name);
             let file = File {
                 signed: info.signature_required || is_program || is_library,
-                info,
                 status: FileStatus::Absent,
                 proof: None,
                 found: None,
                 stale: Bytes(0),
                 transfer: None,
+                kept: Kept { sticky_until: self.sticky_until(&info), ..Kept::default() },
+                info,
             };
             return self.insert_file(key, file);
         }
+        let sticky_until = self.sticky_until(&info);
         self.describe_file(&key, |known| {
+            if info.sticky {
+                known.kept.sticky_until = sticky_until;
+            }
             known.info.download_urls = info.download_urls;
             known.info.upload_urls = info.upload_urls;
             known.info.gzipped_urls = info.gzipped_urls;
@@ -76,6 +81,12 @@ impl Client {
         });
     }
 
+    /// Until when a file that was described now is to be kept, if its project says so.
+    fn sticky_until(&self, info: &FileDescription) -> Option<Instant> {
+        let lifetime = info.sticky_lifetime.filter(|lifetime| info.sticky && lifetime.is_positive());
+        lifetime.map(|lifetime| self.now() + lifetime)
+    }
+
     /// One more user of a file.
     pub(crate) fn use_file(&mut self, key: &FileKey) {
         self.state.file_use.add_user(key);
@@ -84,7 +95,12 @@ impl Client {
     /// One user less; the last one's file is deleted.
     pub(crate) fn unuse_file(&mut self, key: &FileKey) {
         let is_last = self.state.file_use.remove_user(key);
-        if !is_last || self.state.files.get(key).is_some_and(|file| file.info.sticky) {
+        if !is_last {
+            return;
+        }
+        if self.state.files.get(key).is_some_and(|file| file.info.sticky) {
+            let now = self.now();
+            self.edit_file(key, |file| file.kept.last_used = Some(now));
             return;
         }
         let Some(file) = self.remove_file(key) else { return };
@@ -195,13 +211,18 @@ impl Client {
     }
 
     fn begin_transfer(&mut self, key: &FileKey, rank: Rank) {
-        let Some(project) = self.state.projects.get(&key.project) else { return };
         if let Some((is_for_ever, why)) = self.misfit(key) {
             return match is_for_ever {
                 true => self.fail_file(key, error::TOO_BIG, &why),
                 false => self.transfer_failed(key, &TransferError::new(TransferErrorKind::DiskFull, why)),
             };
         }
+        if self.is_download(key)
+            && let Err(why) = self.make_room_for(key)
+        {
+            return self.transfer_failed(key, &TransferError::new(TransferErrorKind::DiskFull, why));
+        }
+        let Some(project) = self.state.projects.get(&key.project) else { return };
         let keep_free = self.preferences().disk_free_min;
         let by_project = self.most_announced(key);
         let limit = by_project.unwrap_or_else(|| self.room_for(key));
@@ -269,6 +290,11 @@ impl Client {
         }
     }
 
+    fn is_download(&self, key: &FileKey) -> bool {
+        let transfer = self.state.files.get(key).and_then(|file| file.transfer.as_ref());
+        transfer.is_some_and(|transfer| transfer.direction == Direction::Download)
+    }
+
     /// Why a file would be too large for this host even if nothing else were on its disk; and whether that
     /// can never change. What preferences keep out waits: they may be tightened for a while.
     fn misfit(&self, key: &FileKey) -> Option<(bool, String)> {
@@ -277,12 +303,12 @@ impl Client {
             return None;
         }
         let (host, nbytes) = (self.state.host.facts()?, file.info.nbytes?);
-        let most = host.disk_total.as_f64() * self.preferences().disk_fraction.get();
         let total = host.disk_total;
-        if total == Bytes(0) || nbytes.as_f64() <= most {
+        let most = self.owner_disk().most_of(total);
+        if total == Bytes(0) || nbytes <= most {
             return None;
         }
-        let allowed = || format!("the {} that projects may use here by preferences", Bytes::from_f64(most));
+        let allowed = || format!("the {most} that projects may use here by preferences");
         Some(match nbytes > total {
             true => (true, format!("its {nbytes} are more than the {total} of this host's disk")),
             false => (false, format!("its {nbytes} are more than {}", allowed())),
@@ -302,10 +328,9 @@ impl Client {
         else {
             return Bytes(0);
         };
-        let preferences = self.preferences();
-        let by_fraction = host.disk_total.as_f64() * preferences.disk_fraction.get();
-        let by_free = host.disk_free.as_f64() - preferences.disk_free_min.as_f64();
-        let room = by_fraction.min(by_free).max(0.0);
+        let owner = self.owner_disk();
+        let by_free = host.disk_free.as_f64() - owner.free_min.as_f64();
+        let room = owner.most_of(host.disk_total).as_f64().min(by_free).max(0.0);
         let share = self.share_fraction(project, |_| true);
         Bytes::from_f64(room * if share > 0.0 { share } else { 1.0 })
     }
@@ -345,12 +370,20 @@ impl Client {
             self.state.projects.get(&key.project).and_then(|project| project.code_sign_key.clone());
         let nbytes = match outcome {
             Ok(nbytes) => nbytes,
-            Err(error) => return self.transfer_failed(key, &error),
+            Err(error) => {
+                if error.kind == TransferErrorKind::DiskFull {
+                    self.disk_was_full();
+                }
+                return self.transfer_failed(key, &error);
+            }
         };
+        let now = self.now();
+        self.disk.arrived(key);
         let had_failed = self.edit_file(key, |file| {
             let signature = file.info.signature.clone().filter(|_| file.signed);
             file.proof = signature.zip(code_key).map(|(signature, key)| RequiredSignature { signature, key });
             file.status = FileStatus::Present;
+            file.kept.arrived = Some(now);
             file.info.nbytes = Some(nbytes);
             file.transfer.take().is_some_and(|transfer| transfer.backoff.failures() > 0)
         });
@@ -455,7 +488,7 @@ impl Client {
     }
 
     /// A file is given up: the jobs that need it have failed.
-    fn fail_file(&mut self, key: &FileKey, number: i32, why: &str) {
+    pub(crate) fn fail_file(&mut self, key: &FileKey, number: i32, why: &str) {
         let upload = self.edit_file(key, |file| {
             file.status = FileStatus::Failed(number, why.to_owned());
             file.transfer.take().is_some_and(|transfer| transfer.direction == Direction::Upload)

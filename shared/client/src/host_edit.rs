@@ -6,11 +6,20 @@
 
 use std::ops::Deref;
 
-use fallow_domain::{HostFacts, Hours, Instant, JobId, LocalTime, Preferences, ProjectId};
+use fallow_domain::agent_state::SuspendedBy;
+use fallow_domain::{
+    Bytes, Coprocessor, Fraction, HostFacts, Hours, Instant, JobId, LocalTime, MasterUrl, Preferences,
+    ProjectId,
+};
+use fallow_preferences::{InForce, Said};
 
+use crate::in_force::{PreferenceFiles, Sources};
+use crate::in_use::{InUse, InUseView, Rests};
 use crate::machine::Client;
 use crate::record::Record;
+use crate::snooze::SNOOZE_MAX;
 use crate::state::Meta;
+use crate::surroundings::Around;
 use crate::timers::Timer;
 use crate::{Entity, NoticeLevel};
 
@@ -18,14 +27,34 @@ use crate::{Entity, NoticeLevel};
 #[derive(Debug)]
 pub(crate) struct HostRecord {
     meta: Meta,
-    /// Kept because they are asked for at every turn. Outside of their hours they say that computing is
-    /// suspended.
+    /// What files and web sites say.
+    sources: Sources,
+    /// What all sources come to, at every hour.
+    merged: InForce,
+    /// Kept because they are asked for at every turn. Outside of their hours, and while the host gives
+    /// way to somebody who uses it, they say that computing is suspended.
     in_force: Preferences,
     /// Whether it is none of their hours, and when that changes.
     rests: bool,
     /// Whether that was told.
     told_rests: bool,
     changes_at: Option<Instant>,
+    /// What the shell says of people who use it; not stored.
+    in_use: InUse,
+    /// Whether it was told that the host gives way to them.
+    told_in_use: bool,
+    /// What else goes on around the tasks; not stored.
+    around: Around,
+    /// What stops computing by that, and in words.
+    stop: Option<(SuspendedBy, String)>,
+    /// When there was no input for so long that it stops.
+    silent_at: Option<Instant>,
+    /// What was told of it.
+    told_stop: Option<SuspendedBy>,
+    /// Somebody has paused computing, by the last look.
+    is_snoozed: bool,
+    /// There is less space on the disk than the owner's limit asks for (R4.8); not stored.
+    lacks_disk: bool,
     /// What its clock on the wall shows; not stored.
     local: LocalTime,
     /// What was measured of it; not stored, for it is measured anew at every start.
@@ -34,7 +63,7 @@ pub(crate) struct HostRecord {
 
 /// What follows from an edit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Difference {
+pub(crate) struct Difference {
     /// The record is to be written, and the host's view to be sent.
     store: bool,
     /// The record must survive a power cut: it is the owner's word, or a document was accepted.
@@ -63,14 +92,26 @@ impl Default for HostRecord {
 impl From<Meta> for HostRecord {
     /// Until the clock is looked at it rests, where there are hours: nobody knows whether it is one of them.
     fn from(meta: Meta) -> Self {
-        let mut in_force = in_force(&meta);
+        let sources = Sources::default();
+        let merged = sources.in_force(&meta);
+        let mut in_force = merged.values.fleet.clone();
         let rests = !in_force.hours.is_always();
-        in_force.suspended |= rests;
+        in_force.suspended |= rests || meta.snoozed_until.is_some();
         Self {
+            sources,
+            merged,
             in_force,
             rests,
             told_rests: false,
             changes_at: None,
+            in_use: InUse::default(),
+            told_in_use: false,
+            around: Around::default(),
+            stop: None,
+            silent_at: None,
+            told_stop: None,
+            is_snoozed: false,
+            lacks_disk: false,
             local: LocalTime::UTC,
             meta,
             facts: None,
@@ -78,16 +119,81 @@ impl From<Meta> for HostRecord {
     }
 }
 
-/// The document's preferences under the owner's limits, at every hour.
-fn in_force(meta: &Meta) -> Preferences {
-    let wished = meta.document.as_ref().map(|document| document.preferences.clone());
-    wished.unwrap_or_default().tightened(&meta.owner)
-}
-
 impl HostRecord {
     /// The preferences in force.
     pub(crate) const fn preferences(&self) -> &Preferences {
         &self.in_force
+    }
+
+    /// What all sources come to, with where each preference comes from.
+    pub(crate) const fn merged(&self) -> &InForce {
+        &self.merged
+    }
+
+    /// Whether a file of its owner says that nothing computes, and nothing else does.
+    pub(crate) fn is_suspended_by_file(&self) -> bool {
+        let wished = self.meta.document.as_ref().is_some_and(|document| document.preferences.suspended);
+        self.merged.values.fleet.suspended && !wished
+    }
+
+    /// What of its files cannot be read.
+    pub(crate) fn preference_troubles(&self) -> &[String] {
+        self.sources.troubles()
+    }
+
+    /// Its files say this from now on. None if that is what they said before.
+    pub(crate) fn set_files(&mut self, files: PreferenceFiles, now: Instant) -> Option<Difference> {
+        self.sources.set_files(files).then(|| self.merge(now))
+    }
+
+    /// The same of the web site that counts.
+    pub(crate) fn set_site(
+        &mut self,
+        site: Option<(MasterUrl, Option<String>, Said)>,
+        now: Instant,
+    ) -> Option<Difference> {
+        self.sources.set_site(site).then(|| self.merge(now))
+    }
+
+    /// Works out anew what all sources come to.
+    fn merge(&mut self, now: Instant) -> Difference {
+        self.merged = self.sources.in_force(&self.meta);
+        Difference { rules: true, ..self.look_at_clock(now) }
+    }
+
+    /// What goes on around the tasks.
+    pub(crate) const fn around_mut(&mut self) -> &mut Around {
+        &mut self.around
+    }
+
+    /// Whether other programs use too much, by the last look.
+    pub(crate) const fn is_busy(&self) -> bool {
+        self.around.busy_until().is_some()
+    }
+
+    /// What around the tasks stops computing.
+    pub(crate) fn stopped_by(&self) -> Option<SuspendedBy> {
+        self.stop.as_ref().map(|(by, _)| *by)
+    }
+
+    /// The same in words.
+    pub(crate) fn stopped_for(&self) -> Option<String> {
+        self.stop.as_ref().map(|(_, why)| why.clone())
+    }
+
+    /// What is to be told of that: why, or that it is over. None if that was told.
+    pub(crate) fn tell_stop(&mut self) -> Option<Option<String>> {
+        let is = self.stopped_by();
+        let is_new = std::mem::replace(&mut self.told_stop, is) != is;
+        is_new.then(|| self.stop.as_ref().map(|(_, why)| why.clone()))
+    }
+
+    /// Until when projects may not be contacted, if they may not now.
+    pub(crate) fn network_closed_until(&self, now: Instant) -> Option<Instant> {
+        match self.merged.values.local.network_hours.at(now, &self.local) {
+            (true, _) => None,
+            (false, until) => Some(until.unwrap_or(Instant::FAR_FUTURE)),
+        }
     }
 
     /// What was measured of it last; nothing until the shell has done so.
@@ -105,19 +211,114 @@ impl HostRecord {
         self.rests
     }
 
+    /// Whether it computes nothing because somebody uses it.
+    pub(crate) const fn gives_way(&self) -> bool {
+        self.in_use.is_so() && !self.in_force.run_in_use
+    }
+
+    /// Whether it leaves its coprocessors alone because somebody uses it.
+    pub(crate) const fn spares_devices(&self) -> bool {
+        self.in_use.is_so() && !self.in_force.run_gpu_in_use
+    }
+
+    /// Whether somebody has paused computing for a while, by the last look.
+    pub(crate) const fn is_snoozed(&self) -> bool {
+        self.is_snoozed
+    }
+
+    /// Whether computing is suspended for want of space on the disk.
+    pub(crate) const fn lacks_disk(&self) -> bool {
+        self.lacks_disk
+    }
+
+    /// It is from now on, or is no more.
+    pub(crate) const fn set_lacks_disk(&mut self, lacks: bool) {
+        self.lacks_disk = lacks;
+    }
+
+    /// When nobody uses it any more, if there is no further input, or a pause ends.
+    pub(crate) fn next_in_use(&self) -> Option<Instant> {
+        let snoozed = self.meta.snoozed_until.filter(|_| self.is_snoozed);
+        let others = self.around.busy_until().into_iter().chain(self.silent_at);
+        self.in_use.until().into_iter().chain(snoozed).chain(others).min()
+    }
+
+    /// For people.
+    pub(crate) fn in_use(&self) -> InUseView {
+        let Preferences { run_in_use, run_gpu_in_use, idle_after, .. } = self.in_force;
+        let rests = if !run_in_use {
+            Rests::Computing
+        } else if !run_gpu_in_use {
+            Rests::Coprocessors
+        } else {
+            Rests::Nothing
+        };
+        InUseView { is_so: self.in_use.is_so(), until: self.in_use.until(), idle_after, rests }
+    }
+
+    /// What the shell says of people who use it.
+    pub(crate) const fn in_use_mut(&mut self) -> &mut InUse {
+        &mut self.in_use
+    }
+
+    /// The preferences that hold while nobody uses the host, at any hour.
+    pub(crate) const fn unused(&self) -> &Preferences {
+        &self.merged.values.fleet
+    }
+
+    /// Whether somebody was told for whom the host gives way, and what is so now.
+    pub(crate) fn tell_in_use(&mut self) -> Option<bool> {
+        let is_so = self.gives_way();
+        (std::mem::replace(&mut self.told_in_use, is_so) != is_so).then_some(is_so)
+    }
+
+    /// The clock was set back. True if the record has changed.
+    pub(crate) fn observe(&mut self, now: Instant) -> bool {
+        self.in_use.observe(now);
+        self.around.observe(now);
+        let until = self.meta.snoozed_until.map(|until| until.min(now + SNOOZE_MAX));
+        std::mem::replace(&mut self.meta.snoozed_until, until) != until
+    }
+
     /// When that changes; none: never.
     pub(crate) const fn hours_change_at(&self) -> Option<Instant> {
         self.changes_at
     }
 
     /// Works out the preferences in force anew, as they are now.
-    fn look_at_hours(&mut self, now: Instant) -> Difference {
-        let mut preferences = in_force(&self.meta);
+    pub(crate) fn look_at_clock(&mut self, now: Instant) -> Difference {
+        let spared = self.spares_devices();
+        let (mut preferences, local) = (self.merged.values.fleet.clone(), &self.merged.values.local);
         let (open, changes_at) = preferences.hours.at(now, &self.local);
         (self.rests, self.changes_at) = (!open, changes_at);
-        preferences.suspended |= self.rests;
+        self.in_use.look(now, preferences.idle_after);
+        self.is_snoozed = self.meta.snoozed_until.is_some_and(|until| now < until);
+        let in_use = self.in_use.is_so();
+        self.around.look(now, local, in_use);
+        let silent_at = self.in_use.silent_at(local.stop_without_input);
+        // One that has come waits for nothing.
+        self.silent_at = silent_at.filter(|at| now < *at);
+        self.stop = match () {
+            () if !self.sources.troubles().is_empty() => {
+                Some((SuspendedBy::PreferenceFile, "a preference file cannot be read".to_owned()))
+            }
+            () if silent_at.is_some_and(|at| at <= now) => Some((
+                SuspendedBy::NoInput,
+                "nobody has used the machine for long, and it may go to sleep".to_owned(),
+            )),
+            () => self.around.stops(local),
+        };
+        let gives_way = in_use && !preferences.run_in_use;
+        preferences.suspended |=
+            self.rests || self.is_snoozed || gives_way || self.stop.is_some() || self.lacks_disk;
+        if in_use {
+            let least = |one: &mut Fraction, other: Fraction| *one = if other < *one { other } else { *one };
+            least(&mut preferences.cpu_fraction, local.cpu_fraction_in_use);
+            least(&mut preferences.cpu_time_fraction, local.cpu_time_fraction_in_use);
+            least(&mut preferences.memory_fraction, local.memory_fraction_in_use);
+        }
         let before = std::mem::replace(&mut self.in_force, preferences);
-        let rules = before != self.in_force;
+        let rules = before != self.in_force || spared != self.spares_devices();
         Difference { rules, fits: fits_others(&before, &self.in_force), ..Difference::default() }
     }
 
@@ -126,10 +327,13 @@ impl HostRecord {
         let told = change(&mut self.meta);
         let is = &self.meta;
         let document = was.document != is.document;
-        let rules = document || was.owner != is.owner;
+        let rules = document || was.owner != is.owner || was.snoozed_until != is.snoozed_until;
         let durable = rules || was.declined != is.declined || was.fleet != is.fleet;
         let store = was != *is;
-        let fits = rules && self.look_at_hours(now).fits;
+        if document || was.owner != is.owner {
+            self.merged = self.sources.in_force(&self.meta);
+        }
+        let fits = rules && self.look_at_clock(now).fits;
         (told, Difference { store, durable, rules, fits, reports: document })
     }
 }
@@ -155,6 +359,9 @@ fn fits_others(was: &Preferences, is: &Preferences) -> bool {
         disk_fraction: _,
         disk_free_min: _,
         hours: _,
+        run_in_use: _,
+        run_gpu_in_use: _,
+        idle_after: _,
     } = was;
     (cpu_fraction, memory_fraction, connection_interval)
         != (&is.cpu_fraction, &is.memory_fraction, &is.connection_interval)
@@ -169,7 +376,7 @@ impl Client {
         told
     }
 
-    fn see_to(&mut self, found: Difference) {
+    pub(crate) fn see_to(&mut self, found: Difference) {
         if found.durable {
             self.mark_durable(Record::Meta);
         } else if found.store {
@@ -185,7 +392,7 @@ impl Client {
                 self.reassess_all();
             }
             self.shares_changed();
-            self.timers.stale(Timer::Hours);
+            self.timers.all_stale([Timer::Hours, Timer::InUse, Timer::Disk]);
         }
     }
 
@@ -201,7 +408,7 @@ impl Client {
         if !self.timers.may_be_due(Timer::Hours, now) {
             return;
         }
-        let found = self.state.host.look_at_hours(now);
+        let found = self.state.host.look_at_clock(now);
         self.see_to(found);
         let rests = self.state.host.rests();
         if std::mem::replace(&mut self.state.host.told_rests, rests) != rests {
@@ -228,16 +435,28 @@ impl Client {
     pub(crate) fn next_hours(&self) -> Option<Instant> {
         let host = &self.state.host;
         let change = host.hours_change_at();
-        let until = Some(host.local_time().until).filter(|_| change.is_some());
+        let of_network = &self.local_preferences().network_hours;
+        let is_asked = change.is_some() || !(of_network.is_always() || of_network.is_never());
+        let until = Some(host.local_time().until).filter(|_| is_asked);
         change.into_iter().chain(until).min()
     }
 
     /// Takes in what was measured of the host.
     pub(crate) fn edit_host(&mut self, facts: HostFacts) {
+        let news = self.known_devices.take_in(&facts.coprocessors);
         let before = self.state.host.facts.replace(facts);
+        for text in news {
+            self.notice(NoticeLevel::Info, None, text);
+        }
         self.host_changed();
         self.touch(Entity::Host);
-        let made_of = |facts: &HostFacts| (facts.ncpus, facts.memory, facts.coprocessors.clone());
+        // But for what is free on devices, which changes all the time.
+        let lasting = |mut coprocessors: Vec<Coprocessor>| {
+            let devices = coprocessors.iter_mut().flat_map(|one| &mut one.devices);
+            devices.for_each(|device| device.free = Bytes(0));
+            coprocessors
+        };
+        let made_of = |facts: &HostFacts| (facts.ncpus, facts.memory, lasting(facts.coprocessors.clone()));
         if before.as_ref().map(made_of) != self.state.host.facts().map(made_of) {
             self.reassess_all();
             self.want_schedule();

@@ -60,12 +60,14 @@ impl Client {
     pub(crate) fn insert_job(&mut self, job: Job) {
         let id = job.id;
         self.state.jobs.insert(job);
+        self.disk.job_changed(id);
         self.mark_durable(Record::Job(id));
     }
 
     /// Takes out a job. Nobody has to do with it any more.
     pub(crate) fn remove_job(&mut self, id: JobId) -> Option<Job> {
         let job = self.state.jobs.remove(id)?;
+        self.disk.job_changed(id);
         self.drop_workunit_if_unused(job.workunit());
         self.reports_changed();
         self.place_job(id);
@@ -83,6 +85,9 @@ impl Client {
     }
 
     fn note_difference(&mut self, id: JobId, found: Difference) {
+        if found.store || found.place || found.waits || found.computes {
+            self.disk.job_changed(id);
+        }
         if found.durable {
             self.mark_durable(Record::Job(id));
         } else if found.store {

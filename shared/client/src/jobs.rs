@@ -51,17 +51,11 @@ impl Client {
 
     /// The files that a job reads: its version's and its workunit's.
     pub(crate) fn input_files(&self, job: &Job) -> Vec<FileKey> {
-        let mut keys = self.version_files(&job.version);
-        let workunit = FileKey { project: job.project, name: job.result.workunit.clone() };
-        let inputs =
-            self.state.workunits.get(&workunit).map(|workunit| workunit.files.as_slice()).unwrap_or_default();
-        keys.extend(inputs.iter().map(|file| FileKey { project: job.project, name: file.file_name.clone() }));
-        keys
+        self.state.input_files(job)
     }
 
     pub(crate) fn version_files(&self, key: &crate::versions::VersionKey) -> Vec<FileKey> {
-        let files = self.state.versions.get(key).map(|version| version.files.as_slice()).unwrap_or_default();
-        files.iter().map(|file| FileKey { project: key.project, name: file.file_name.clone() }).collect()
+        self.state.version_files(key)
     }
 
     /// The files that a job keeps alive.
@@ -151,10 +145,13 @@ impl Client {
         })
     }
 
-    /// Why a job could not run here even if nothing else did.
+    /// Why a job could not run here even if nothing else did, and nobody used the host.
     fn can_never_run(&self, job: &JobSnapshot) -> Option<WhyNotRun> {
-        self.state.host.facts()?;
-        self.schedule_host(false).can_never_run(&job.needs())
+        let ncpus = self.state.host.facts()?.ncpus;
+        let mut unused = self.schedule_host(false);
+        unused.usable = self.state.host.unused().usable_cpus(ncpus);
+        unused.memory_limit = self.memory_limit_unused();
+        unused.can_never_run(&job.needs())
     }
 
     /// Whether a job that is not over cannot run here, whatever else does.
@@ -170,6 +167,10 @@ impl Client {
     /// Tells the owner once of a job that cannot run here under the present preferences.
     pub(crate) fn tell_unrunnable(&mut self, job: &JobSnapshot) {
         let Some(why) = self.can_never_run(job) else { return };
+        // That passes, and is told of the device.
+        if job.usage.coprocessor.is_some_and(|(kind, _)| self.known_devices.is_in_use(kind)) {
+            return;
+        }
         let Some(name) = self.state.jobs.get(&job.id).map(|job| job.result.name.clone()) else { return };
         if self.workload.note_told_unrunnable(job.id) {
             let text = format!("{name} cannot run on this host: {why}");

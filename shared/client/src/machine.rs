@@ -2,7 +2,7 @@
 //! call again.
 
 use fallow_boinc::scheduler::ClientVersion;
-use fallow_domain::{Duration, Instant, Preferences, ProjectId};
+use fallow_domain::{Duration, Instant, LocalPreferences, Preferences, ProjectId};
 use fallow_policy::composition::Composition;
 use fallow_policy::fetch::FetchDecision;
 use fallow_policy::hopeless::AbortWhich;
@@ -19,7 +19,9 @@ use crate::clock::Clock;
 use crate::connection::Access;
 use crate::decision::Decision;
 use crate::devices::Usable;
+use crate::disk::Disk;
 use crate::held_back::HeldBack;
+use crate::known_devices::KnownDevices;
 use crate::messages::Hearings;
 use crate::pages::Pages;
 use crate::planning::Planned;
@@ -57,13 +59,24 @@ pub struct ClientConfig {
     /// (R6.5), in time in which the agent is up. None where nobody says what a coordinator has acknowledged
     /// ([`Event::DocumentAcknowledged`]): then each version holds from the beginning.
     pub confirm_within: Option<Duration>,
+    /// How often the shell measures the disk when [`Effect::MeasureDisk`] asks for it (R4.1). None where it
+    /// does not, as in a simulation: then files are fetched and kept as if there were space for all.
+    pub measure_disk: Option<Duration>,
 }
 
 impl ClientConfig {
     /// The default policies, which may be others one day, on a host that may go to sleep unnoticed.
     pub fn new(seed: u64, version: ClientVersion) -> Self {
         let composition = Composition::default();
-        Self { seed, version, composition, tells_away: false, may_change_policy: true, confirm_within: None }
+        Self {
+            seed,
+            version,
+            composition,
+            tells_away: false,
+            may_change_policy: true,
+            confirm_within: None,
+            measure_disk: None,
+        }
     }
 
     /// Whether the CPU time that projects got of late is wanted.
@@ -121,8 +134,12 @@ pub struct Client {
     pub(crate) round_robin: RoundRobin,
     /// A buffer for the projects of a round-robin simulation, used again each time.
     pub(crate) planned: Planned,
+    /// The devices of the host, and who uses them.
+    pub(crate) known_devices: KnownDevices,
     /// What may be used of the host.
     pub(crate) usable: Usable,
+    /// The disk, as it was measured.
+    pub(crate) disk: Disk,
     /// The limit on CPU time, and measurements of the CPUs.
     pub(crate) throttle: Throttle,
     pub(crate) clock: Clock,
@@ -173,7 +190,9 @@ impl Client {
             fetch: Decision::default(),
             round_robin: RoundRobin::default(),
             planned: Planned::default(),
+            known_devices: KnownDevices::default(),
             usable: Usable::default(),
+            disk: Disk::default(),
             throttle: Throttle::default(),
             clock: Clock::default(),
             presence: Presence::default(),
@@ -236,7 +255,11 @@ impl Client {
             self.store_only(Record::Experience(id));
         }
         self.state.projects.observe(self.clock.now());
+        if self.state.host.observe(self.clock.now()) {
+            self.mark(Record::Meta);
+        }
         self.reports.forget();
+        self.disk.observe(self.clock.now());
         self.timers.clock_set_back();
         self.presence.clock_set_back(self.clock.now());
         self.presence.set_due_at_once();
@@ -264,8 +287,15 @@ impl Client {
                 self.document_acknowledged(version, taken_at);
             }
             Event::LocalTime(local) => self.set_local_time(local),
+            Event::OwnerInput { ago } => self.owner_input(ago),
+            Event::OwnerUnseen(unseen) => self.owner_unseen(unseen),
+            Event::TasksFrozen => self.tasks_frozen(),
+            Event::Snoozed(time) => self.snooze(time),
+            Event::PreferenceFilesRead(files) => self.preference_files_read(*files),
+            Event::SurroundingsSeen(seen) => self.surroundings_seen(seen),
             Event::OwnerSuspended(suspended) => self.owner_suspends(suspended),
             Event::OwnerExcludedDevices(devices) => self.owner_excludes(devices),
+            Event::DevicesSeen(users) => self.devices_seen(&users),
             Event::ContactRequested { url, by } => self.request_contact(&url, by),
             Event::MasterPageRead { project, outcome } => self.master_page_read(project, outcome),
             Event::SchedulerAnswered { project, outcome } => self.scheduler_answered(project, outcome),
@@ -280,12 +310,16 @@ impl Client {
             Event::TaskEnded { job, end } => self.task_ended(job, &end),
             Event::OutputsGone { job } => self.outputs_deleted(job),
             Event::HostMeasured(facts) => self.edit_host(*facts),
+            Event::DiskMeasured(found) => self.disk_measured(found.map(|found| *found)),
         }
     }
 
     /// Does what time alone makes due, and what the event left to be decided.
     fn poll(&mut self) {
+        self.poll_in_use();
         self.poll_hours();
+        self.poll_devices();
+        self.poll_disk();
         self.wake_tasks();
         let connected = self.is_connected();
         if connected {
@@ -296,6 +330,7 @@ impl Client {
         if self.schedule.is_due(self.now()) {
             self.decide_what_runs();
         }
+        self.poll_benchmarks();
         self.poll_throttle();
         if connected {
             self.poll_network();
@@ -320,6 +355,11 @@ impl Client {
 
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// The preferences beside those of a document, in force.
+    pub(crate) fn local_preferences(&self) -> &LocalPreferences {
+        &self.state.host.merged().values.local
     }
 
     /// The preferences in force: the document's under the owner's limits.

@@ -83,6 +83,7 @@ impl Client {
     pub(crate) fn insert_project(&mut self, project: Project) {
         let id = project.id;
         self.state.projects.insert(project);
+        self.disk.project_changed(id);
         self.timers.all_stale(Timer::OF_PROJECTS);
         self.ledger.open_account(id);
         self.mark_durable(Record::Project(id));
@@ -96,6 +97,7 @@ impl Client {
     pub(crate) fn remove_project(&mut self, id: ProjectId) -> Option<Project> {
         self.settle_long_term();
         let project = self.state.projects.remove(id)?;
+        self.disk.project_changed(id);
         self.ledger.forget_project(id);
         self.timers.all_stale(Timer::OF_PROJECTS);
         // What it was backed off for is waited for no longer, and the need for work may be checked only
@@ -105,10 +107,16 @@ impl Client {
         self.mark(Record::Experience(id));
         self.mark_durable(Record::Project(id));
         self.shares_changed();
+        if !project.identity.global_preferences.is_empty() {
+            self.site_preferences_changed();
+        }
         Some(project)
     }
 
     pub(crate) fn note_project_difference(&mut self, id: ProjectId, found: Difference) {
+        if found.store || found.shares {
+            self.disk.project_changed(id);
+        }
         if found.durable {
             self.mark_durable(Record::Project(id));
         } else if found.store {

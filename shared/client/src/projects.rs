@@ -12,7 +12,7 @@ use fallow_policy::rpc_timing::RpcState;
 
 use crate::confirmation::{self, Trial};
 use crate::machine::Client;
-use crate::state::{Identity, Process, Project};
+use crate::state::{Deletes, Identity, Process, Project};
 use crate::timers::Timer;
 use crate::{Cause, Effect, Entity, NoticeLevel};
 
@@ -149,7 +149,11 @@ impl Client {
             Some(id) => id,
             None => self.new_project(wanted, from_document),
         };
-        if self.state.projects.get(&id).is_some_and(|project| project.account_key != wanted.account_key) {
+        let before =
+            self.state.projects.get(&id).map(|project| (project.account_key.clone(), project.required_key));
+        let is_other_key =
+            from_document && before.as_ref().is_some_and(|(_, key)| *key != wanted.code_sign_key);
+        if is_other_key || before.is_some_and(|(key, _)| key != wanted.account_key) {
             // A wrong key is answered with a long delay, which is not meant for the right one.
             self.contact_anew(id);
         }
@@ -163,6 +167,9 @@ impl Client {
                 project.require_key(wanted.code_sign_key);
             }
         });
+        if is_other_key {
+            self.renounce_unsigned(id);
+        }
     }
 
     fn new_project(&mut self, wanted: &ProjectAssignment, from_document: bool) -> ProjectId {
@@ -413,6 +420,7 @@ impl Project {
             lacks: PerType::default(),
             web: WebPreferences::default(),
             job_time: None,
+            deletes: Deletes::default(),
         }
     }
 }

@@ -1,20 +1,22 @@
-//! What a scheduler's reply means, taken whole and in BOINC's order: who we are there, messages, key,
-//! applications, files, versions, workunits, jobs, acknowledgements, aborts.
+//! What a scheduler's reply means, taken whole: the key first, for it says what else of the reply may be
+//! taken; then in BOINC's order: who we are there, messages, applications, files, versions, workunits, jobs,
+//! acknowledgements, aborts.
 //!
-//! Passed over: global preferences that a project sends (the coordinator's document and the owner decide
-//! here), feeds, links for graphical tools, and a change of the master URL other than a notice.
+//! What its user set for all projects is kept, and heard where no coordinator's document holds.
+//!
+//! Passed over: feeds, links for graphical tools, and a change of the master URL other than a notice.
 //!
 //! The delay until the next contact is taken from it too (R1.3).
 
 use fallow_boinc::runtime::exit;
 use fallow_boinc::scheduler::{SchedulerReply, type_of};
 use fallow_boinc::signature::PublicKey;
-use fallow_domain::{Duration, MasterUrl, PerType, ProjectId, printable};
+use fallow_domain::{Duration, Instant, MasterUrl, PerType, ProjectId, printable};
 use fallow_policy::backoff::Wait;
 
 use crate::machine::Client;
 use crate::record::Record;
-use crate::state::Project;
+use crate::state::{Deletes, Project};
 use crate::{Cause, FileKey, NoticeLevel};
 
 /// Longest name of a user, a team, a project (BOINC's buffers). Longer ones count as not sent, as there.
@@ -22,8 +24,8 @@ pub(crate) const NAME_MAX: usize = 255;
 /// Longest preferences of a user for a project, for they are stored whenever something about the project
 /// changes.
 const PREFERENCES_MAX: usize = 64 << 10;
-/// However soon a project wants to hear of us (BOINC: `SCHEDULER_RPC_POLL_PERIOD`, how often the stock client
-/// looks).
+/// However soon a project wants to hear of us (BOINC: `SCHEDULER_RPC_POLL_PERIOD`, how often the stock
+/// client looks).
 const NEXT_RPC_DELAY_MIN: Duration = Duration::from_secs(5);
 
 /// When a project is asked again that shows another key than the fleet's documents name.
@@ -64,8 +66,9 @@ impl Client {
 
     fn apply_identity(&mut self, id: ProjectId, reply: &SchedulerReply) {
         let now = self.now();
+        let before = self.site_of(id);
         let told = self.edit_project(id, |project| {
-            if take_identity(project, reply) {
+            if take_identity(project, reply, now) {
                 project.read_web_preferences();
             }
             // None at all is no wish to hear of us at once, and then again at once (BOINC).
@@ -73,6 +76,9 @@ impl Client {
             project.contact_by = delay.map(|delay| Wait::new(now, delay.max(NEXT_RPC_DELAY_MIN)));
             (project.settle_share().then_some(project.share), project.url.clone())
         });
+        if self.site_of(id) != before {
+            self.site_preferences_changed();
+        }
         let Some((share, ours)) = told else { return };
         if let Some(share) = share {
             self.tell_share(id, share);
@@ -86,6 +92,13 @@ impl Client {
         }
     }
 
+    /// What its user set for all projects there, and at which venue this host is; compared only.
+    fn site_of(&self, id: ProjectId) -> Option<(String, String)> {
+        let identity = &self.state.projects.get(&id)?.identity;
+        let is_silent = identity.global_preferences.is_empty();
+        (!is_silent).then(|| (identity.global_preferences.clone(), identity.venue.clone()))
+    }
+
     /// The key that the document in force names, and no other. Where it names none, the first code-signing
     /// key is taken on trust; a later one only with a signature by the one held. A key held that proves
     /// nothing, as an older version took it, is as none. Says whether work may be taken: not from who shows
@@ -96,13 +109,23 @@ impl Client {
         // shows another.
         let can_run =
             project.required_key.is_none() || project.code_sign_key.is_some() || reply.results.is_empty();
-        let Some(offered) = &reply.code_sign_key else { return can_run };
+        let unshown = project.required_key.filter(|_| !can_run);
+        let Some(offered) = &reply.code_sign_key else {
+            if let Some(required) = unshown {
+                let text = format!(
+                    "the project shows no code-signing key, and the fleet's documents name {required}: no job is taken"
+                );
+                self.notice(NoticeLevel::Error, Some(id), text);
+            }
+            return can_run;
+        };
         let signature = reply.code_sign_key_signature.as_deref().unwrap_or_default();
         let key = match PublicKey::parse(offered) {
             Ok(key) => key,
             Err(error) => {
+                let no_job = if can_run { "" } else { ", nor is a job" };
                 let text = format!(
-                    "the project sent a code-signing key that proves nothing, and it is not taken: {error}"
+                    "the project sent a code-signing key that proves nothing, and it is not taken{no_job}: {error}"
                 );
                 self.notice(NoticeLevel::Error, Some(id), text);
                 return can_run;
@@ -159,9 +182,9 @@ fn replaces(held: &str, new: &str, signature: &str) -> bool {
     PublicKey::parse(held).is_ok_and(|key| key.verify_key(new, signature))
 }
 
-/// What a reply says of the project, of us there, and of the work that it has. Says whether what its user set
-/// there is something else than before: each reply says it again.
-fn take_identity(project: &mut Project, reply: &SchedulerReply) -> bool {
+/// What a reply says of the project, of us there, and of the work that it has. Says whether what its user
+/// set there is something else than before: each reply says it again.
+fn take_identity(project: &mut Project, reply: &SchedulerReply, now: Instant) -> bool {
     let short = |text: &&String| text.len() <= NAME_MAX;
     fn set<T: Clone + PartialEq>(place: &mut T, value: Option<&T>) -> bool {
         let Some(value) = value.filter(|value| **value != *place) else { return false };
@@ -186,12 +209,19 @@ fn take_identity(project: &mut Project, reply: &SchedulerReply) -> bool {
     let is_moved = set(&mut who.venue, reply.host_venue.as_ref().filter(short));
     let preferences = reply.project_preferences.as_ref().filter(|block| block.len() <= PREFERENCES_MAX);
     let is_set = set(&mut who.project_preferences, preferences);
+    // An older one, as a project may have it that was not told of a newer one, says nothing new.
+    let global = reply.global_preferences.as_ref().filter(|block| block.len() <= PREFERENCES_MAX);
+    if set(&mut who.global_preferences, global) {
+        who.global_preferences_at = Some(now);
+    }
     if let Some(hostid) = reply.hostid.filter(|hostid| *hostid != 0) {
         project.hostid = hostid;
         project.rpc_seqno = 0;
     }
     project.dont_use_dcf = reply.dont_use_dcf;
     project.send_full_workload |= reply.send_full_workload;
+    project.deletes =
+        Deletes { by_priority: reply.deletion_policy_priority, expired_first: reply.deletion_policy_expire };
     project.lacks = PerType::default();
     for kind in reply.no_rsc_apps.iter().filter_map(|name| type_of(name)) {
         project.lacks[kind] = true;

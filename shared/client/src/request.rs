@@ -5,11 +5,13 @@
 use std::collections::BTreeMap;
 
 use fallow_boinc::scheduler::{
-    AppVersionRef, Coprocessor as NamedCoprocessor, DiskUsage, GlobalPreferences, HostCoprocessors, HostInfo,
-    InProgressResult, OtherResult, ReportedFile, ReportedResult, ResultState, SchedulerRequest, StderrOut,
-    type_name,
+    AppVersionRef, Coprocessor as NamedCoprocessor, Cuda, DiskUsage, FreeSpace, GlobalPreferences,
+    HostCoprocessors, HostInfo, InProgressResult, OtherResult, ReportedFile, ReportedResult, ResultState,
+    SchedulerRequest, StderrOut, StickyFile, type_name,
 };
-use fallow_domain::{Bytes, Coprocessor, Duration, JobId, ProjectId, ResourceType, Usage};
+use fallow_domain::{Bytes, Coprocessor, CoprocessorDevice, Duration, JobId, ProjectId, ResourceType, Usage};
+use fallow_policy::disk::DiskReport;
+use fallow_policy::disk::holders::FILES_PER_HOST_MAX;
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::job_queue::JobSnapshot;
 use fallow_policy::on_time_told;
@@ -28,6 +30,10 @@ const REPORTS_MAX: usize = 256;
 
 /// A kind of coprocessor with the work wanted for it (R3.2), and how many of them may be used.
 fn coprocs(coprocessor: &Coprocessor, count: u32, wanted: &WorkRequest) -> HostCoprocessors {
+    let is_nvidia = coprocessor.kind == ResourceType::Nvidia;
+    let number = || Cuda::driver_number(&coprocessor.driver).map(|number| number.to_string());
+    let least = |of: fn(&CoprocessorDevice) -> u32| coprocessor.devices.iter().map(of).min().unwrap_or(0);
+    let cuda = coprocessor.compute().filter(|_| is_nvidia);
     HostCoprocessors {
         kind: type_name(coprocessor.kind).to_owned(),
         count,
@@ -37,7 +43,15 @@ fn coprocs(coprocessor: &Coprocessor, count: u32, wanted: &WorkRequest) -> HostC
         estimated_delay: Duration::ZERO,
         peak_flops: coprocessor.speed.get(),
         memory: coprocessor.memory,
-        driver: coprocessor.driver.clone(),
+        available: coprocessor.devices.iter().map(|device| device.free).min().unwrap_or_default(),
+        driver: if is_nvidia { number().unwrap_or_default() } else { coprocessor.driver.clone() },
+        cuda: cuda.map(|(major, minor)| Cuda {
+            version: coprocessor.cuda_version,
+            major,
+            minor,
+            clock_khz: least(|device| device.clock_khz),
+            multiprocessors: least(|device| device.multiprocessors),
+        }),
     }
 }
 
@@ -72,11 +86,11 @@ impl Client {
             platform_name: host.platforms.first().cloned().unwrap_or_default(),
             alt_platforms: host.platforms.iter().skip(1).cloned().collect(),
             code_sign_key: project.code_sign_key.clone(),
-            global_preferences: Some(GlobalPreferences::from_domain(self.preferences())),
+            global_preferences: Some(self.told_preferences()),
             cross_project_id: project.identity.cross_project_id.clone(),
             time_stats: self.ledger.time_stats(self.now(), self.clock.started_at()),
             net_stats: self.net_stats(),
-            host_info: HostInfo::from_facts(host),
+            host_info: HostInfo { n_usable_coprocs: self.coprocs_count(), ..HostInfo::from_facts(host) },
             disk_usage: self.disk_usage(id),
             coprocs: self.coprocs(wanted),
             results: reported.iter().filter_map(|job| self.report(&self.state.jobs[job])).collect(),
@@ -87,12 +101,35 @@ impl Client {
         Some((request, reported))
     }
 
+    /// The preferences in force, as projects and applications are told.
+    pub(crate) fn told_preferences(&self) -> GlobalPreferences {
+        GlobalPreferences::from_domain(self.preferences()).with_local(self.local_preferences())
+    }
+
+    fn coprocs_count(&self) -> u32 {
+        let of = |kind| self.plan_host().instances[kind];
+        ResourceType::COPROCESSORS.into_iter().map(of).fold(0, u32::saturating_add)
+    }
+
     /// A server that knew of devices which nobody may use would send work for them (R3.14).
     fn coprocs(&self, wanted: &WorkRequest) -> Vec<HostCoprocessors> {
         let usable = self.plan_host().instances;
         let found = self.state.host.facts().into_iter().flat_map(|host| &host.coprocessors);
         let used = found.filter(|coprocessor| usable[coprocessor.kind] > 0);
-        used.map(|coprocessor| coprocs(coprocessor, usable[coprocessor.kind], wanted)).collect()
+        used.map(|all| {
+            let count = usable[all.kind];
+            let usable = |device: &CoprocessorDevice| self.may_use(all.kind, device);
+            // What is free on a device is told as the client keeps it.
+            let known = |mut one: Coprocessor| {
+                for device in &mut one.devices {
+                    device.free = self.most_free(one.kind, device);
+                }
+                one
+            };
+            all.only(usable)
+                .map_or_else(|| coprocs(all, count, wanted), |one| coprocs(&known(one), count, wanted))
+        })
+        .collect()
     }
 
     pub(crate) fn share_fraction(&self, project: &Project, counts: impl Fn(&Project) -> bool) -> f64 {
@@ -105,6 +142,15 @@ impl Client {
     }
 
     fn disk_usage(&self, id: ProjectId) -> DiskUsage {
+        if let Some(report) = self.disk.report(id) {
+            let DiskReport { free, with_offenders, with_self, .. } = report;
+            return DiskUsage {
+                d_boinc_used_total: report.used_total,
+                d_boinc_used_project: report.used_project,
+                d_project_share: report.project_limit,
+                free: Some(FreeSpace { now: free, with_offenders, with_self }),
+            };
+        }
         let used = |counts: &dyn Fn(&FileKey) -> bool| {
             let present = self
                 .state
@@ -130,10 +176,9 @@ impl Client {
     /// What the preferences leave to all projects together (R4.1).
     fn disk_allowed(&self, used: Bytes) -> Bytes {
         let Some(host) = self.state.host.facts() else { return Bytes(0) };
-        let preferences = self.preferences();
-        let by_fraction = host.disk_total.as_f64() * preferences.disk_fraction.get();
-        let by_free = host.disk_free.as_f64() + used.as_f64() - preferences.disk_free_min.as_f64();
-        Bytes::from_f64(by_fraction.min(by_free).max(0.0))
+        let owner = self.owner_disk();
+        let by_free = host.disk_free.as_f64() + used.as_f64() - owner.free_min.as_f64();
+        Bytes::from_f64(owner.most_of(host.disk_total).as_f64().min(by_free).max(0.0))
     }
 
     fn report(&self, job: &Job) -> Option<ReportedResult> {
@@ -182,11 +227,30 @@ impl Client {
     /// jobs that only who sends it should pay for it.
     pub fn list_jobs(&self, id: ProjectId, request: &mut SchedulerRequest) {
         request.other_results = Some(self.other_results(id));
+        request.sticky_files = self.sticky_files(id);
         let full = self.state.projects.get(&id).is_some_and(|project| project.send_full_workload);
         request.in_progress_results = full.then(|| self.in_progress());
         if full {
             self.tell_on_time(request);
         }
+    }
+
+    /// The files that the host keeps for a project, whether a job needs them or not (R4.11). BOINC's client
+    /// lists them in every request as well.
+    fn sticky_files(&self, id: ProjectId) -> Vec<StickyFile> {
+        let from = FileKey { project: id, name: String::new() };
+        let files = self.state.files.range(from..).take_while(|(key, _)| key.project == id);
+        let sticky = files.filter(|(_, file)| file.info.sticky && file.info.upload_urls.is_empty());
+        let listed = sticky.map(|(key, file)| StickyFile {
+            name: key.name.clone(),
+            nbytes: file.info.nbytes.unwrap_or_default(),
+            status: match file.status {
+                FileStatus::Present | FileStatus::Uploaded => 1,
+                FileStatus::Absent => 0,
+                FileStatus::Failed(number, _) => number,
+            },
+        });
+        listed.take(FILES_PER_HOST_MAX).collect()
     }
 
     /// Tells how long the host computes within times to come: to a server that plans with it. Others pass it

@@ -204,6 +204,7 @@ impl Client {
 
     fn ask(&mut self, ask: SchedulerRpc) {
         let id = ask.project;
+        self.settle_disk();
         let url = self
             .state
             .projects

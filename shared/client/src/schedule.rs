@@ -22,21 +22,40 @@ impl Client {
         Bytes::from_f64(memory * self.preferences().memory_fraction.get())
     }
 
+    /// Memory that tasks may use together while nobody uses the host: the most that one may ever have.
+    pub(crate) fn memory_limit_unused(&self) -> Bytes {
+        let memory = self.state.host.facts().map_or(0.0, |host| host.memory.as_f64());
+        Bytes::from_f64(memory * self.state.host.unused().memory_fraction.get())
+    }
+
     /// What the host offers to jobs.
     pub(crate) fn schedule_host(&self, suspended: bool) -> ScheduleHost {
         let preferences = self.preferences();
         ScheduleHost {
             usable: if suspended { 0 } else { self.usable_cpus() },
-            devices: if suspended { PerType::default() } else { self.usable_devices() },
+            devices: match suspended || self.state.host.spares_devices() {
+                true => PerType::default(),
+                false => self.usable_devices(),
+            },
             scheduling_period: preferences.scheduling_period,
             memory_limit: self.memory_limit(),
             preempt_only_at_checkpoint: !preferences.leave_in_memory,
         }
     }
 
+    /// What it offers at this moment.
+    fn schedule_host_now(&self) -> ScheduleHost {
+        let suspended = self.preferences().suspended;
+        match suspended || self.state.host.spares_devices() {
+            true => self.schedule_host(suspended),
+            false => ScheduleHost { devices: self.devices_to_begin_on(), ..self.schedule_host(false) },
+        }
+    }
+
     /// Decides what runs (R2.2 to R2.6), and sees to it.
     pub(crate) fn decide_what_runs(&mut self) {
         self.abort_hopeless();
+        self.look_at_devices();
         let used = self.settle_debts();
         let (composition, none) = (self.config.composition, Outlook::default());
         let looks_ahead = composition.cpu.looks_ahead();
@@ -54,7 +73,7 @@ impl Client {
         let projects: Vec<ProjectSnapshot> = shares.iter().zip(owed).map(project).collect();
         let decision = composition.cpu.decide(&CpuSituation {
             now: self.now(),
-            host: self.schedule_host(self.preferences().suspended),
+            host: self.schedule_host_now(),
             used,
             projects: &projects,
             outlook: if looks_ahead { self.round_robin.outlook() } else { &none },
@@ -211,13 +230,20 @@ impl Client {
         let id = passed.job;
         let Some(job) = self.state.jobs.get(&id) else { return };
         let checkpointed = job.run.checkpoint_cpu.is_positive();
-        let reason = Reason::new(Rule::GivesWay, passed.why.clone());
         // One on a coprocessor would hold the memory of its device, which whoever runs there next may need.
         // Until its first checkpoint a task would lose all it did, and might never come to an end.
         let stays = self.preferences().leave_in_memory && job.usage.coprocessor.is_none();
         // A device that is excluded is given up at once, whatever that costs (R3.14).
-        let gone = passed.gives_up_devices || self.is_excluded(job);
-        let stay = (stays || !checkpointed) && !gone;
+        let is_excluded = self.is_excluded(job);
+        let gone = passed.gives_up_devices || is_excluded;
+        // To whoever has just sat down it stops at once: to save its state would take what he wants.
+        let is_wanted = self.state.host.gives_way() || self.state.host.is_snoozed();
+        let gives_way = is_wanted && job.usage.coprocessor.is_none();
+        let stay = (stays || !checkpointed || gives_way) && !gone;
+        let reason = match is_excluded {
+            true => self.why_left(id).into(),
+            false => Reason::new(Rule::GivesWay, passed.why.clone()),
+        };
         match job.process {
             Process::Executing(pid) if stay => {
                 self.act(Effect::SuspendTask { job: id }, reason);

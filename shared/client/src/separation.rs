@@ -60,6 +60,7 @@ fn meta(was: &Meta) -> Meta {
         fleet: was.fleet.clone(),
         trial: None,
         rolled_back: Vec::new(),
+        snoozed_until: was.snoozed_until,
         draws: 0,
     }
 }

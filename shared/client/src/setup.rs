@@ -1,10 +1,13 @@
 //! All that a shell needs to start a task.
 
 use fallow_boinc::runtime::init_data::{AppFiles, AppInitData, MAPPED_CHANNEL, Raw};
-use fallow_boinc::scheduler::{GlobalPreferences, HostInfo, type_name};
-use fallow_domain::{Bytes, JobId, ProjectId, SlotId, printable};
+use fallow_boinc::scheduler::{HostInfo, type_name};
+use fallow_domain::{Bytes, JobId, ProjectId, ResourceType, SlotId, printable};
+use fallow_policy::job_queue::Devices;
 
 use crate::described::FileReference;
+use crate::devices::devices_of;
+use crate::libraries::could_be_library;
 use crate::machine::Client;
 use crate::state::Project;
 use crate::{ApplicationFile, FileKey, RequiredSignature, SlotFile, TaskSetup};
@@ -47,8 +50,8 @@ pub(crate) enum CannotStart {
 }
 
 /// Refuses files of a job that would be run in place of what its project signed: under the name of a file of
-/// the application, or, where a key is required, under that of a library, which the loader looks for where
-/// the job's files are.
+/// the application, which an output would even be written over, or, where a key is required, under that of a
+/// library, which the loader looks for where the job's files are.
 fn check_beside(of_version: &[SlotFile], of_job: &[SlotFile], needs_key: bool) -> Result<(), CannotStart> {
     for file in of_job {
         let name = || printable::line(&file.open_name, 255);
@@ -57,18 +60,15 @@ fn check_beside(of_version: &[SlotFile], of_job: &[SlotFile], needs_key: bool) -
             return Err(CannotStart::TakesPlace(name()));
         }
         let is_signed = of_version.iter().any(|other| other.name == file.name);
+        if is_signed && file.output {
+            return Err(CannotStart::TakesPlace(printable::line(&file.name, 255)));
+        }
         let names = [&file.name, &file.open_name];
         if needs_key && !is_signed && names.iter().any(|name| could_be_library(name)) {
             return Err(CannotStart::Library(name()));
         }
     }
     Ok(())
-}
-
-/// Whether a dynamic loader may take a file of this name for a library: `libm.so`, `libm.so.6`, `x.so2`.
-pub(crate) fn could_be_library(name: &str) -> bool {
-    let ends = |rest: &str| rest.is_empty() || rest.starts_with(|c: char| c == '.' || c.is_ascii_digit());
-    name.split('/').any(|part| part.split(".so").skip(1).any(ends))
 }
 
 impl Client {
@@ -108,12 +108,19 @@ impl Client {
 
         let mut arguments = split_command_line(&workunit.command_line);
         arguments.extend(split_command_line(&version.command_line));
-        // Applications of before `init_data.xml` named the device want it so.
-        for device in job.run.devices.iter() {
-            arguments.extend(["--device".to_owned(), device.to_string()]);
+        // What its driver counts them by now.
+        let number_of = |(kind, devices): (_, Devices)| -> Vec<u32> {
+            devices.iter().map(|device| self.known_devices.driver_number(kind, device)).collect()
+        };
+        let devices = devices_of(job).map(number_of).unwrap_or_default();
+        if names_devices_in_arguments(version.api_version.as_deref()) {
+            for device in &devices {
+                arguments.extend(["--device".to_owned(), device.to_string()]);
+            }
         }
         arguments.truncate(ARGUMENTS_MAX);
 
+        let first_device = devices.first().and_then(|device| i32::try_from(*device).ok()).unwrap_or(-1);
         let (who, bytes) =
             (&project.identity, |given: Option<Bytes>, default| given.map_or(default, Bytes::as_f64));
         let host = self.state.host.facts().ok_or(CannotStart::HostUnknown)?;
@@ -149,7 +156,9 @@ impl Client {
             fraction_done_end: 1.0,
             ncpus: job.usage.cpus,
             gpu_type: job.usage.coprocessor.map(|(kind, _)| type_name(kind).to_owned()).unwrap_or_default(),
-            gpu_device_num: job.run.devices.iter().next().map_or(-1, |device| device as i32),
+            gpu_device_num: first_device,
+            // OpenCL's order within a vendor is that of the bus as well.
+            gpu_opencl_dev_index: first_device,
             gpu_usage: job.usage.coprocessor.map_or(0.0, |(_, count)| count),
             rsc_fpops_est: job.flops_estimate.get(),
             rsc_fpops_bound: job.elapsed_max.as_secs_f64() * job.speed.get(),
@@ -157,7 +166,7 @@ impl Client {
             rsc_disk_bound: bytes(workunit.disk_bound, 1e9),
             computation_deadline: job.result.report_deadline - self.preferences().buffer_min,
             host_info: HostInfo::from_facts(host),
-            global_preferences: GlobalPreferences::from_domain(self.preferences()),
+            global_preferences: self.told_preferences(),
             app_file: AppFiles(version.files.iter().map(|file| file.file_name.clone()).collect()),
             ..AppInitData::default()
         };
@@ -170,6 +179,12 @@ impl Client {
             url: project.url.clone(),
             program,
             arguments,
+            environment: match job.usage.coprocessor {
+                // CUDA counts the fastest device as the first one otherwise. CUDA_VISIBLE_DEVICES would count
+                // anew from 0 what it leaves, and the numbers told here would mean others.
+                Some((ResourceType::Nvidia, _)) => vec![("CUDA_DEVICE_ORDER", "PCI_BUS_ID")],
+                _ => Vec::new(),
+            },
             application,
             files,
             init_data: Box::new(init_data),
@@ -186,6 +201,15 @@ fn maps_its_channel(api_version: Option<&str>) -> bool {
     major.is_some_and(|major| major >= 6)
 }
 
+/// Whether an application is told its devices by `--device`: one that was built before API 7.5, or does not
+/// say, for newer ones read `init_data.xml` (BOINC likewise).
+fn names_devices_in_arguments(api_version: Option<&str>) -> bool {
+    let mut parts = api_version.unwrap_or_default().trim().split('.').map(|part| part.parse::<u32>().ok());
+    let major = parts.next().flatten().unwrap_or(0);
+    let minor = parts.next().flatten().unwrap_or(0);
+    (major, minor) < (7, 5)
+}
+
 impl Client {
     fn application_file(&self, project: &Project, name: &str) -> Option<ApplicationFile> {
         let file = self.state.files.get(&FileKey { project: project.id, name: name.to_owned() })?;
@@ -195,9 +219,6 @@ impl Client {
         Some(ApplicationFile {
             name: name.to_owned(),
             nbytes: file.info.nbytes,
-            md5: file.info.md5.clone(),
-            // Whatever is known of it: nothing that is run goes unsigned.
-            signed: true,
             signatures: file
                 .proof
                 .iter()
@@ -242,7 +263,23 @@ fn split_command_line(line: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::split_command_line;
+    use super::{names_devices_in_arguments, split_command_line};
+
+    #[test]
+    fn r3_14_only_applications_of_before_api_7_5_are_told_their_device_by_an_argument() {
+        for (version, expected) in [
+            (None, true),
+            (Some(""), true),
+            (Some("6.2"), true),
+            (Some("7.4.42"), true),
+            (Some("7.5"), false),
+            (Some("7.5.0"), false),
+            (Some("8.0"), false),
+            (Some("nonsense"), true),
+        ] {
+            assert_eq!(names_devices_in_arguments(version), expected, "{version:?}");
+        }
+    }
 
     #[test]
     fn a_command_line_is_split_at_white_space_outside_of_quotes() {

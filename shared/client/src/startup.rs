@@ -21,6 +21,9 @@ impl Client {
         self.ledger.come_up(self.now());
         self.presence.begin(self.now());
         self.check_files(&startup.files);
+        // An older version may have stored libraries as files that need no signature.
+        let projects: Vec<_> = self.state.projects.keys().copied().collect();
+        projects.into_iter().for_each(|id| self.renounce_unsigned(id));
         let on_disk: BTreeSet<SlotId> = startup.slots.iter().map(|found| found.slot).collect();
         let lost: Vec<JobId> = self
             .state
@@ -36,6 +39,7 @@ impl Client {
         for id in lost {
             self.begin_anew(id);
         }
+        self.site_preferences_changed();
         self.resume_trial();
     }
 
@@ -74,7 +78,12 @@ impl Client {
         // Messages of jobs, whose files are their only record; else a deletion was decided and stored, and
         // then not carried out.
         for (key, nbytes) in &on_disk {
-            if self.state.files.contains_key(*key) || self.put_trickle(key, *nbytes).is_ok() {
+            // Where the disk is measured, it goes after a while by that: it may be a file whose record
+            // follows, or one that somebody has just put there.
+            if self.state.files.contains_key(*key)
+                || self.put_trickle(key, *nbytes).is_ok()
+                || self.config.measure_disk.is_some()
+            {
                 continue;
             }
             if let Some(project) = self.state.projects.get(&key.project) {

@@ -13,6 +13,7 @@ use fallow_domain::{
 };
 use fallow_policy::backoff::Wait;
 use fallow_policy::completion::DurationCorrection;
+use fallow_policy::disk::DeletionChoice;
 use fallow_policy::job_queue::Devices;
 use fallow_policy::rpc_timing::RpcState;
 use fallow_policy::transfer_backoff::TransferBackoff;
@@ -31,7 +32,7 @@ use crate::transfers::Transfers;
 use crate::trickles::Trickles;
 use crate::versions::{VersionKey, Versions};
 use crate::workunits::Workunits;
-use crate::{Direction, RequiredSignature};
+use crate::{Direction, FileKey, RequiredSignature};
 
 /// What concerns the host as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,6 +56,9 @@ pub(crate) struct Meta {
     /// Versions that the host went back from by itself, the last one at the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rolled_back: Vec<RolledBack>,
+    /// Until when somebody on the host has paused computing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snoozed_until: Option<Instant>,
     /// On how many occasions something may have been drawn from the host's random stream, so that a restart
     /// does not repeat it.
     pub draws: u64,
@@ -100,9 +104,34 @@ pub(crate) struct Project {
     /// The instance time of its jobs by their size, as they came last; none while it has sent none.
     #[serde(default)]
     pub job_time: Option<Duration>,
+    /// In which order it wants its files deleted (R4.6).
+    #[serde(default, skip_serializing_if = "Deletes::is_usual")]
+    pub deletes: Deletes,
     /// What the user set for it on its web site, worked out from `identity`.
     #[serde(skip)]
     pub web: WebPreferences,
+}
+
+/// What a project says about which of its files go first (BOINC: `deletion_policy_priority`,
+/// `deletion_policy_expire`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Deletes {
+    /// Within a level in order of arrival.
+    pub by_priority: bool,
+    /// What is past its date goes first.
+    pub expired_first: bool,
+}
+
+impl Deletes {
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl From<Deletes> for DeletionChoice {
+    fn from(Deletes { by_priority, expired_first }: Deletes) -> Self {
+        Self { priority: by_priority, expiration: expired_first }
+    }
 }
 
 impl Project {
@@ -124,6 +153,15 @@ impl Project {
         if held.is_some_and(|held| !self.may_sign(held)) {
             self.code_sign_key = None;
         }
+    }
+
+    /// Whether the key that a document names, if it names one, is the one that holds for it now.
+    pub(crate) fn shows_key(&self, named: Option<KeyFingerprint>) -> bool {
+        let is_held = |named| {
+            let held = self.code_sign_key.as_deref().and_then(|held| PublicKey::parse(held).ok());
+            held.is_some_and(|held| held.fingerprint() == named)
+        };
+        named.is_none_or(|named| self.required_key == Some(named) || is_held(named))
     }
 
     /// Whether its programs may be signed by a key, in BOINC's text form.
@@ -157,6 +195,12 @@ pub(crate) struct Identity {
     pub host_expavg_credit: f64,
     pub venue: String,
     pub project_preferences: String,
+    /// What the user set for all projects on this one's web site (BOINC: `global_preferences`).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub global_preferences: String,
+    /// When that came, as it is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub global_preferences_at: Option<Instant>,
 }
 
 /// Compared with every reply of a server. Most of the texts are empty as a rule, and where the C library
@@ -171,7 +215,7 @@ impl PartialEq for Identity {
 }
 
 impl Identity {
-    fn texts(&self) -> [&str; 5] {
+    fn texts(&self) -> [&str; 6] {
         // Every field is named, so that none is forgotten here or in `numbers`.
         let Self {
             user_id: _,
@@ -185,8 +229,11 @@ impl Identity {
             host_expavg_credit: _,
             venue,
             project_preferences,
+            global_preferences,
+            // It differs where they do.
+            global_preferences_at: _,
         } = self;
-        [user_name, team_name, cross_project_id, venue, project_preferences]
+        [user_name, team_name, cross_project_id, venue, project_preferences, global_preferences]
     }
 
     const fn numbers(&self) -> (u64, u64, [f64; 4]) {
@@ -213,6 +260,27 @@ pub(crate) struct File {
     #[serde(default, alias = "anew", deserialize_with = "stale")]
     pub stale: Bytes,
     pub transfer: Option<Transfer>,
+    /// What decides how long it stays when no job needs it.
+    #[serde(default, skip_serializing_if = "Kept::is_unknown")]
+    pub kept: Kept,
+}
+
+/// Since when a file is here, and until when (R4.7). Older versions stored nothing of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// When it came.
+    pub arrived: Option<Instant>,
+    /// When the last job that used it was forgotten; before that, it is in use.
+    pub last_used: Option<Instant>,
+    /// Its project wants it kept until then (BOINC: `sticky_lifetime`).
+    pub sticky_until: Option<Instant>,
+}
+
+impl Kept {
+    /// Nothing is known of it.
+    fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Reads a length, or what earlier versions stored under `anew`: whether it begins anew, whatever a server
@@ -412,6 +480,23 @@ impl Outcome {
     /// The job is done.
     pub(crate) fn is_success(&self) -> bool {
         self.exit_status == 0 && self.state == EndState::Done
+    }
+}
+
+impl State {
+    /// The files of an application version.
+    pub(crate) fn version_files(&self, key: &VersionKey) -> Vec<FileKey> {
+        let files = self.versions.get(key).map(|version| version.files.as_slice()).unwrap_or_default();
+        files.iter().map(|file| FileKey { project: key.project, name: file.file_name.clone() }).collect()
+    }
+
+    /// The files that a job reads: its version's and its workunit's.
+    pub(crate) fn input_files(&self, job: &Job) -> Vec<FileKey> {
+        let mut keys = self.version_files(&job.version);
+        let inputs = self.workunits.get(&job.workunit());
+        let inputs = inputs.map(|workunit| workunit.files.as_slice()).unwrap_or_default();
+        keys.extend(inputs.iter().map(|file| FileKey { project: job.project, name: file.file_name.clone() }));
+        keys
     }
 }
 

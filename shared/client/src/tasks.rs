@@ -7,6 +7,7 @@ use fallow_boinc::runtime::exit::{self, RestartReason};
 use fallow_boinc::runtime::message::AppStatus;
 use fallow_domain::{Bytes, Duration, Instant, JobId};
 
+use crate::devices::devices_of;
 use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::set_aside::is_due;
@@ -16,8 +17,6 @@ use crate::{Cause, Effect, FileKey, Goes, LimitExceeded, NoticeLevel, StartFault
 
 /// How much of `stderr.txt` a report carries.
 const STDERR_MAX: usize = 63 * 1024;
-/// What a job's files may hold where its project does not say (BOINC's figure).
-const DISK_BOUND: Bytes = Bytes(1_000_000_000);
 /// The first wait after a start that the host could not bring about; it doubles.
 const START_WAIT: Duration = Duration::from_secs(60);
 /// The longest one.
@@ -117,7 +116,9 @@ impl Client {
                 self.begin_anew(id);
             }
             StartFault::Files(names) => self.fetch_again(id, &names),
-            StartFault::Job | StartFault::Host => {}
+            // A full disk, perhaps.
+            StartFault::Host => self.disk_was_full(),
+            StartFault::Job => {}
         }
     }
 
@@ -151,6 +152,12 @@ impl Client {
 
     pub(crate) fn tasks_sampled(&mut self, samples: Vec<TaskSample>) {
         let contested = self.is_contested();
+        let allowed = self.threads_allowed();
+        let crowds: Vec<(JobId, u32)> = samples
+            .iter()
+            .filter(|sample| sample.threads > allowed)
+            .map(|sample| (sample.job, sample.threads))
+            .collect();
         for sample in samples {
             if !self.state.jobs.get(&sample.job).is_some_and(|job| job.process.exists()) {
                 continue;
@@ -160,6 +167,9 @@ impl Client {
                 job.run.working_set = smooth(job.run.working_set, sample.working_set);
                 job.run.disk_usage = job.run.disk_usage.max(sample.disk_usage.unwrap_or_default());
             });
+        }
+        for (id, threads) in crowds {
+            self.end_beyond(id, exit::ABORTED_BY_CLIENT, LimitExceeded::Threads { threads, allowed });
         }
     }
 
@@ -236,7 +246,7 @@ impl Client {
             exit::ExitMeaning::Finished => self.bad_output(id),
             exit::ExitMeaning::Failed { exit_status, message } => {
                 // One device of many may be broken (R3.14).
-                let on = job.usage.coprocessor.map(|(kind, _)| format!(" on {kind} {}", job.run.devices));
+                let on = devices_of(job).map(|(kind, devices)| self.ran_on(kind, devices));
                 Some((*exit_status, format!("{message}{}", on.unwrap_or_default())))
             }
             // It would fill the disk once more before it is looked at.
@@ -492,54 +502,6 @@ impl Client {
             |id: &JobId| self.state.jobs.get(id).map(|job| job.run.not_before).filter(|at| *at > self.now());
         let slots = self.state.jobs.slots().values().filter_map(waits);
         slots.chain(self.workload.set_aside().next(self.now())).min()
-    }
-
-    /// What the slot and the outputs of a job may hold (BOINC: `rsc_disk_bound`).
-    pub(crate) fn disk_bound(&self, job: &Job) -> Bytes {
-        let workunit = FileKey { project: job.project, name: job.result.workunit.clone() };
-        let said = self.state.workunits.get(&workunit).and_then(|workunit| workunit.disk_bound);
-        said.filter(|bound| *bound > Bytes(0)).unwrap_or(DISK_BOUND)
-    }
-
-    /// Why what a job's files hold is too much, if it is.
-    fn over_disk_bound(&self, id: JobId, held: Bytes) -> Option<LimitExceeded> {
-        // Asked of every task at every step, and most were not counted since they began.
-        if held == Bytes(0) {
-            return None;
-        }
-        let allowed = self.disk_bound(self.state.jobs.get(&id)?);
-        (held > allowed).then_some(LimitExceeded::Disk { held, allowed })
-    }
-
-    /// Ends tasks that go beyond what their project or this host allows them.
-    pub(crate) fn poll_limits(&mut self) {
-        let memory = self.memory_limit();
-        let broken = |id: &JobId| {
-            let job = self.state.jobs.get(id)?;
-            if !matches!(job.process, Process::Executing(_)) {
-                return None;
-            }
-            let (run, allowed) = (&job.run, job.elapsed_max);
-            if run.elapsed > allowed {
-                let why = LimitExceeded::Elapsed { ran: run.elapsed, allowed };
-                return Some((job.id, exit::TIME_LIMIT_EXCEEDED, why));
-            }
-            if run.working_set > memory {
-                let why = LimitExceeded::Memory { working_set: run.working_set, limit: memory };
-                return Some((job.id, exit::MEM_LIMIT_EXCEEDED, why));
-            }
-            self.over_disk_bound(job.id, run.disk_usage).map(|why| (job.id, exit::DISK_LIMIT_EXCEEDED, why))
-        };
-        let broken: Vec<_> = self.state.jobs.slots().values().filter_map(broken).collect();
-        for (id, exit_status, why) in broken {
-            if exit_status == exit::MEM_LIMIT_EXCEEDED {
-                self.note_forbidden();
-            }
-            let pid = self.state.jobs.get(&id).and_then(|job| job.process.pid());
-            self.act(Effect::AbortTask { job: id }, Cause::LimitExceeded(why));
-            self.set_process(id, Process::Aborting(pid));
-            self.job_failed(id, exit_status, EndState::ComputeError, why.to_string());
-        }
     }
 }
 

@@ -11,7 +11,8 @@
 //! is called CPU benchmarks: the figures are those of the machine, not of what its tasks leave of it. A
 //! measurement without an end does not keep them waiting. Where one is tried again, the owner's programs
 //! leave too little CPU time for it, which may go on for days: then jobs on coprocessors go on, and nobody is
-//! told again. Where computing is suspended nothing is measured: the owner wants his CPUs for himself.
+//! told again. Where computing is suspended or paused nothing is measured, nor while somebody uses the host
+//! for whom nothing else rests; what was begun before is given up: the owner wants his CPUs for himself.
 
 use fallow_domain::{Duration, Instant, JobId};
 use fallow_policy::job_queue::Cpus;
@@ -42,6 +43,7 @@ pub(crate) struct Throttle {
 struct Measuring {
     since: Instant,
     is_retry: bool,
+    is_given_up: bool,
 }
 
 impl Default for Throttle {
@@ -58,6 +60,11 @@ impl Measuring {
 }
 
 impl Throttle {
+    /// Whether the CPUs are measured.
+    pub(crate) const fn is_measuring(&self) -> bool {
+        self.measuring.is_some()
+    }
+
     /// Whether a task that would execute pauses now.
     pub(crate) fn holds(&self, job: &Job, versions: &Versions) -> bool {
         self.measuring.is_some_and(|measuring| measuring.holds(job))
@@ -75,15 +82,28 @@ impl Client {
     /// The CPUs are to be measured, or that is over.
     pub(crate) fn benchmarks_run(&mut self, what: Benchmarks) {
         match (what, self.throttle.measuring) {
-            (Benchmarks::Begin | Benchmarks::Retry, None) if self.preferences().suspended => {}
+            (Benchmarks::Begin | Benchmarks::Retry, None) if !self.may_measure() => {}
             (Benchmarks::Begin | Benchmarks::Retry, None) => self.begin_benchmarks(what == Benchmarks::Retry),
             (Benchmarks::End, Some(measuring)) => self.end_benchmarks(measuring),
             _ => {}
         }
     }
 
+    fn may_measure(&self) -> bool {
+        !self.preferences().suspended && !self.state.host.in_use().is_so
+    }
+
+    /// Gives a measurement up that may not go on. Tasks wait until the shell says that it is over.
+    pub(crate) fn poll_benchmarks(&mut self) {
+        let may = self.may_measure();
+        if let Some(measuring) = self.throttle.measuring.as_mut().filter(|one| !may && !one.is_given_up) {
+            measuring.is_given_up = true;
+            self.act(Effect::GiveUpMeasuring, Cause::BenchmarksUnwanted);
+        }
+    }
+
     fn begin_benchmarks(&mut self, is_retry: bool) {
-        let measuring = Measuring { since: self.now(), is_retry };
+        let measuring = Measuring { since: self.now(), is_retry, is_given_up: false };
         let waits = |job: &&Job| measuring.holds(job) && !self.is_paused(job.id);
         let waiting: Vec<JobId> = self.executing().filter(waits).map(|job| job.id).collect();
         for job in waiting {
@@ -179,7 +199,7 @@ impl Client {
         self.executing().filter(|job| self.is_throttled(job))
     }
 
-    fn executing(&self) -> impl Iterator<Item = &Job> {
+    pub(crate) fn executing(&self) -> impl Iterator<Item = &Job> {
         let held = self.state.jobs.slots().values().filter_map(|id| self.state.jobs.get(id));
         held.filter(|job| matches!(job.process, Process::Executing(_)))
     }

@@ -48,8 +48,14 @@ pub(crate) enum Timer {
     Report,
     /// The clock is to be looked at in the trial of a document (R6.5).
     Trial,
-    /// The hours in which the host may compute begin or end (R6.2).
+    /// The hours in which the host may compute begin or end (R6.4).
     Hours,
+    /// Nobody uses the host any more, if there is no further input, or a pause ends (R6.2).
+    InUse,
+    /// A device that was in use may be used again (R3.14).
+    Devices,
+    /// The disk is to be measured (R4.1).
+    Disk,
 }
 
 /// The timers of a client. All are stale at first.
@@ -69,7 +75,7 @@ const LOOK_PERIOD: Duration = Duration::from_hours(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Timer {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 19] = [
         Self::Schedule,
         Self::Restart,
         Self::Throttle,
@@ -86,6 +92,9 @@ impl Timer {
         Self::Report,
         Self::Trial,
         Self::Hours,
+        Self::InUse,
+        Self::Devices,
+        Self::Disk,
     ];
     /// Those that wait for something else, or for nothing, when the network may be used in another way.
     pub(crate) const OF_NETWORK: [Self; 8] = [
@@ -184,6 +193,9 @@ impl Client {
             Timer::Report => self.next_report(),
             Timer::Trial => self.next_trial(),
             Timer::Hours => self.next_hours(),
+            Timer::InUse => self.state.host.next_in_use(),
+            Timer::Devices => self.next_device(),
+            Timer::Disk => self.next_disk(),
         }
     }
 }

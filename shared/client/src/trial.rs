@@ -26,8 +26,8 @@ impl Default for Watch {
 }
 
 impl Client {
-    /// The trial that a document begins that is about to be taken; none where there is nothing to go back to,
-    /// or nothing is different.
+    /// The trial that a document begins that is about to be taken; none where there is nothing to go back
+    /// to, or nothing is different.
     pub(crate) fn trial_of(&self, offered: &FleetDocument) -> Option<Trial> {
         self.config.confirm_within?;
         let host = &self.state.host;
@@ -72,7 +72,9 @@ impl Client {
             offered.projects.iter().filter(|one| !self.state.host.declined.contains(&one.url)).peekable();
         let is_known = |one: &ProjectAssignment| {
             let project = self.project_of(&one.url).and_then(|id| self.state.projects.get(&id));
-            project.is_some_and(|project| project.account_key == one.account_key)
+            project.is_some_and(|project| {
+                project.account_key == one.account_key && project.shows_key(one.code_sign_key)
+            })
         };
         Stake {
             tasks: !self.preferences().suspended && self.workload.queue().iter().next().is_some(),
@@ -168,9 +170,12 @@ impl Client {
         self.note_contact(id, |stake| stake.failed = true);
     }
 
-    /// A scheduler has answered: whether it accepts the account that the host has there.
+    /// A scheduler has answered: whether it accepts the account that the host has there, and shows the key
+    /// that the document names. With another one nothing of it is run.
     pub(crate) fn note_answer(&mut self, id: ProjectId, reply: &SchedulerReply) {
-        let accepts = is_accepted(reply);
+        let project = self.state.projects.get(&id);
+        let may_sign = |key: &String| project.is_none_or(|project| project.may_sign(key));
+        let accepts = is_accepted(reply) && reply.code_sign_key.as_ref().is_none_or(may_sign);
         self.note_contact(id, |stake| match accepts {
             true => stake.accepted = true,
             false => stake.failed = true,

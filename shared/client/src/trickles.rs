@@ -149,6 +149,7 @@ impl Client {
             return;
         };
         self.act(Effect::DeleteFile { file: key.clone(), url }, why);
+        self.disk.deleted(key);
     }
 
     /// Messages of a project to jobs (BOINC: `trickle_down`). One for a job that has not begun has nobody to

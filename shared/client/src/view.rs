@@ -21,10 +21,16 @@ pub struct HostView {
     pub idle_cpus: u32,
     /// Who suspended computing, if anybody.
     pub suspended_by: Option<SuspendedBy>,
+    /// What around the tasks stops computing, in words; said also where somebody has suspended it besides.
+    pub stopped_for: Option<String>,
     /// When it may compute.
     pub hours: Hours,
     /// When these hours begin or end next, by its clock on the wall, such as `Mon 18:00`.
     pub hours_change: Option<String>,
+    /// Until when somebody on the host has paused computing, if that holds.
+    pub snoozed_until: Option<Instant>,
+    /// Whether somebody uses the host, and what follows from it.
+    pub in_use: InUseView,
     /// Devices that must not be used, by the document or the owner (R3.14).
     pub excluded_devices: BTreeSet<Device>,
     /// The limits of the owner.
@@ -117,8 +123,11 @@ pub struct TaskView {
     pub deadline: Instant,
     /// Its process, while it has one.
     pub pid: Option<u32>,
+    /// The devices that it is on, while it has a process.
+    pub devices: Vec<Device>,
 }
 
+use crate::in_use::InUseView;
 use crate::machine::Client;
 use crate::messages::NoWork;
 use crate::state::{Job, Process, Stage};
@@ -138,12 +147,20 @@ impl Client {
             cpus: facts.map_or(0, |host| host.ncpus),
             usable_cpus: usable,
             idle_cpus: self.idle_cpus(),
-            suspended_by: match (meta.owner.suspended, wished, meta.rests()) {
-                (true, ..) => Some(SuspendedBy::Owner),
-                (false, true, _) => Some(SuspendedBy::Coordinator),
-                (false, false, true) => Some(SuspendedBy::Hours),
-                (false, false, false) => None,
-            },
+            suspended_by: [
+                (meta.owner.suspended || meta.is_suspended_by_file(), SuspendedBy::Owner),
+                (wished, SuspendedBy::Coordinator),
+                (meta.rests(), SuspendedBy::Hours),
+                (meta.is_snoozed(), SuspendedBy::Snooze),
+                (meta.gives_way(), SuspendedBy::InUse),
+                (meta.lacks_disk(), SuspendedBy::Disk),
+            ]
+            .into_iter()
+            .find_map(|(is_so, by)| is_so.then_some(by))
+            .or_else(|| meta.stopped_by()),
+            stopped_for: meta.stopped_for(),
+            snoozed_until: meta.snoozed_until.filter(|_| meta.is_snoozed()),
+            in_use: meta.in_use(),
             hours: self.preferences().hours.clone(),
             hours_change: meta.hours_change_at().map(|at| meta.local_time().show(at)),
             excluded_devices: self.preferences().excluded_devices.clone(),
@@ -264,6 +281,7 @@ impl Client {
             fraction_done: job.run.fraction_done,
             deadline: job.result.report_deadline,
             pid: job.process.pid(),
+            devices: self.devices_held(id),
         })
     }
 

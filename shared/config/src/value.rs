@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use fallow_domain::{Bytes, Device, Duration, Flops, Fraction, Hours, Share, Speed};
+use fallow_domain::{Bytes, Device, Duration, Flops, Fraction, Hours, Invalid, Share, Speed};
 use toml::de::DeValue;
 
 use crate::suggest::suggest;
@@ -227,7 +227,25 @@ impl FromValue for Vec<String> {
 impl FromValue for Hours {
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
         let expected = "hours in quotes, such as \"mon-fri 18:00-08:00, sat-sun\" or \"always\"";
-        text(value, expected)?.parse().map_err(|_| unexpected(value, expected))
+        let given = text(value, expected)?;
+        given.parse().map_err(|error: Invalid| match error.given == given.trim() {
+            // What is wrong with the whole, and not with a day or a time in it.
+            true => BadValue { expected: error.expected.into(), ..unexpected(value, expected) },
+            false => unexpected(value, expected),
+        })
+    }
+}
+
+/// What is no limit where the key is absent.
+impl<T: FromValue> FromValue for Option<T> {
+    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
+        T::from_value(value).map(Some)
+    }
+}
+
+impl FromValue for BTreeSet<String> {
+    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
+        Vec::from_value(value).map(|names: Vec<String>| names.into_iter().collect())
     }
 }
 

@@ -102,6 +102,12 @@ impl<'s> Walk<'s> {
         self.spans.contains_key(path)
     }
 
+    /// The line in which `path` stands, from 1.
+    pub fn line(&self, path: &str) -> Option<usize> {
+        let before = self.source.text.get(..self.spans.get(path)?.start)?;
+        Some(1 + before.matches('\n').count())
+    }
+
     /// Notes where `path` stands.
     pub fn note(&mut self, path: String, span: Range<usize>) {
         self.spans.insert(path, span);

@@ -46,15 +46,21 @@ pub struct Process {
     pub start: u64,
     /// It has ended and waits to be taken away.
     pub zombie: bool,
+    /// It was stopped by a signal, and goes on by another.
+    pub stopped: bool,
     /// It has memory: it is none of the kernel's own threads, and does not end just now.
     pub has_memory: bool,
     /// Its program is loaded: the kernel has put its arguments and its environment in place. Of others'
     /// processes that is not shown: false.
     pub is_loaded: bool,
-    /// CPU time of itself and of the children it waited for, in clock ticks.
-    ticks: u64,
+    /// Its threads, the first one among them.
+    pub threads: u32,
+    /// CPU time of itself, in clock ticks.
+    pub ticks: u64,
+    /// That of the children it waited for, and of those that these waited for.
+    pub waited_ticks: u64,
     /// Resident pages.
-    pages: u64,
+    pub pages: u64,
 }
 
 /// What processes use.
@@ -64,6 +70,16 @@ pub struct Used {
     pub cpu: Duration,
     /// Main memory.
     pub memory: Bytes,
+    /// How many processes and threads they are.
+    pub threads: u32,
+}
+
+impl Used {
+    /// The same with so much more CPU time, in clock ticks.
+    #[must_use]
+    pub fn plus_ticks(self, ticks: u64) -> Self {
+        Self { cpu: self.cpu + cpu_time(ticks), ..self }
+    }
 }
 
 /// All processes that can be seen, in no order.
@@ -94,26 +110,35 @@ fn parse(line: &str) -> Option<Process> {
         session: u32::try_from(number(3)?).ok()?,
         start: number(19)?,
         zombie: matches!(fields.first(), Some(&("Z" | "X" | "x"))),
+        stopped: fields.first() == Some(&"T"),
         has_memory: number(20)? > 0,
         is_loaded: number(48).unwrap_or(0) > 0,
-        ticks: (11..=14).filter_map(number).fold(0, u64::saturating_add),
+        threads: number(17).and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1),
+        ticks: (11..=12).filter_map(number).fold(0, u64::saturating_add),
+        waited_ticks: (13..=14).filter_map(number).fold(0, u64::saturating_add),
         pages: fields.get(21)?.parse().unwrap_or(0),
     })
 }
 
 /// What these processes use together.
 pub fn total<'a>(processes: impl Iterator<Item = &'a Process>) -> Used {
-    let (mut ticks, mut pages) = (0_u64, 0_u64);
+    let (mut ticks, mut pages, mut threads) = (0_u64, 0_u64, 0_u32);
     for process in processes {
-        ticks = ticks.saturating_add(process.ticks);
+        ticks = ticks.saturating_add(process.ticks).saturating_add(process.waited_ticks);
         pages = pages.saturating_add(process.pages);
+        threads = threads.saturating_add(process.threads);
     }
+    Used {
+        cpu: cpu_time(ticks),
+        memory: Bytes(pages.saturating_mul(rustix::param::page_size() as u64)),
+        threads,
+    }
+}
+
+fn cpu_time(ticks: u64) -> Duration {
     let per_second = rustix::param::clock_ticks_per_second().max(1);
     let micros = u128::from(ticks) * 1_000_000 / u128::from(per_second);
-    Used {
-        cpu: Duration::from_micros(i64::try_from(micros).unwrap_or(i64::MAX)),
-        memory: Bytes(pages.saturating_mul(rustix::param::page_size() as u64)),
-    }
+    Duration::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
 }
 
 /// Names this boot of the machine; none where the kernel does not say (in a sandbox without `/proc/sys`, for
@@ -132,9 +157,11 @@ mod tests {
         let line = "42 (a) b (c)) S 1 42 42 0 -1 4194304 100 0 0 0 150 50 30 20 39 19 1 0 777 1000 3 184 0";
         let process = parse(line).unwrap();
         assert_eq!((process.pid, process.session, process.start, process.zombie), (42, 42, 777, false));
-        assert_eq!(process.ticks, 250);
+        assert_eq!((process.ticks, process.waited_ticks, process.threads), (200, 50, 1));
         assert_eq!(process.pages, 3);
         assert!(parse(&line.replace(") S", ") Z")).unwrap().zombie);
+        let stopped = parse(&line.replace(") S", ") T")).unwrap();
+        assert!(stopped.stopped && !process.stopped);
     }
 
     #[test]

@@ -140,6 +140,20 @@ pub enum SuspendedBy {
     Coordinator,
     /// Nobody: it is none of the hours in which the host may compute.
     Hours,
+    /// Somebody who uses the host.
+    InUse,
+    /// Somebody on the host, for a while.
+    Snooze,
+    /// Nobody: the host runs on its battery.
+    Battery,
+    /// Other programs of the host, which need it.
+    OtherPrograms,
+    /// Nobody: there was no input for so long that the host is to go to sleep.
+    NoInput,
+    /// A file of preferences on the host that cannot be read.
+    PreferenceFile,
+    /// Nobody: there is less space on the disk than its owner wants left.
+    Disk,
     /// Somebody whom a newer agent knows and this version does not.
     Other,
 }
@@ -152,6 +166,13 @@ impl SuspendedBy {
             Self::Owner => "owner",
             Self::Coordinator => "coordinator",
             Self::Hours => "hours",
+            Self::InUse => "in use",
+            Self::Snooze => "snooze",
+            Self::Battery => "battery",
+            Self::OtherPrograms => "other programs",
+            Self::NoInput => "no input",
+            Self::PreferenceFile => "preference file",
+            Self::Disk => "disk",
             Self::Other => "other",
         }
     }

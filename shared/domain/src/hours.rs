@@ -1,4 +1,4 @@
-//! Hours of the week in which a host may compute (R6.2; BOINC: `start_hour`, `end_hour`, `day_prefs`), by the
+//! Hours of the week in which a host may compute (R6.4; BOINC: `start_hour`, `end_hour`, `day_prefs`), by the
 //! host's own clock on the wall.
 
 use std::fmt;
@@ -14,16 +14,27 @@ const WEEK_MINUTES: u32 = 7 * DAY_MINUTES;
 const MINUTE_MICROS: i64 = 60_000_000;
 /// The most stretches that are said of a week.
 const STRETCHES_MAX: usize = 50;
-const EXPECTED: &str = "such as \"mon-fri 18:00-08:00, sat-sun\"; \"always\" for every hour";
+const A_STRETCH: &str = "such as \"mon-fri 18:00-08:00, sat-sun\"; \"always\" for every hour";
+const A_DAY: &str = "mon, tue, wed, thu, fri, sat or sun, or two of them as in mon-fri";
+const A_TIME: &str = "a time from 00:00 to 24:00, and a comma before what follows";
+const ONE_MEANING: &str = "days that share times joined without a blank, as in \"mon,tue 18:00-20:00\", \
+    and days that are whole after all others, as in \"tue 18:00-20:00, mon\"";
+const TIMES: &str = "from a time to another, as in 18:00-08:00; a day without times is the whole day";
 
 /// Stretches of the week, such as `mon-fri 18:00-08:00, sat-sun`; none of them: every hour.
 ///
 /// A stretch says on which days it begins (each day, where it names none) and when: from a time to a time, or
-/// to that of the next day if this is not later. Without times it is the whole of its days.
+/// to that of the next day if this is earlier. Without times it is the whole of its days. Days that have the
+/// same times are joined by a comma without a blank, as in `mon,wed,fri 18:00-20:00`.
+///
+/// Whoever writes `mon, wed 18:00-20:00` means one of two things, so that is refused. What was stored before
+/// that was so is still read ([`Hours::of_stored`]): there Monday is a whole day.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Hours {
     stretches: Vec<Stretch>,
+    /// No hour at all. Nobody writes that; it is left where hours that are asked for have none in common.
+    is_never: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,14 +82,47 @@ impl Hours {
     /// Whether it is every hour.
     #[must_use]
     pub fn is_always(&self) -> bool {
-        self.stretches.is_empty()
+        self.stretches.is_empty() && !self.is_never
+    }
+
+    /// Whether it is no hour at all.
+    #[must_use]
+    pub fn is_never(&self) -> bool {
+        self.is_never
+    }
+
+    /// The hours that are in both.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        match (self.is_always(), other.is_always()) {
+            (true, _) => other.clone(),
+            (_, true) => self.clone(),
+            _ => Self::of_minutes(|minute| self.is_open(minute) && other.is_open(minute)),
+        }
+    }
+
+    /// The hours whose minutes are named, each by its number in the week from Monday 0:00.
+    #[must_use]
+    pub fn of_minutes(is_open: impl Fn(u32) -> bool) -> Self {
+        // From a minute at which nothing goes on, so that no run is cut in two.
+        let Some(start) = (0..WEEK_MINUTES).find(|at| !is_open(*at)) else { return Self::default() };
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for ahead in 1..WEEK_MINUTES {
+            let at = (start + ahead) % WEEK_MINUTES;
+            match runs.last_mut() {
+                _ if !is_open(at) => {}
+                Some((from, length)) if (*from + *length) % WEEK_MINUTES == at => *length += 1,
+                _ => runs.push((at, 1)),
+            }
+        }
+        Self { is_never: runs.is_empty(), stretches: stretches(&runs) }
     }
 
     /// Whether `now` is one of these hours, and when that changes; none: never.
     #[must_use]
     pub fn at(&self, now: Instant, local: &LocalTime) -> (bool, Option<Instant>) {
-        if self.is_always() {
-            return (true, None);
+        if self.is_always() || self.is_never {
+            return (!self.is_never, None);
         }
         let (minute, into) = local.of_week(now);
         let open = self.is_open(minute);
@@ -96,8 +140,103 @@ impl Hours {
 
     /// Whether it is one of these hours in a minute of the week.
     fn is_open(&self, minute: u32) -> bool {
-        self.stretches.iter().any(|stretch| stretch.covers(minute))
+        self.is_always() || self.stretches.iter().any(|stretch| stretch.covers(minute))
     }
+
+    /// Reads hours as they are stored and sent: what was written before days could share times means what it
+    /// meant then.
+    ///
+    /// # Errors
+    /// [`Invalid`] for what are no hours.
+    pub fn of_stored(text: &str) -> Result<Self, Invalid> {
+        Self::read(text, |items| items.into_iter().map(|item| vec![item]).collect())
+    }
+
+    /// `grouped` says which items of a list share their times: those of a group have the last one's.
+    fn read<'t>(text: &'t str, grouped: fn(Vec<&'t str>) -> Vec<Vec<&'t str>>) -> Result<Self, Invalid> {
+        if text.trim().eq_ignore_ascii_case("always") {
+            return Ok(Self::default());
+        }
+        let items: Vec<&str> = text.split(',').take(STRETCHES_MAX + 1).collect();
+        if items.len() > STRETCHES_MAX {
+            return Err(Invalid::new(
+                "hours",
+                format_args!("{} stretches", items.len()),
+                "at most 50 of them",
+            ));
+        }
+        let mut stretches = Vec::new();
+        for group in grouped(items) {
+            let Some((last, others)) = group.split_last() else { continue };
+            let last = Stretch::read(last.trim())?;
+            for days in others {
+                let days = Stretch::read(days.trim())?;
+                stretches.push(Stretch { from: last.from, to: last.to, ..days });
+            }
+            stretches.push(last);
+        }
+        let hours = Self { stretches, is_never: false };
+        // What covers the week is every hour: a gap would begin where some stretch ends.
+        let is_always = hours.stretches.iter().flat_map(|stretch| stretch.ends()).all(|at| hours.is_open(at));
+        Ok(if is_always { Self::default() } else { hours })
+    }
+}
+
+/// Whether an item of a list begins with days, and not with a time.
+fn names_days(item: &str) -> bool {
+    item.trim().starts_with(|first: char| first.is_ascii_alphabetic())
+}
+
+/// Items that a comma without a blank joins, up to the one with times.
+fn joined(items: Vec<&str>) -> Vec<Vec<&str>> {
+    let mut groups: Vec<Vec<&str>> = Vec::new();
+    for item in items {
+        let is_apart = item.starts_with(char::is_whitespace);
+        match groups.last_mut() {
+            Some(group) if !is_apart && names_days(item) && group.iter().all(|one| !one.contains(':')) => {
+                group.push(item);
+            }
+            _ => groups.push(vec![item]),
+        }
+    }
+    groups
+}
+
+/// Runs of minutes of the week, none a whole week, as stretches: cut at midnight where they are longer than
+/// a day, and said once for days in a row.
+fn stretches(runs: &[(u32, u32)]) -> Vec<Stretch> {
+    let mut days: Vec<((u32, u32), [bool; 7])> = Vec::new();
+    for &(mut at, mut left) in runs {
+        while left > 0 {
+            let (day, from) = (at / DAY_MINUTES, at % DAY_MINUTES);
+            let piece = if left < DAY_MINUTES { left } else { DAY_MINUTES - from };
+            let to = match (from + piece) % DAY_MINUTES {
+                0 => DAY_MINUTES,
+                to => to,
+            };
+            let found = days.iter_mut().find(|(times, _)| *times == (from, to));
+            match found {
+                Some((_, on)) => on[day as usize] = true,
+                None => days.push(((from, to), std::array::from_fn(|other| other == day as usize))),
+            }
+            at = (at + piece) % WEEK_MINUTES;
+            left -= piece;
+        }
+    }
+    let mut found = Vec::new();
+    for ((from, to), on) in days {
+        let is_on = |day: u32| on[(day % 7) as usize];
+        if on.iter().all(|on| *on) {
+            found.push(Stretch { first_day: 0, last_day: 6, from, to });
+            continue;
+        }
+        for first_day in (0..7).filter(|day| is_on(*day) && !is_on(day + 6)) {
+            let length = (1..7).find(|ahead| !is_on(first_day + ahead)).unwrap_or(1);
+            found.push(Stretch { first_day, last_day: (first_day + length - 1) % 7, from, to });
+        }
+    }
+    found.sort_by_key(|stretch| (stretch.first_day, stretch.from));
+    found
 }
 
 impl Stretch {
@@ -124,15 +263,19 @@ impl Stretch {
         })
     }
 
-    fn read(text: &str) -> Option<Self> {
+    fn read(text: &str) -> Result<Self, Invalid> {
+        let bad = |given: &str, expected| Invalid::new("hours", given.trim(), expected);
+        if text.is_empty() {
+            return Err(bad(text, A_STRETCH));
+        }
         let (days, times) = match text.split_once(char::is_whitespace) {
             Some((days, times)) => (Some(days), Some(times.trim())),
             None if text.contains(':') => (None, Some(text)),
             None => (Some(text), None),
         };
         let day = |text: &str| {
-            let number = DAYS.iter().position(|day| text.trim().eq_ignore_ascii_case(day))?;
-            u32::try_from(number).ok()
+            let number = DAYS.iter().position(|day| text.trim().eq_ignore_ascii_case(day));
+            number.and_then(|number| u32::try_from(number).ok()).ok_or_else(|| bad(text, A_DAY))
         };
         let (first_day, last_day) = match days.map(|days| days.split_once('-').unwrap_or((days, days))) {
             Some((first, last)) => (day(first)?, day(last)?),
@@ -143,12 +286,16 @@ impl Stretch {
         let (first_day, last_day) = if is_daily { (0, 6) } else { (first_day, last_day) };
         let (from, to) = match times {
             Some(times) => {
-                let (from, to) = times.split_once('-')?;
+                let (from, to) = times.split_once('-').ok_or_else(|| bad(times, TIMES))?;
+                let minutes = |text| minutes(text).ok_or_else(|| bad(text, A_TIME));
                 (minutes(from)?, minutes(to)?)
             }
             None => (0, DAY_MINUTES),
         };
-        (from != to && from < DAY_MINUTES).then_some(Self { first_day, last_day, from, to })
+        match from != to && from < DAY_MINUTES {
+            true => Ok(Self { first_day, last_day, from, to }),
+            false => Err(bad(times.unwrap_or(text), TIMES)),
+        }
     }
 }
 
@@ -171,10 +318,15 @@ fn clock(minutes: u32) -> String {
     format!("{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
-impl fmt::Display for Stretch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { first_day, last_day, from, to } = *self;
-        let is_whole = from == 0 && to == DAY_MINUTES;
+impl Stretch {
+    const fn is_whole(self) -> bool {
+        self.from == 0 && self.to == DAY_MINUTES
+    }
+
+    /// As it is written; whole days with their times where times follow, which could be taken for theirs.
+    fn show(self, times_follow: bool) -> String {
+        let Self { first_day, last_day, from, to } = self;
+        let is_whole = self.is_whole() && !times_follow;
         let days = match (first_day, last_day) {
             (0, 6) if !is_whole => String::new(),
             (first, last) if first == last => day_name(first).to_owned(),
@@ -182,39 +334,36 @@ impl fmt::Display for Stretch {
         };
         let times = if is_whole { String::new() } else { format!("{}-{}", clock(from), clock(to)) };
         let gap = if days.is_empty() || times.is_empty() { "" } else { " " };
-        write!(f, "{days}{gap}{times}")
+        format!("{days}{gap}{times}")
     }
 }
 
 impl fmt::Display for Hours {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stretches: Vec<String> = self.stretches.iter().map(ToString::to_string).collect();
-        f.write_str(if stretches.is_empty() { "always" } else { "" })?;
-        f.write_str(&stretches.join(", "))
+        if self.is_never {
+            return f.write_str("never");
+        }
+        let all = &self.stretches;
+        let follow = |index: usize| all[index + 1..].iter().any(|later| !later.is_whole());
+        let shown: Vec<String> = all.iter().enumerate().map(|(index, one)| one.show(follow(index))).collect();
+        f.write_str(if shown.is_empty() { "always" } else { "" })?;
+        f.write_str(&shown.join(", "))
     }
 }
 
 impl FromStr for Hours {
     type Err = Invalid;
 
+    /// Reads hours as people write them.
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let bad = || Invalid::new("hours", text.chars().take(80).collect::<String>(), EXPECTED);
-        if text.trim().eq_ignore_ascii_case("always") {
-            return Ok(Self::default());
+        let items: Vec<&str> = text.split(',').collect();
+        let groups = joined(items);
+        let has_times = |group: &Vec<&str>| group.iter().any(|item| item.contains(':'));
+        let mut followed = groups.iter().zip(groups.iter().skip(1));
+        match followed.any(|(days, next)| !has_times(days) && has_times(next)) {
+            true => Err(Invalid::new("hours", text.trim(), ONE_MEANING)),
+            false => Self::read(text, joined),
         }
-        let parts: Vec<&str> = text.split(',').take(STRETCHES_MAX + 1).collect();
-        if parts.len() > STRETCHES_MAX {
-            return Err(Invalid::new(
-                "hours",
-                format_args!("{} stretches", parts.len()),
-                "at most 50 of them",
-            ));
-        }
-        let read = parts.iter().map(|part| Stretch::read(part.trim()).ok_or_else(bad));
-        let hours = Self { stretches: read.collect::<Result<_, _>>()? };
-        // What covers the week is every hour.
-        let is_always = (0..WEEK_MINUTES).all(|minute| hours.is_open(minute));
-        Ok(if is_always { Self::default() } else { hours })
     }
 }
 
@@ -228,7 +377,7 @@ impl TryFrom<String> for Hours {
     type Error = Invalid;
 
     fn try_from(text: String) -> Result<Self, Invalid> {
-        text.parse()
+        Self::of_stored(&text)
     }
 }
 
@@ -250,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn r6_2_hours_over_midnight_belong_to_the_day_on_which_they_begin() {
+    fn r6_4_hours_over_midnight_belong_to_the_day_on_which_they_begin() {
         let lab = hours("mon-fri 18:00-08:00, sat-sun");
         for (day, hour, minute, open, next) in [
             (0, 7, 59, false, at(0, 18, 0)),
@@ -271,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn r6_2_hours_are_those_of_the_hosts_own_clock() {
+    fn r6_4_hours_are_those_of_the_hosts_own_clock() {
         let (night, east) =
             (hours("22:00-06:00"), LocalTime { offset: Duration::from_hours(2), ..LocalTime::UTC });
         assert_eq!(night.at(at(0, 19, 59), &east), (false, Some(at(0, 20, 0))));
@@ -282,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn r6_2_hours_are_shown_as_they_are_read_and_what_means_nothing_is_refused() {
+    fn r6_4_hours_are_shown_as_they_are_read_and_what_means_nothing_is_refused() {
         for (text, shown) in [
             ("mon-fri 18:00-08:00, sat-sun", "mon-fri 18:00-08:00, sat-sun"),
             ("SAT-mon 8:00-24:00", "sat-mon 08:00-24:00"),
@@ -318,9 +467,73 @@ mod tests {
         }
     }
 
+    #[test]
+    fn r6_4_days_that_a_comma_joins_have_the_same_times_and_what_may_mean_two_things_is_refused() {
+        let both = hours("mon,tue 18:00-20:00");
+        assert_eq!(both, hours("mon 18:00-20:00, tue 18:00-20:00"));
+        assert_eq!(hours("mon,wed-fri 18:00-08:00, sun").to_string(), {
+            "mon 18:00-08:00, wed-fri 18:00-08:00, sun"
+        });
+        assert_eq!(hours("sat,sun"), hours("sat, sun"));
+        for text in
+            ["mon, tue 18:00-20:00", "sat-sun, mon-fri 18:00-08:00", "sat, 18:00-20:00", "sat,18:00-20:00"]
+        {
+            let error = text.parse::<Hours>().unwrap_err().to_string();
+            assert!(error.contains("without a blank"), "{text}: {error}");
+        }
+        // What was stored before stays what it was, and is shown so that it is read as that.
+        let stored: Hours = serde_json::from_str("\"sat-sun, mon-fri 18:00-08:00\"").unwrap();
+        assert_eq!(stored, hours("mon-fri 18:00-08:00, sat-sun").reordered());
+        assert_eq!(stored.to_string(), "sat-sun 00:00-24:00, mon-fri 18:00-08:00");
+        assert_eq!(hours(&stored.to_string()), stored);
+    }
+
+    impl Hours {
+        fn reordered(mut self) -> Self {
+            self.stretches.reverse();
+            self
+        }
+    }
+
+    #[test]
+    fn r6_4_hours_in_common_are_shown_as_people_write_them() {
+        for (one, other, both) in [
+            // The weekend ends with Sunday.
+            ("mon-fri 18:00-08:00, sat-sun", "22:00-06:00", "mon-sat 22:00-06:00, sun 22:00-24:00"),
+            ("mon-fri 18:00-08:00", "always", "mon-fri 18:00-08:00"),
+            ("mon-fri", "12:00-13:00", "mon-fri 12:00-13:00"),
+            ("sat-mon", "sun-tue", "sun-mon"),
+            ("mon-fri", "sat-sun", "never"),
+            ("08:00-12:00", "12:00-14:00", "never"),
+        ] {
+            assert_eq!(hours(one).and(&hours(other)).to_string(), both, "{one} and {other}");
+        }
+        let never = hours("mon").and(&hours("tue"));
+        assert!(never.is_never() && !never.is_always());
+        assert_eq!(never.at(MONDAY, &LocalTime::UTC), (false, None));
+        assert!(hours("mon").and(&never).is_never() && never.and(&Hours::default()).is_never());
+    }
+
     proptest! {
         #[test]
-        fn r6_2_what_is_said_of_the_hours_is_what_a_look_at_each_minute_says(
+        fn r6_4_hours_in_common_are_those_that_both_have(
+            stretches in prop::collection::vec((0_u32..7, 0_u32..7, 0_u32..1440, 1_u32..=1440), 2..5),
+        ) {
+            let said: Vec<Hours> = stretches.into_iter().filter(|(_, _, from, to)| from != to)
+                .map(|(first_day, last_day, from, to)| Stretch { first_day, last_day, from, to })
+                .map(|stretch| Hours { stretches: vec![stretch], is_never: false }).collect();
+            let both = said.iter().fold(Hours::default(), |both, one| both.and(one));
+            for minute in 0..WEEK_MINUTES {
+                prop_assert_eq!(both.is_open(minute), said.iter().all(|one| one.is_open(minute)));
+            }
+            if !both.is_never() {
+                prop_assert_eq!(Hours::of_stored(&both.to_string()).unwrap().at(MONDAY, &LocalTime::UTC),
+                    both.at(MONDAY, &LocalTime::UTC));
+            }
+        }
+
+        #[test]
+        fn r6_4_what_is_said_of_the_hours_is_what_a_look_at_each_minute_says(
             stretches in prop::collection::vec((0_u32..7, 0_u32..7, 0_u32..1440, 1_u32..=1440), 1..4),
             start in 0_i64..20_000,
             offset in -840_i64..840,
@@ -328,7 +541,7 @@ mod tests {
             let stretches: Vec<_> = stretches.into_iter().filter(|(_, _, from, to)| from != to)
                 .map(|(first_day, last_day, from, to)| Stretch { first_day, last_day, from, to }).collect();
             prop_assume!(!stretches.is_empty());
-            let said = Hours { stretches };
+            let said = Hours { stretches, is_never: false };
             let local = LocalTime { offset: Duration::from_mins(offset), ..LocalTime::UTC };
             let now = MONDAY + Duration::from_mins(start);
             let minute = |at: Instant| local.of_week(at).0;

@@ -9,6 +9,7 @@
 
 pub mod agent_state;
 pub mod amount;
+mod coprocessor_device;
 mod device;
 mod document;
 mod error;
@@ -20,6 +21,7 @@ mod ids;
 mod in_progress;
 mod key_fingerprint;
 mod label;
+mod local_preferences;
 mod master_url;
 mod metric;
 mod on_time_table;
@@ -31,6 +33,7 @@ mod signed_documents;
 mod time;
 mod units;
 
+pub use coprocessor_device::CoprocessorDevice;
 pub use device::Device;
 pub use document::{DocumentVersion, FleetDocument, ProjectAssignment};
 pub use error::Invalid;
@@ -42,6 +45,7 @@ pub use ids::{AccountKey, AgentId, JobId, ProjectId, SlotId};
 pub use in_progress::InProgress;
 pub use key_fingerprint::KeyFingerprint;
 pub use label::{FACTS, LABEL_LENGTH_MAX, LABELS_MAX, LabelName, LabelValue, Labels};
+pub use local_preferences::LocalPreferences;
 pub use master_url::MasterUrl;
 pub use metric::{FigureName, Metric, RPCS_PER_JOB};
 pub use on_time_table::{ON_TIME_ROWS_MAX, OnTimeTable, OnTimeWithin};

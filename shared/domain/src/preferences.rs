@@ -44,10 +44,35 @@ pub struct Preferences {
     /// day).
     #[serde(default, skip_serializing_if = "Hours::is_always")]
     pub hours: Hours,
+    /// Compute also while somebody uses the host (BOINC: `run_if_user_active`, which BOINC has on).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub run_in_use: bool,
+    /// Use GPUs also then, where computing goes on at all (BOINC: `run_gpu_if_user_active`).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub run_gpu_in_use: bool,
+    /// So long after the last input nobody uses the host any more (BOINC: `idle_time_to_run`).
+    #[serde(default = "idle_after", skip_serializing_if = "is_idle_after")]
+    pub idle_after: Duration,
+}
+
+/// BOINC's default of `idle_time_to_run`.
+const IDLE_AFTER: Duration = Duration::from_mins(3);
+
+const fn idle_after() -> Duration {
+    IDLE_AFTER
+}
+
+fn is_idle_after(time: &Duration) -> bool {
+    *time == IDLE_AFTER
+}
+
+const fn is_false(yes: &bool) -> bool {
+    !*yes
 }
 
 impl Default for Preferences {
-    /// BOINC's defaults where it has them; R5.15's buffers.
+    /// BOINC's defaults where it has them; R5.15's buffers. Other than BOINC's, a host rests while somebody
+    /// uses it: its owner is not to notice what it does for others.
     fn default() -> Self {
         Self {
             cpu_fraction: Fraction::ONE,
@@ -64,6 +89,9 @@ impl Default for Preferences {
             connection_interval: Duration::ZERO,
             excluded_devices: BTreeSet::new(),
             hours: Hours::default(),
+            run_in_use: false,
+            run_gpu_in_use: false,
+            idle_after: IDLE_AFTER,
         }
     }
 }
@@ -104,7 +132,9 @@ impl Preferences {
         within("connection interval", self.connection_interval, Duration::ZERO, month, "from 0 to 31 days")?;
         let second = Duration::from_secs(1);
         within("scheduling period", self.scheduling_period, second, month, "from 1 s to 31 days")?;
-        within("checkpoint period", self.checkpoint_period, second, month, "from 1 s to 31 days")
+        within("checkpoint period", self.checkpoint_period, second, month, "from 1 s to 31 days")?;
+        let (least, day) = (Duration::from_secs(10), Duration::from_hours(24));
+        within("time until the host is idle", self.idle_after, least, day, "from 10 s to 24 h")
     }
 
     /// Checks ranges of preferences that somebody sets. Narrower than [`Preferences::check`] at the lower

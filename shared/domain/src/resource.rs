@@ -5,7 +5,7 @@ use std::ops::{Index, IndexMut};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Speed};
+use crate::{Bytes, CoprocessorDevice, Speed};
 
 /// A kind of processing resource (BOINC: processor resource). A host has a number of *instances* of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -123,6 +123,13 @@ pub struct Coprocessor {
     pub memory: Bytes,
     /// Version of its driver, as it names itself.
     pub driver: String,
+    /// The CUDA version that the driver has, such as 12040 for 12.4; 0 if there is none (BOINC:
+    /// `cudaVersion`).
+    #[serde(default)]
+    pub cuda_version: u32,
+    /// Each of them, where that is known: then there are `count` of them.
+    #[serde(default)]
+    pub devices: Vec<CoprocessorDevice>,
 }
 
 /// What a job holds while it runs; it does not change while it does.

@@ -83,6 +83,12 @@ preferences! {
     ExcludedDevices excluded_devices BTreeSet<Device>;
     /// When hosts may compute.
     Hours hours Hours;
+    /// Compute also while somebody uses the host.
+    RunInUse run_in_use bool;
+    /// Use GPUs also then.
+    RunGpuInUse run_gpu_in_use bool;
+    /// So long after the last input nobody uses the host any more.
+    IdleAfter idle_after Duration;
 }
 
 impl Preference {
@@ -109,8 +115,12 @@ impl fmt::Display for Preference {
             | Self::BufferAdditional(time)
             | Self::SchedulingPeriod(time)
             | Self::CheckpointPeriod(time)
-            | Self::ConnectionInterval(time) => f.write_str(&write_duration(*time)),
-            Self::LeaveInMemory(yes) | Self::Suspended(yes) => write!(f, "{yes}"),
+            | Self::ConnectionInterval(time)
+            | Self::IdleAfter(time) => f.write_str(&write_duration(*time)),
+            Self::LeaveInMemory(yes)
+            | Self::Suspended(yes)
+            | Self::RunInUse(yes)
+            | Self::RunGpuInUse(yes) => write!(f, "{yes}"),
             Self::DiskFreeMin(bytes) => f.write_str(&write_bytes(*bytes)),
             Self::ExcludedDevices(devices) => f.write_str(&Device::list(devices)),
             Self::Hours(hours) => write!(f, "{hours}"),

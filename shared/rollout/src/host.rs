@@ -26,7 +26,8 @@ pub struct HostNow {
     pub refused: Option<(DocumentVersion, String)>,
     /// The version that it went back from last by itself, and why.
     pub rolled_back: Option<(DocumentVersion, String)>,
-    /// Its owner suspended it, or it is none of its hours: that it does not compute is not to be judged by.
+    /// Somebody there suspended it, it is none of its hours, or somebody uses it: that it does not compute is
+    /// not to be judged by.
     pub rests: bool,
     /// The part of the machine's CPUs that it may use, 0 to 1.
     pub offered: f64,
@@ -129,7 +130,19 @@ impl HostNow {
             version: state.document_version,
             refused: state.document_refused.clone(),
             rolled_back: state.rolled_back.as_ref().map(|one| (one.version, one.why.clone())),
-            rests: matches!(state.suspended_by, Some(SuspendedBy::Owner | SuspendedBy::Hours)),
+            rests: matches!(
+                state.suspended_by,
+                Some(
+                    SuspendedBy::Owner
+                        | SuspendedBy::Hours
+                        | SuspendedBy::InUse
+                        | SuspendedBy::Snooze
+                        | SuspendedBy::Battery
+                        | SuspendedBy::OtherPrograms
+                        | SuspendedBy::NoInput
+                        | SuspendedBy::PreferenceFile
+                )
+            ),
             // Whatever an agent says.
             offered: (f64::from(state.usable_cpus) / all).min(1.0),
             computing: (f64::from(state.usable_cpus.saturating_sub(state.idle_cpus)) / all).min(1.0),

@@ -359,8 +359,17 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
             cut_off.said()
         ));
     }
+    let rested = there(soak).filter(|track| track.is_new && track.load().is_none()).count();
+    let (seen, nothing) = match rested {
+        0 => (String::new(), "nothing"),
+        // They are asked for nothing while their owners use them, or by their hours.
+        rested => (
+            format!(" ({rested} of them rested all the time: what it does to their computing was not seen)"),
+            "nothing else",
+        ),
+    };
     Judgement::Pass(format!(
-        "{} with it for {}, and nothing speaks against it beside {old} with the version before",
+        "{} with it for {}{seen}, and {nothing} speaks against it beside {old} with the version before",
         crate::hosts(voting),
         soak.watched()
     ))

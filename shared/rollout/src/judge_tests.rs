@@ -103,6 +103,25 @@ fn r6_5_hosts_that_go_on_as_before_pass() {
 }
 
 #[test]
+fn r6_5_of_hosts_that_rested_all_the_time_it_is_said_that_their_computing_was_not_seen() {
+    let said = |rests: fn(usize) -> bool| match judged(
+        (4, 4),
+        move |host, _, at| host.rests = rests(at),
+        nothing,
+        Gates::default(),
+    ) {
+        Some(Transition::Release { why, .. } | Transition::Complete { why }) => why,
+        other => panic!("{other:?}"),
+    };
+    let all = said(|_| true);
+    assert!(all.contains("(4 of them rested all the time") && all.contains("nothing else speaks"), "{all}");
+    let one = said(|at| at == 0);
+    assert!(one.contains("(1 of them rested"), "{one}");
+    let none = said(|_| false);
+    assert!(none.contains("and nothing speaks against it") && !none.contains("rested"), "{none}");
+}
+
+#[test]
 fn r6_5_one_host_that_idles_or_reaches_no_project_is_enough_unless_the_others_do_likewise() {
     type Change = fn(&mut HostNow);
     let idles: Change = |host| host.computing = 0.1;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use fallow_agent::transfer::Limits;
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_client::{Event, TransferErrorKind};
-use fallow_domain::{MasterUrl, ProjectId};
+use fallow_domain::{Bytes, MasterUrl, ProjectId};
 
-use super::{Bench, content};
+use super::{Bench, Server, content, http};
 use crate::support::PATIENCE;
 
 fn limits() -> Limits {
@@ -91,4 +91,27 @@ async fn a_connection_that_is_not_used_any_more_is_closed_by_the_agent() {
     let _ = bench.event().await;
     let ended = tokio::task::spawn_blocking(|| server.join().unwrap()).await.unwrap();
     assert_eq!(ended.expect("it is closed"), 0);
+}
+
+/// Shows that the bytes of a second are shared; the lower bound of the time is the limit's own, whatever the
+/// machine does.
+#[tokio::test]
+async fn r6_4_files_take_as_long_as_a_limit_on_bytes_a_second_says_and_the_server_is_not_blamed() {
+    let file = vec![b'x'; 30_000];
+    let body = file.clone();
+    let server = Server::start(move |asked| match asked.head.starts_with("post ") {
+        true => http("200 OK", "", b"<data_server_reply>\n<status>0</status>\n</data_server_reply>\n"),
+        false => http("200 OK", "", &body),
+    });
+    let mut bench =
+        Bench::with_limits(Limits { stall: Duration::from_secs(1), slowest: 1, ..Limits::default() });
+    bench.transfers.limit(Some(Bytes(10_000)), Some(Bytes(10_000)));
+    let began = std::time::Instant::now();
+    bench.download(Bench::wanted(server.url("file"), &file)).await.unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(2_900), "{:?}", began.elapsed());
+    let began = std::time::Instant::now();
+    bench.upload(&file[..20_000], server.url("upload")).await.unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(1_900), "{:?}", began.elapsed());
+    bench.transfers.limit(None, None);
+    bench.download(Bench::wanted(server.url("file"), &file)).await.unwrap();
 }

@@ -101,7 +101,10 @@ pub(crate) async fn diff(arguments: Diff) -> Result<(), Failure> {
     let mut client = files.target.connect().await?;
     let reply = client.change_groups(request).await?.into_inner();
     let names = if hosts && !files.json { Some(names(&mut client).await?) } else { None };
-    changes::show(&reply, true, names.as_ref(), files.json)
+    changes::show(&reply, true, names.as_ref(), files.json)?;
+    // What is compared with is what waits, and hosts have something else.
+    going_out::tell_waiting(&mut client).await;
+    Ok(())
 }
 
 /// What hosts are called, by the ids of their agents.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::connect::{Client, Target};
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, print, print_json, units};
+use super::{Failure, fitted, print, print_json, units};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -48,13 +48,16 @@ pub(crate) struct Arguments {
     check: bool,
     #[command(flatten)]
     target: Target,
+    /// All columns, also where the terminal is too narrow for them.
+    #[arg(long)]
+    wide: bool,
     /// One JSON object instead of a table.
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { limit, actor, action, since, check: is_check, target, json } = arguments;
+    let Arguments { limit, actor, action, since, check: is_check, target, wide, json } = arguments;
     let mut client = target.connect().await?;
     if is_check {
         return report(check(&mut client).await?, json);
@@ -67,19 +70,19 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         let entries: Vec<Value> = entries.iter().map(to_json).collect();
         return print_json(&json!({ "entries": entries }));
     }
-    let columns = [
-        Number("entry"),
-        Text("when"),
-        Text("who"),
-        Text("from"),
-        Text("action"),
-        Text("of"),
-        Text("before"),
-        Text("after"),
-        Text("message"),
-        Text("outcome"),
+    let columns = vec![
+        (Number("entry"), 0),
+        (Text("when"), 2),
+        (Text("who"), 0),
+        (Text("from"), 9),
+        (Text("action"), 0),
+        (Text("before"), 8),
+        (Text("after"), 7),
+        (Text("message"), 4),
+        (Text("outcome"), 1),
+        (Text("of"), 0),
     ];
-    print(&table::render(&columns, entries.iter().map(row).collect()))
+    print(&fitted::render(columns, entries.iter().map(row).collect(), wide))
 }
 
 /// Up to where the log is whole.
@@ -145,11 +148,11 @@ fn row(entry: &Entry) -> Vec<String> {
         who(&record.actor),
         record.from.clone(),
         record.action.words().to_owned(),
-        record.object.clone(),
         short(&record.before),
         short(&record.after),
         record.message.clone(),
         outcome,
+        record.object.clone(),
     ]
 }
 

@@ -6,8 +6,8 @@ use clap::Args;
 use fallow_boinc::signature::{PrivateKey, PublicKey};
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::organisation::write_new;
-use super::{Failure, bounded, print};
+use super::key_file::{read, write_new};
+use super::{Failure, print};
 
 pub(crate) const NEW_KEY: &str = "\
 Example:
@@ -19,9 +19,6 @@ Only the public part goes to the coordinator. Keep the file where its machine
 cannot read it, and a copy in a safe: without it the project gets no new
 version. The public part alone is written beside it (sieve.key.public), for a
 project that is made on another machine. Its fingerprint is printed.";
-
-/// A key file takes far less.
-const FILE_MAX: u64 = 16 << 10;
 
 #[derive(Args, Debug)]
 pub(crate) struct NewKey {
@@ -60,10 +57,6 @@ pub(crate) fn private(file: &Path) -> Result<PrivateKey, Failure> {
 pub(crate) fn sign(key: &PrivateKey, md5: &str) -> Result<String, Failure> {
     let signed = with_random(|fill| key.sign_file(md5, fill))?;
     signed.map_err(|error| Failure::internal("the application cannot be signed", error))
-}
-
-fn read(file: &Path) -> Result<String, Failure> {
-    bounded::read_text("key", file, FILE_MAX)
 }
 
 fn no_key(file: &Path, what: &str) -> Failure {

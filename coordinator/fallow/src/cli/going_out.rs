@@ -42,13 +42,16 @@ pub(super) async fn tell(client: &mut Client, rollout: u64) {
 
 /// Says that a change waits until an organisation has signed it, if it does.
 pub(super) async fn tell_waiting(client: &mut Client) {
-    let request = GetOrganisationRequest { briefly: true };
-    let Ok(organisation) = client.get_organisation(request).await else { return };
-    let organisation = organisation.into_inner();
-    if organisation.waits {
+    if let Some(version) = waiting(client).await {
         warn(&format!(
-            "no host gets it yet: version {} waits until it is signed: `fallow organisation sign --key FILE`",
-            DocumentVersion(organisation.document_version)
+            "no host gets it yet: version {version} waits until it is signed: `fallow organisation sign --key FILE`"
         ));
     }
+}
+
+/// The version that waits until an organisation has signed it, if one does.
+pub(super) async fn waiting(client: &mut Client) -> Option<DocumentVersion> {
+    let request = GetOrganisationRequest { briefly: true };
+    let organisation = client.get_organisation(request).await.ok()?.into_inner();
+    organisation.waits.then_some(DocumentVersion(organisation.document_version))
 }

@@ -194,6 +194,8 @@ fn said(state: &HostState, newest: u64) -> String {
         (why, _, _) if !why.is_empty() => format!("refused document {}: {why}", DocumentVersion(refused)),
         (_, 0, "") => String::new(),
         (_, 0, "hours") => "outside of its hours".to_owned(),
+        (_, 0, "in use") => "somebody uses it".to_owned(),
+        (_, 0, "snooze") => "paused by somebody there".to_owned(),
         (_, 0, by) => format!("suspended by {by}"),
         (..) => {
             format!("went back from version {}: {}", DocumentVersion(rolled_back), state.document_rollback)

@@ -26,6 +26,7 @@ mod host_show;
 pub(crate) mod hosts;
 mod job;
 pub(crate) mod jobs;
+mod key_file;
 pub(crate) mod manual;
 pub(crate) mod openapi;
 pub(crate) mod operators;
@@ -82,6 +83,20 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
             Err(Failure::unwritable(UNPRINTABLE, &error))
         }
         _ => Ok(()),
+    }
+}
+
+/// Writes sentences: on a terminal broken between words, so that none is wider than it.
+pub(crate) fn print_told(text: &str) -> Result<(), Failure> {
+    use std::io::IsTerminal as _;
+    print(&told(text, std::io::stdout().is_terminal()))
+}
+
+/// Sentences as they are told: to a terminal broken between words.
+pub(crate) fn told(text: &str, is_terminal: bool) -> String {
+    match is_terminal {
+        true => screen::told(text, screen::width()) + if text.ends_with('\n') { "\n" } else { "" },
+        false => text.to_owned(),
     }
 }
 

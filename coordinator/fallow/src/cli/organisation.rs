@@ -1,7 +1,5 @@
 //! `fallow organisation`: keys that sign documents, kept where the coordinator cannot read them (R6.10).
 
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -13,7 +11,8 @@ use ring::signature::Ed25519KeyPair;
 use serde_json::json;
 
 use super::connect::Target;
-use super::{Failure, bounded, organisation_sign, print, print_json};
+use super::key_file::{self, write_new};
+use super::{Failure, organisation_sign, print, print_json, print_told};
 
 pub(crate) const EXAMPLE: &str = "\
 Example:
@@ -104,13 +103,13 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Show(Show { target, json }) => {
             let mut client = target.connect().await?;
             let organisation = client.get_organisation(GetOrganisationRequest::default()).await?.into_inner();
-            if json { print_json(&to_json(&organisation)) } else { print(&to_text(&organisation)) }
+            if json { print_json(&to_json(&organisation)) } else { print_told(&to_text(&organisation)) }
         }
         Command::Set(Set { keys, none: _, message, target }) => {
             let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
             let request = SetOrganisationRequest { keys, message };
             let organisation = target.connect().await?.set_organisation(request).await?.into_inner();
-            print(&to_text(&organisation))
+            print_told(&to_text(&organisation))
         }
         Command::Sign(sign) => organisation_sign::run(sign).await,
     }
@@ -128,36 +127,28 @@ fn new_key(file: &Path) -> Result<(), Failure> {
     print(&format!("{public}\n"))
 }
 
-/// Writes a file that is not there yet. Nothing is overwritten or removed for it: it may be a key.
-pub(super) fn write_new(file: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
-    let fail = |error| Failure::file("write", file, error);
-    let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(file);
-    let mut opened = opened.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => Failure::bad_input(format!(
-            "{} is there already, and may be a key: choose another place, or remove it first",
-            file.display()
-        )),
-        _ => fail(error),
-    })?;
-    opened.write_all(content).and_then(|()| opened.sync_all()).map_err(fail)
-}
-
-/// The most that a file with a key has, in bytes.
-const KEY_FILE_MAX: u64 = 16 << 10;
-
 /// The private key in a file.
 pub(super) fn read_key(file: &Path) -> Result<KeyPair, Failure> {
-    let text = bounded::read_text("key", file, KEY_FILE_MAX)?;
+    let text = key_file::read(file)?;
     let bad =
         |why: String| Failure::bad_input(format!("the key in {} cannot be read: {why}", file.display()));
-    let parsed = pem::parse(text).map_err(|error| bad(error.to_string()))?;
+    if text.trim().parse::<OrganisationKey>().is_ok() {
+        return Err(bad(
+            "it is the public part; name the file that `fallow organisation new-key` wrote".to_owned()
+        ));
+    }
+    let parsed = pem::parse(text).map_err(|_| {
+        bad("it holds no private key; name the file that `fallow organisation new-key` wrote".to_owned())
+    })?;
     KeyPair::from_der(parsed.contents()).map_err(|error| bad(error.to_string()))
 }
 
 fn to_text(organisation: &Organisation) -> String {
     let Organisation { keys, document_version, waits, before, .. } = organisation;
     if keys.is_empty() {
-        return "Documents are not signed: hosts follow whatever their coordinator says.\n".to_owned();
+        return "Documents are not signed: hosts follow whatever their coordinator says, but for those that\n\
+                ask for signatures: they follow no change (`fallow hosts show HOST` says which).\n"
+            .to_owned();
     }
     let version = DocumentVersion(*document_version);
     let mut text = format!("Documents are signed by {}.\n", keys.join(" or "));

@@ -23,9 +23,10 @@ use serde_json::json;
 
 use super::connect::Target;
 use super::going_out::{self, GoingOut};
-use super::organisation::{read_key, write_new};
+use super::key_file::write_new;
+use super::organisation::read_key;
 use super::table::{self, Column::Text};
-use super::{Failure, bounded, print, print_json, tokens};
+use super::{Failure, bounded, print, print_json, print_told, tokens, told};
 use crate::printable;
 
 pub(crate) const EXAMPLE: &str = "\
@@ -107,7 +108,7 @@ pub(crate) async fn run(arguments: Sign) -> Result<(), Failure> {
             let request = asked(&arguments).await?;
             let file = arguments.save.as_deref().unwrap_or(Path::new(""));
             write(file, &request)?;
-            return print(&format!(
+            return print_told(&format!(
                 "{} holds version {} as it is to be signed: `fallow organisation sign --key FILE --request {} --save FILE`\n",
                 file.display(),
                 DocumentVersion(request.document_version),
@@ -123,7 +124,7 @@ pub(crate) async fn run(arguments: Sign) -> Result<(), Failure> {
             let signed = sign(&arguments, &key, request)?;
             if let Some(file) = &arguments.save {
                 write(file, &signed)?;
-                return print(&format!(
+                return print_told(&format!(
                     "{} holds what was signed: `fallow organisation sign --signed {}`\n",
                     file.display(),
                     file.display()
@@ -189,10 +190,17 @@ fn sign(arguments: &Sign, key: &KeyPair, request: Request) -> Result<Signed, Fai
         // It may have expired since.
         let trust =
             Trust { newest: Some(before.statement.clone()), ..Trust::new(authority.clone(), believed) };
+        let is_known = trust.keys.iter().any(|key| statement.keys.contains(key));
         let accepted = trust.accept(Some(before), now).map_err(|error| {
-            Failure::bad_input(format!(
-                "what hosts have now was not signed by this key, nor by one that --known-key names ({error}): nothing was signed"
-            ))
+            Failure::bad_input(match is_known {
+                true => format!("what hosts have now cannot be taken for signed ({error}): nothing was signed"),
+                false => format!(
+                    "this key is {}, and hosts follow what is signed by {}: give the file of that key, or name the key with \
+                     --known-key if you know it for yours: nothing was signed",
+                    key.public(),
+                    statement.keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+                ),
+            })
         })?;
         if statement.signed_at >= now {
             return Err(Failure::bad_input(format!(
@@ -250,11 +258,15 @@ fn show(
         .map(|name| vec![name.clone(), shown(&old, name), shown(&new, name)])
         .collect();
     let mut text = match rows.len() {
-        0 => "Nothing differs from what was signed before.\n".to_owned(),
+        0 => told(
+            "Nothing differs from what was signed before: signing it again changes only until when a host may \
+             begin with it, and which keys hosts believe.\n",
+            std::io::stderr().is_terminal(),
+        ),
         _ => table::render(&["value", "before", "after"].map(Text), rows),
     };
     // A coordinator chooses what it gives as that: an older one would hide what has changed since.
-    text += &match before {
+    let mut below = match before {
         Some((before, _)) => {
             format!(
                 "Before is what was signed at {}; hosts may be taken back to it.\n",
@@ -264,12 +276,13 @@ fn show(
         None => "Nothing was signed before, as the coordinator says.\n".to_owned(),
     };
     let keys: Vec<_> = statement.keys.iter().map(ToString::to_string).collect();
-    text += &format!(
+    below += &format!(
         "For the fleet with the authority {}; hosts may begin with it until {}.\n",
         printable::line(&statement.authority, usize::MAX),
         utc(statement.good_until)
     );
-    text += &format!("Hosts believe from then on: {}\n", keys.join(" "));
+    below += &format!("Hosts believe from then on: {}\n", keys.join(" "));
+    text += &told(&below, std::io::stderr().is_terminal());
     let mut err = std::io::stderr().lock();
     err.write_all(text.as_bytes())
         .map_err(|error| Failure::unwritable("cannot write to standard error", &error))
@@ -294,7 +307,12 @@ fn confirm(arguments: &Sign) -> Result<(), Failure> {
 fn read<T: DeserializeOwned>(what: &str, file: &Path) -> Result<T, Failure> {
     let text = bounded::read_text(what, file, FILE_MAX)?;
     serde_json::from_str(&text)
-        .map_err(|error| Failure::bad_input(format!("{what} {} cannot be read: {error}", file.display())))
+        .map_err(|error| {
+            let file = file.display();
+            Failure::bad_input(format!(
+                "{file} is no {what} as `fallow organisation sign --save FILE` writes it ({error}): name that file"
+            ))
+        })
 }
 
 fn write(file: &Path, content: &impl Serialize) -> Result<(), Failure> {

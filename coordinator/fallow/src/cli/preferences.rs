@@ -23,11 +23,13 @@ Examples:
   fallow preferences set --suspended true
   fallow preferences set --excluded-devices nvidia:0,nvidia:1
   fallow preferences set --hours 'mon-fri 18:00-08:00, sat-sun'
+  fallow preferences set --run-in-use true --idle-after 10m
 
 What is not named stays as it is. The owner of a host can suspend it and exclude
 devices there (fallow-agent suspend, fallow-agent exclude), and nobody can undo
 that from here. Hours are those of each host's own clock; a stretch that ends
-where it begins or before does so on the next day.";
+earlier than it begins does so on the next day. Hosts rest while somebody uses
+them, unless --run-in-use says otherwise.";
 
 /// Without a subcommand they are shown.
 #[derive(Args, Debug)]
@@ -116,6 +118,15 @@ struct Changes {
     /// When hosts may compute, by their own clocks, such as "mon-fri 18:00-08:00, sat-sun"; or always.
     #[arg(long)]
     hours: Option<Hours>,
+    /// Compute also while somebody uses the host.
+    #[arg(long)]
+    run_in_use: Option<bool>,
+    /// Use GPUs also then, where --run-in-use is true.
+    #[arg(long)]
+    run_gpu_in_use: Option<bool>,
+    /// So long after the last key or movement nobody uses the host any more, such as 3m.
+    #[arg(long, value_parser = units::time, value_name = "TIME")]
+    idle_after: Option<Duration>,
 }
 
 #[derive(Clone, Debug)]
@@ -142,14 +153,23 @@ impl Changes {
             connection_interval,
             excluded_devices,
             hours,
+            run_in_use,
+            run_gpu_in_use,
+            idle_after,
         } = self;
         let fractions = [cpu_fraction, cpu_time_fraction, memory_fraction, disk_fraction];
-        let times =
-            [buffer_min, buffer_additional, scheduling_period, checkpoint_period, connection_interval];
+        let times = [
+            buffer_min,
+            buffer_additional,
+            scheduling_period,
+            checkpoint_period,
+            connection_interval,
+            idle_after,
+        ];
+        let switches = [leave_in_memory, suspended, run_in_use, run_gpu_in_use];
         fractions.iter().all(|given| given.is_none())
             && times.iter().all(|given| given.is_none())
-            && leave_in_memory.is_none()
-            && suspended.is_none()
+            && switches.iter().all(|given| given.is_none())
             && disk_free_min.is_none()
             && excluded_devices.is_none()
             && hours.is_none()
@@ -171,6 +191,9 @@ impl Changes {
             connection_interval,
             excluded_devices,
             hours,
+            run_in_use,
+            run_gpu_in_use,
+            idle_after,
         } = self;
         // All of them, so that none is without an option.
         *to = Preferences {
@@ -191,6 +214,9 @@ impl Changes {
                 None => std::mem::take(&mut to.excluded_devices),
             },
             hours: hours.clone().unwrap_or_else(|| std::mem::take(&mut to.hours)),
+            run_in_use: run_in_use.unwrap_or(to.run_in_use),
+            run_gpu_in_use: run_gpu_in_use.unwrap_or(to.run_gpu_in_use),
+            idle_after: idle_after.unwrap_or(to.idle_after),
         };
     }
 }
@@ -240,7 +266,7 @@ fn differing(before: &Preferences, after: &Preferences) -> Vec<String> {
     others.map(|((name, _), _)| format!("preferences.{}", name.replace('-', "_"))).collect()
 }
 
-fn rows(preferences: &Preferences) -> [(&'static str, String); 14] {
+fn rows(preferences: &Preferences) -> [(&'static str, String); 17] {
     let Preferences {
         cpu_fraction,
         cpu_time_fraction,
@@ -256,6 +282,9 @@ fn rows(preferences: &Preferences) -> [(&'static str, String); 14] {
         connection_interval,
         excluded_devices,
         hours,
+        run_in_use,
+        run_gpu_in_use,
+        idle_after,
     } = preferences;
     [
         ("cpu-fraction", table::number(cpu_fraction.get())),
@@ -272,6 +301,9 @@ fn rows(preferences: &Preferences) -> [(&'static str, String); 14] {
         ("connection-interval", connection_interval.to_string()),
         ("excluded-devices", Device::list(excluded_devices)),
         ("hours", hours.to_string()),
+        ("run-in-use", run_in_use.to_string()),
+        ("run-gpu-in-use", run_gpu_in_use.to_string()),
+        ("idle-after", idle_after.to_string()),
     ]
 }
 
@@ -291,6 +323,9 @@ fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {
         connection_interval,
         excluded_devices,
         hours,
+        run_in_use,
+        run_gpu_in_use,
+        idle_after,
     } = preferences;
     json!({
         "document_version": version,
@@ -309,6 +344,9 @@ fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {
             "connection_interval_seconds": connection_interval.as_secs_f64(),
             "excluded_devices": excluded_devices,
             "hours": hours,
+            "run_in_use": run_in_use,
+            "run_gpu_in_use": run_gpu_in_use,
+            "idle_after_seconds": idle_after.as_secs_f64(),
         },
     })
 }

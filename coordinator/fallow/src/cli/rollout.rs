@@ -189,7 +189,9 @@ async fn show_newest(show: Show) -> Result<(), Failure> {
         return print_json(&json!({ "plan": plan_json(&plan), "rollout": newest.map(to_json) }));
     }
     let text = newest.map_or_else(|| "Nothing was rolled out yet.\n".to_owned(), to_text);
-    print(&format!("{text}{}\n", plan_text(&plan)))
+    print(&format!("{text}{}\n", plan_text(&plan)))?;
+    going_out::tell_waiting(&mut client).await;
+    Ok(())
 }
 
 async fn show_list(list: List) -> Result<(), Failure> {
@@ -242,6 +244,15 @@ async fn watch(show: Show) -> Result<(), Failure> {
     loop {
         let request = ListRolloutsRequest { limit: if number.is_some() { KEPT } else { 1 } };
         let mut rollouts = client.list_rollouts(request).await?.into_inner().rollouts;
+        // What an earlier rollout came to is no word on a change that no host has yet.
+        if number.is_none()
+            && rollouts.last().is_none_or(|last| !is_open(last))
+            && let Some(version) = going_out::waiting(&mut client).await
+        {
+            return Err(Failure::bad_input(format!(
+                "version {version} waits until it is signed, and nothing goes out: `fallow organisation sign --key FILE`"
+            )));
+        }
         let Some(last) = rollouts.last() else {
             return print("Nothing was rolled out yet: `fallow rollout plan` says how changes go out.\n");
         };

@@ -163,6 +163,9 @@ fn preferences(wanted: DemoSize, agents: u32) -> Preferences {
         scheduling_period: wanted.scheduling_period(),
         checkpoint_period: Span::from_secs(5),
         leave_in_memory: true,
+        // Whoever asked for it sits at this very machine.
+        run_in_use: true,
+        run_gpu_in_use: true,
         // A demonstration needs little, and disks of test machines are often nearly full.
         disk_fraction: Fraction::ONE,
         disk_free_min: fallow_domain::Bytes::from_mebibytes(10),

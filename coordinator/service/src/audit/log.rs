@@ -8,6 +8,7 @@
 //! Within a process they come one after the other: hundreds of hosts that enrol at once would else outrun
 //! each other.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use fallow_daemon::{causes, clock, lock};
@@ -34,16 +35,17 @@ pub const PAGE_MAX: usize = 1_000;
 /// # Errors
 /// What the store says.
 pub fn apply(store: &dyn Store, change: &Batch, record: &Record) -> Result<BatchResult, StoreError> {
-    apply_after(store, change, record, 0)
+    let _alone = lock(&ADDING);
+    add(store, change, record, 0)
 }
 
-fn apply_after(
+/// For who holds [`ADDING`].
+fn add(
     store: &dyn Store,
     change: &Batch,
     record: &Record,
     unrecorded: u64,
 ) -> Result<BatchResult, StoreError> {
-    let _alone = lock(&ADDING);
     loop {
         let held = store.get(HEAD)?;
         let head = read_head(held.as_deref())?;
@@ -117,7 +119,15 @@ pub struct Page {
 /// The log of a coordinator.
 pub struct AuditLog {
     store: Arc<dyn Store>,
-    refusals: Mutex<Refusals>,
+    refused: Arc<Mutex<Refused>>,
+}
+
+/// Who was refused.
+#[derive(Default)]
+struct Refused {
+    counted: Refusals,
+    /// In the order in which they were refused, with how many were not recorded before each.
+    unwritten: VecDeque<(Record, u64)>,
 }
 
 impl AuditLog {
@@ -139,7 +149,7 @@ impl AuditLog {
         let beyond = store.scan(&KeyRange::prefix(ENTRIES).after(&key(head.sequence)), 1)?;
         match beyond.first() {
             Some((key, _)) => Err(beyond_the_end(key)),
-            None => Ok(Self { store, refusals: Mutex::default() }),
+            None => Ok(Self { store, refused: Arc::default() }),
         }
     }
 
@@ -152,12 +162,20 @@ impl AuditLog {
     }
 
     /// Records that somebody was refused, if there were not too many lately. Nobody waits for it, and it is
-    /// stored as soon as there is a thread for it: whoever is refused is not told whether it is recorded.
+    /// stored as soon as there is a thread for it, in the order of the refusals: whoever is refused is not
+    /// told whether it is recorded.
     pub fn refused(&self, record: Record) {
-        let Some(unrecorded) = lock(&self.refusals).count(record.action, clock::now()) else { return };
-        let store = self.store.clone();
+        {
+            let mut refused = lock(&self.refused);
+            let Some(unrecorded) = refused.counted.count(record.action, clock::now()) else { return };
+            refused.unwritten.push_back((record, unrecorded));
+        }
+        let (store, refused) = (self.store.clone(), self.refused.clone());
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = apply_after(&*store, &Batch::new(), &record, unrecorded) {
+            let _alone = lock(&ADDING);
+            // Threads come in any order, so each writes what is first, not what it was started for.
+            let Some((record, unrecorded)) = lock(&refused).unwritten.pop_front() else { return };
+            if let Err(error) = add(&*store, &Batch::new(), &record, unrecorded) {
                 let error = causes::line(&error);
                 tracing::error!(error, action = %record.action, "a refusal is not in the audit log");
             }

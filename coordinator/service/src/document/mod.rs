@@ -23,7 +23,7 @@ use fallow_domain::{
     AccountKey, DocumentVersion, FleetDocument, Instant, Invalid, MasterUrl, Preferences, ProjectAssignment,
     Share, printable,
 };
-use fallow_fleet::{Change, ChangeError, DocumentSet, GroupName, Groups, GroupsChanged};
+use fallow_fleet::{Change, ChangeError, DocumentSet, GroupName, Groups, GroupsChanged, Preference};
 use fallow_rollout::{OrderError, Plan, Rollout, Wave};
 use fallow_store::{Entry, KeyRange, Store, StoreError};
 use tokio::sync::{Mutex, watch};
@@ -284,8 +284,9 @@ impl Documents {
     ) -> Result<FleetDocument, DocumentError> {
         preferences.check_set()?;
         self.change_fleet(author, now, move |document| {
+            let said = changed_preferences(&document.preferences, &preferences);
             document.preferences = preferences;
-            Ok("preferences".to_owned())
+            Ok(said)
         })
         .await
     }
@@ -473,6 +474,14 @@ fn what_changed(before: &Groups, after: &Groups) -> String {
     let put = put.into_iter().map(ToString::to_string);
     let said: Vec<String> = put.chain(removed.into_iter().map(|name| format!("{name} removed"))).collect();
     printable::line(&format!("groups {}", said.join(", ")), MESSAGE_MAX)
+}
+
+/// Which preferences are others, and what they are now.
+fn changed_preferences(before: &Preferences, after: &Preferences) -> String {
+    let pairs = Preference::all_of(before).into_iter().zip(Preference::all_of(after));
+    let said: Vec<_> =
+        pairs.filter(|(was, is)| was != is).map(|(_, is)| format!("{}={}", is.key(), is)).collect();
+    printable::line(&format!("preferences {}", said.join(" ")), MESSAGE_MAX).trim_end().to_owned()
 }
 
 fn empty() -> DocumentSet {

@@ -40,7 +40,9 @@ use fallow_daemon::{clock, lock};
 
 static WITHHELD: RateLimit = RateLimit::new();
 
-pub(super) type Outgoing = mpsc::Sender<Result<wire::FromCoordinator, Status>>;
+/// What goes to an agent. A channel keeps room for 32 messages however few it may hold: in boxes these are
+/// 300 bytes for each agent, without 10 kB.
+pub(super) type Outgoing = mpsc::Sender<Box<Result<wire::FromCoordinator, Status>>>;
 
 /// Who is at the other end.
 pub(super) struct Caller {
@@ -73,7 +75,7 @@ pub(super) async fn serve(
     };
     if end.code() != tonic::Code::Ok {
         // If the agent takes nothing, not even this, it will notice by itself.
-        let _ = timeout(Duration::from_secs(1), outgoing.send(Err(end))).await;
+        let _ = timeout(Duration::from_secs(1), outgoing.send(Box::new(Err(end)))).await;
     }
 }
 
@@ -317,7 +319,7 @@ impl<'a> Connection<'a> {
                 permit = self.outgoing.reserve(), if !self.pending.is_empty() => match permit {
                     Ok(permit) => {
                         if let Some(message) = self.pending.next() {
-                            permit.send(Ok(message));
+                            permit.send(Box::new(Ok(message)));
                         }
                         Ok(())
                     }

@@ -14,6 +14,7 @@ use fallow_tls::Peer;
 use fallow_work_server::connections::ConnectionHandle;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
+use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::Instrument as _;
@@ -142,7 +143,7 @@ impl Service for FleetService {
         let peer = request.extensions().get::<Arc<Peer>>().cloned();
         let caller = link::Caller { guest, peer, from: address_of(&request) };
         tokio::spawn(link::serve(self.0.clone(), caller, request.into_inner(), outgoing));
-        Ok(Response::new(Box::pin(ReceiverStream::new(replies))))
+        Ok(Response::new(Box::pin(ReceiverStream::new(replies).map(|reply| *reply))))
     }
 }
 

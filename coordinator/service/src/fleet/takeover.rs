@@ -78,7 +78,8 @@ pub(super) async fn tell_copy(agent: &Agent, copy: &Process, first: &Process, ou
     match agent.found_copy(copy, first, clock::now()) {
         Ok(ticket) => {
             let body = Some(FromCoordinator::Copied(wire::Copied { ticket }));
-            let told = outgoing.send(Ok(wire::FromCoordinator { traceparent: String::new(), body }));
+            let told =
+                outgoing.send(Box::new(Ok(wire::FromCoordinator { traceparent: String::new(), body })));
             // Who does not take it is told the next time.
             let _ = timeout(Duration::from_secs(1), told).await;
             Status::already_exists(

@@ -6,7 +6,7 @@ use fallow_config::Diagnostic;
 use fallow_domain::Labels;
 use fallow_fleet::{
     Change, ChangeError, Contents, DocumentSet, Effective, GROUPS_MAX, Group, GroupName, GroupText, Origin,
-    Resolved,
+    Resolved, Wish,
 };
 use fallow_proto::operator::v1 as wire;
 use tonic::Status;
@@ -152,6 +152,16 @@ pub(super) fn explained(explained: &Explained) -> wire::ExplainHostReply {
     let projects = projects.iter().map(|(name, resolved)| value(format!("projects.{name}"), resolved));
     let preferences =
         preferences.iter().map(|resolved| value(format!("preferences.{}", resolved.value.key()), resolved));
+    let is_wanted = |name: &str| effective.projects.get(name).is_some_and(|wish| wish.value != Wish::Absent);
+    let keys = set.fleet.projects.iter().filter_map(|project| {
+        let key = project.code_sign_key.filter(|_| is_wanted(&project.name))?;
+        Some(wire::ExplainedValue {
+            key: format!("projects.{}.code_sign_key", project.name),
+            value: key.to_string(),
+            origin: Origin::Fleet.to_string(),
+            lost: Vec::new(),
+        })
+    });
     wire::ExplainHostReply {
         labels: host
             .labels
@@ -165,7 +175,7 @@ pub(super) fn explained(explained: &Explained) -> wire::ExplainHostReply {
         host: Some(convert::host(host, set, &mut Contents::of(set))),
         document_version: set.fleet.version.0,
         groups: groups.iter().map(ToString::to_string).collect(),
-        values: projects.chain(preferences).collect(),
+        values: projects.chain(keys).chain(preferences).collect(),
     }
 }
 

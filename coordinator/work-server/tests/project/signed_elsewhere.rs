@@ -67,3 +67,16 @@ fn r6_10_programs_of_a_project_whose_key_is_kept_elsewhere_come_signed_or_not_at
     let again = fixture.server.create_project_signed_by("p", ProjectSettings::default(), Some(&public));
     assert!(matches!(again.unwrap_err(), ProjectError::ProjectExists { .. }));
 }
+
+#[test]
+fn r6_10_a_project_whose_making_stopped_half_way_does_not_get_a_key_of_the_servers_own() {
+    let fixture = Fixture::start();
+    let public = key_elsewhere(1).public_key();
+    let keys = fixture.dir.path().join("projects/p/keys");
+    std::fs::create_dir_all(&keys).unwrap();
+    std::fs::write(keys.join("code_sign_public"), format!("{}\n", public.to_text())).unwrap();
+    let error = fixture.server.create_project("p", ProjectSettings::default()).unwrap_err();
+    assert!(matches!(error, ProjectError::Key { .. }), "{error}");
+    assert_eq!(files(&fixture, "code_sign_private"), 0);
+    fixture.server.create_project_signed_by("p", ProjectSettings::default(), Some(&public)).unwrap();
+}

@@ -56,6 +56,11 @@ impl ControlQueue {
         }
     }
 
+    /// The application was stopped until now: that it has read nothing meanwhile is not its fault.
+    pub fn excuse(&mut self, now: Instant) {
+        self.unread_since = self.unread_since.map(|_| now);
+    }
+
     /// True when the application has left a message unread for [`UNREAD_MAX`].
     pub fn is_stuck(&self, now: Instant) -> bool {
         self.unread_since.is_some_and(|since| now.since(since) > UNREAD_MAX)
@@ -132,6 +137,8 @@ mod tests {
         queue.turn(channels, at(100));
         assert!(!queue.is_stuck(at(190)));
         assert!(queue.is_stuck(at(191)));
+        queue.excuse(at(191));
+        assert!(!queue.is_stuck(at(371)) && queue.is_stuck(at(372)));
         assert_eq!(received(channels), Some(Suspend));
         queue.turn(channels, at(192));
         assert!(!queue.is_stuck(at(1_000)));

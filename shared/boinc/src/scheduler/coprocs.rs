@@ -61,8 +61,38 @@ pub struct HostCoprocessors {
     /// Memory of one instance (BOINC: `totalGlobalMem` of NVIDIA, `localRAM` in MiB of AMD,
     /// `global_mem_size`).
     pub memory: Bytes,
+    /// Free memory of one instance (BOINC: `available_ram`), 0 if that is not said.
+    pub available: Bytes,
     /// Version of the driver, as a number for NVIDIA (BOINC: `drvVersion`), as text otherwise (`CALVersion`).
     pub driver: String,
+    /// What there is of CUDA, for NVIDIA.
+    pub cuda: Option<Cuda>,
+}
+
+/// What servers ask of an NVIDIA device before they send it a program (BOINC: `plan_class_spec`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cuda {
+    /// CUDA's version, such as 12040 for 12.4 (BOINC: `cudaVersion`).
+    pub version: u32,
+    /// The compute capability (BOINC: `major`).
+    pub major: u32,
+    /// Its second number (BOINC: `minor`).
+    pub minor: u32,
+    /// Clock in kHz (BOINC: `clockRate`).
+    pub clock_khz: u32,
+    /// Multiprocessors (BOINC: `multiProcessorCount`).
+    pub multiprocessors: u32,
+}
+
+impl Cuda {
+    /// A driver's version as BOINC counts it: 53599 for `535.129.03`. None where it does not begin with a
+    /// number.
+    pub fn driver_number(version: &str) -> Option<u32> {
+        let mut parts = version.split('.').map(|part| part.trim().parse::<u32>().ok());
+        let major = parts.next()??;
+        let minor = parts.next().flatten().unwrap_or(0).min(99);
+        major.checked_mul(100)?.checked_add(minor)
+    }
 }
 
 impl HostCoprocessors {
@@ -98,6 +128,7 @@ impl HostCoprocessors {
 
     fn read<'a>(reader: &mut Reader<'a>, parent: &Tag<'a>, kind: &str) -> Result<Self, FormatError> {
         let mut read = Self { kind: kind.to_owned(), count: 1, ..Self::default() };
+        let mut cuda = Cuda::default();
         while let Some(tag) = reader.next_child(parent)? {
             match tag.name {
                 "type" if kind.is_empty() => reader.set(&tag, &mut read.kind)?,
@@ -118,9 +149,20 @@ impl HostCoprocessors {
                     read.memory = Bytes::from_f64(mebibytes * f64::from(1 << 20));
                 }
                 "drvVersion" | "CALVersion" => reader.set(&tag, &mut read.driver)?,
+                "available_ram" => {
+                    let mut bytes = 0.0;
+                    reader.set(&tag, &mut bytes)?;
+                    read.available = Bytes::from_f64(bytes);
+                }
+                "cudaVersion" => reader.set(&tag, &mut cuda.version)?,
+                "major" => reader.set(&tag, &mut cuda.major)?,
+                "minor" => reader.set(&tag, &mut cuda.minor)?,
+                "clockRate" => reader.set(&tag, &mut cuda.clock_khz)?,
+                "multiProcessorCount" => reader.set(&tag, &mut cuda.multiprocessors)?,
                 _ => reader.skip(&tag)?,
             }
         }
+        read.cuda = Some(cuda).filter(|cuda| *cuda != Cuda::default());
         Ok(read)
     }
 
@@ -138,14 +180,29 @@ impl HostCoprocessors {
             }
             w.value("count", &self.count);
             w.text_if_any("name", &self.name);
+            if self.available > Bytes(0) {
+                w.double("available_ram", self.available.as_f64());
+            }
+            if self.cuda.is_some() {
+                w.plain("have_cuda", 1);
+            }
             w.value("req_secs", &self.req_secs);
             w.value("req_instances", &self.req_instances);
             w.value("estimated_delay", &self.estimated_delay);
             w.value("peak_flops", &self.peak_flops);
             match known {
                 Some(ResourceType::Nvidia) => {
+                    if let Some(cuda) = &self.cuda {
+                        w.value("cudaVersion", &cuda.version);
+                    }
                     w.text_if_any("drvVersion", &self.driver);
                     w.double("totalGlobalMem", self.memory.as_f64());
+                    if let Some(cuda) = &self.cuda {
+                        w.value("clockRate", &cuda.clock_khz);
+                        w.value("major", &cuda.major);
+                        w.value("minor", &cuda.minor);
+                        w.value("multiProcessorCount", &cuda.multiprocessors);
+                    }
                 }
                 Some(ResourceType::Amd) => {
                     w.text_if_any("CALVersion", &self.driver);
@@ -173,13 +230,31 @@ mod tests {
             estimated_delay: Duration::from_secs(5),
             peak_flops: 2e12,
             memory: Bytes::from_mebibytes(4_096),
+            available: Bytes::from_mebibytes(4_000),
             driver: String::new(),
+            cuda: (kind == "NVIDIA").then_some(Cuda {
+                version: 12_040,
+                major: 8,
+                minor: 6,
+                clock_khz: 1_695_000,
+                multiprocessors: 82,
+            }),
         };
         let coprocs = ["NVIDIA", "ATI", "intel_gpu", "apple_gpu", "abacus"].map(of).to_vec();
         let request = SchedulerRequest { coprocs, ..SchedulerRequest::default() };
         let text = request.write();
         assert!(text.contains("<coproc_cuda>") && text.contains("<type>abacus</type>"), "{text}");
         assert_eq!(SchedulerRequest::parse(text.as_bytes()).unwrap().coprocs, request.coprocs);
+    }
+
+    #[test]
+    fn r3_15_a_drivers_version_is_the_number_that_servers_compare() {
+        for (version, number) in
+            [("535.129.03", Some(53_599)), ("550.54.14", Some(55_054)), ("470", Some(47_000)), ("", None)]
+        {
+            assert_eq!(Cuda::driver_number(version), number, "{version}");
+        }
+        assert_eq!((Cuda::driver_number("beta.1"), Cuda::driver_number("99999999.1")), (None, None));
     }
 
     #[test]

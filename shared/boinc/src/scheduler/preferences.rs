@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fallow_domain::{Bytes, Duration, Fraction, Hours, Preferences};
+use fallow_domain::{Bytes, Duration, Fraction, Hours, LocalPreferences, Preferences};
 
 use crate::xml::elements;
 
@@ -41,6 +41,8 @@ pub struct GlobalPreferences {
     pub suspend_if_no_recent_input: f64,
     /// Stop while other programs use more than this of the CPUs, percent, 0 for never.
     pub suspend_cpu_usage: f64,
+    /// The same while nobody uses the machine; as in use where it is not said.
+    pub niu_suspend_cpu_usage: Option<f64>,
     /// Compute from this hour of the day ...
     pub start_hour: f64,
     /// ... to this one; equal means always, 24 to 0 never.
@@ -63,6 +65,8 @@ pub struct GlobalPreferences {
     pub work_buf_additional_days: f64,
     /// Use at most this part of the CPUs, percent.
     pub max_ncpus_pct: f64,
+    /// The same while nobody uses the machine; as in use where it is not said.
+    pub niu_max_ncpus_pct: Option<f64>,
     /// Switch between projects about this often, minutes.
     pub cpu_scheduling_period_minutes: f64,
     /// Let applications write to disk at most this often, seconds.
@@ -87,6 +91,8 @@ pub struct GlobalPreferences {
     pub max_bytes_sec_down: f64,
     /// Run at most this part of each second, percent.
     pub cpu_usage_limit: f64,
+    /// The same while nobody uses the machine; as in use where it is not said.
+    pub niu_cpu_usage_limit: Option<f64>,
     /// Transfer at most so many megabytes ...
     pub daily_xfer_limit_mb: f64,
     /// ... in so many days, 0 for no limit.
@@ -111,6 +117,7 @@ impl Default for GlobalPreferences {
             run_gpu_if_user_active: false,
             suspend_if_no_recent_input: 0.0,
             suspend_cpu_usage: 25.0,
+            niu_suspend_cpu_usage: None,
             start_hour: 0.0,
             end_hour: 0.0,
             net_start_hour: 0.0,
@@ -122,6 +129,7 @@ impl Default for GlobalPreferences {
             work_buf_min_days: 0.1,
             work_buf_additional_days: 0.5,
             max_ncpus_pct: 0.0,
+            niu_max_ncpus_pct: None,
             cpu_scheduling_period_minutes: 60.0,
             disk_interval: 60.0,
             disk_max_used_gb: 0.0,
@@ -134,6 +142,7 @@ impl Default for GlobalPreferences {
             max_bytes_sec_up: 0.0,
             max_bytes_sec_down: 0.0,
             cpu_usage_limit: 100.0,
+            niu_cpu_usage_limit: None,
             daily_xfer_limit_mb: 0.0,
             daily_xfer_period_days: 0,
             override_file_present: false,
@@ -143,9 +152,9 @@ impl Default for GlobalPreferences {
 }
 
 impl GlobalPreferences {
-    /// Ours in BOINC's terms. An agent computes whether or not somebody is at the machine unless it is
-    /// suspended, which BOINC can say only as hours of the day: from 24 to 0, never. The connection interval
-    /// and excluded devices have no element. Hours are kept by the agent, which says "never" outside of them.
+    /// Ours in BOINC's terms. That computing is suspended BOINC can say only as hours of the day: from 24 to
+    /// 0, never. The connection interval and excluded devices have no element. Hours, and that somebody uses
+    /// the machine, are seen to by the agent, which says "never" when it does not compute.
     pub fn from_domain(ours: &Preferences) -> Self {
         // By name, so that none is forgotten.
         let Preferences {
@@ -163,11 +172,16 @@ impl GlobalPreferences {
             connection_interval: _,
             excluded_devices: _,
             hours: _,
+            run_in_use,
+            run_gpu_in_use,
+            idle_after,
         } = ours;
         let (start_hour, end_hour) = if *suspended { (24.0, 0.0) } else { (0.0, 0.0) };
         Self {
             run_on_batteries: true,
-            run_gpu_if_user_active: true,
+            run_if_user_active: *run_in_use,
+            run_gpu_if_user_active: *run_gpu_in_use,
+            idle_time_to_run: idle_after.as_secs_f64() / 60.0,
             suspend_cpu_usage: 0.0,
             start_hour,
             end_hour,
@@ -184,6 +198,41 @@ impl GlobalPreferences {
             cpu_usage_limit: cpu_time_fraction.get() * 100.0,
             override_file_present: true,
             ..Self::default()
+        }
+    }
+
+    /// The same with what the host's own files and web sites say beside. Hours of the network that are not
+    /// one stretch a day, and exclusive programs, have no element.
+    #[must_use]
+    pub fn with_local(self, local: &LocalPreferences) -> Self {
+        // By name, so that none is forgotten.
+        let LocalPreferences {
+            // What holds in use is in the others while somebody uses the host.
+            cpu_fraction_in_use: _,
+            cpu_time_fraction_in_use: _,
+            memory_fraction_in_use,
+            run_on_batteries,
+            other_load_max,
+            other_load_max_in_use,
+            exclusive_programs: _,
+            stop_without_input,
+            disk_max,
+            network_hours: _,
+            upload_max,
+            download_max,
+        } = local;
+        let percent = |part: &Option<Fraction>| part.map_or(0.0, |part| part.get() * 100.0);
+        let rate = |rate: &Option<Bytes>| rate.map_or(0.0, Bytes::as_f64);
+        Self {
+            run_on_batteries: *run_on_batteries,
+            suspend_cpu_usage: percent(&other_load_max_in_use.or(*other_load_max)),
+            niu_suspend_cpu_usage: other_load_max.as_ref().map(|_| percent(other_load_max)),
+            suspend_if_no_recent_input: stop_without_input.map_or(0.0, |time| time.as_secs_f64() / 60.0),
+            ram_max_used_busy_pct: self.ram_max_used_busy_pct.min(memory_fraction_in_use.get() * 100.0),
+            disk_max_used_gb: disk_max.map_or(0.0, |bytes| bytes.as_f64() / GIGABYTE),
+            max_bytes_sec_up: rate(upload_max),
+            max_bytes_sec_down: rate(download_max),
+            ..self
         }
     }
 
@@ -209,6 +258,7 @@ impl GlobalPreferences {
         let fraction = |percent: f64| Fraction::clamped((percent / 100.0).max(PERCENT.0 / 100.0));
         let days = (0.0, MONTH / DAY);
         let minutes = (1.0 / 60.0, MONTH / 60.0);
+        let idle = (10.0 / 60.0, DAY / 60.0);
         let cpus = if self.max_ncpus_pct == 0.0 { 100.0 } else { self.max_ncpus_pct };
         let all_or_least = |value: f64, least: f64| if value > 0.0 { least } else { 100.0 };
         let cpus = within("max_ncpus_pct", cpus, PERCENT, all_or_least(cpus, PERCENT.0));
@@ -250,6 +300,11 @@ impl GlobalPreferences {
             connection_interval: Duration::ZERO,
             excluded_devices: BTreeSet::new(),
             hours: Hours::default(),
+            run_in_use: self.run_if_user_active,
+            run_gpu_in_use: self.run_gpu_if_user_active,
+            idle_after: Duration::from_secs_f64(
+                within("idle_time_to_run", self.idle_time_to_run, idle, idle.0) * 60.0,
+            ),
         }
     }
 }
@@ -272,6 +327,9 @@ mod tests {
                 suspended: true,
                 cpu_fraction: Fraction::clamped(0.5),
                 leave_in_memory: true,
+                run_in_use: true,
+                run_gpu_in_use: true,
+                idle_after: Duration::from_mins(10),
                 ..Preferences::default()
             },
         ] {
@@ -306,6 +364,7 @@ mod tests {
                 ram_max_used_idle_pct: value,
                 disk_max_used_pct: value,
                 disk_min_free_gb: value,
+                idle_time_to_run: value,
                 ..GlobalPreferences::default()
             };
             assert_eq!(theirs.to_domain().check_set(), Ok(()), "{value:e}");

@@ -19,6 +19,8 @@ pub struct Reader<'a> {
     what: &'static str,
     input: &'a [u8],
     pos: usize,
+    /// How many values did not fit their kind so far.
+    misfits: u32,
 }
 
 /// The start of an element.
@@ -78,7 +80,7 @@ impl<'a> Reader<'a> {
     /// Reads `input`, up to its first NUL byte if it has one. `what` names the kind of message in errors.
     pub fn new(what: &'static str, input: &'a [u8]) -> Self {
         let end = input.iter().position(|&byte| byte == 0).unwrap_or(input.len());
-        Self { what, input: &input[..end], pos: 0 }
+        Self { what, input: &input[..end], pos: 0, misfits: 0 }
     }
 
     /// Goes to the element `name`, whatever stands before it.
@@ -139,10 +141,16 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// When the element has no end.
     pub fn set<T: Value>(&mut self, tag: &Tag<'a>, field: &mut T) -> Result<(), FormatError> {
-        if let Some(value) = T::read(self, tag)? {
-            *field = value;
+        match T::read(self, tag)? {
+            Some(value) => *field = value,
+            None => self.misfits = self.misfits.saturating_add(1),
         }
         Ok(())
+    }
+
+    /// How many values were left out by [`Reader::set`] so far, as they did not fit their kind.
+    pub(crate) const fn misfits(&self) -> u32 {
+        self.misfits
     }
 
     /// Reads the value of `tag` and appends it, unless it does not fit its kind.

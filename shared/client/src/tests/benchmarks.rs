@@ -136,3 +136,34 @@ fn the_cpus_are_measured_when_that_is_due_unless_the_owner_or_the_coordinator_wa
         }
     }
 }
+
+fn give_up(step: &Step) -> usize {
+    step.actions.iter().filter(|action| matches!(action.effect, Effect::GiveUpMeasuring)).count()
+}
+
+#[test]
+fn r6_2_a_measurement_is_given_up_as_soon_as_somebody_wants_the_cpus_for_himself() {
+    let input = Event::OwnerInput { ago: Duration::ZERO };
+    for wanted in [input.clone(), Event::Snoozed(Duration::from_hours(1)), Event::OwnerSuspended(true)] {
+        let mut client = running();
+        client.handle(NOW, Event::BenchmarksRun(Benchmarks::Begin));
+        let soon = NOW + Duration::from_secs(5);
+        assert_eq!(give_up(&client.handle(soon, wanted.clone())), 1, "{wanted:?}");
+        assert_eq!(give_up(&client.handle(soon, Event::WakeUp)), 0, "it is told once");
+        // And none is begun.
+        client.handle(soon, Event::BenchmarksRun(Benchmarks::End));
+        let step = client.handle(soon, Event::BenchmarksRun(Benchmarks::Retry));
+        assert!(
+            !step.actions.iter().any(|action| matches!(action.effect, Effect::MeasureSpeed)),
+            "{wanted:?}"
+        );
+    }
+    // Nor for whom nothing else rests.
+    let mut client = running();
+    let preferences = Preferences { run_in_use: true, ..Preferences::default() };
+    let (version, projects) = (DocumentVersion(1), Vec::new());
+    let document = FleetDocument { content: String::new(), version, projects, preferences };
+    client.handle(NOW, Event::DocumentOffered(document));
+    client.handle(NOW, Event::BenchmarksRun(Benchmarks::Begin));
+    assert_eq!(give_up(&client.handle(NOW, input)), 1);
+}

@@ -83,6 +83,7 @@ fn a_look_at_a_task_is_shown_and_its_checkpoint_stored() {
         cpu_time: Duration::from_secs(cpu),
         status: None,
         working_set: Bytes(0),
+        threads: 1,
         disk_usage: None,
     };
     client.tasks_sampled(vec![sample(1)]);
@@ -188,7 +189,7 @@ fn a_host_without_jobs_that_is_measured_anew_may_need_work() {
     assert!(runs && fetch);
 }
 
-fn new_file(transfer: bool) -> File {
+pub(super) fn new_file(transfer: bool) -> File {
     let backoff = fallow_policy::transfer_backoff::TransferBackoff::new(NOW);
     File {
         info: Default::default(),
@@ -203,6 +204,7 @@ fn new_file(transfer: bool) -> File {
             backoff,
             active: false,
         }),
+        kept: Default::default(),
     }
 }
 

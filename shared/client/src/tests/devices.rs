@@ -266,3 +266,40 @@ fn r3_9_jobs_of_one_type_that_cannot_run_keep_their_project_from_no_work_of_anot
     let (_, cpu, gpu) = asked_beside(Usage::ONE_CPU, false);
     assert!(cpu == 0.0 && gpu > 0.0, "its CPU jobs do: {cpu} {gpu}");
 }
+
+#[test]
+fn r6_4_gpus_are_left_alone_while_somebody_uses_the_host_and_cpus_only_where_preferences_say_so() {
+    for (run_in_use, run_gpu_in_use, cpu_goes_on, gpu_goes_on) in [
+        (true, true, true, true),
+        (true, false, true, false),
+        (false, true, false, false),
+        (false, false, false, false),
+    ] {
+        let mut client = client(1, &["a"]);
+        let a = id_of(&client, "a");
+        let preferences = Preferences { run_in_use, run_gpu_in_use, ..Preferences::default() };
+        client.handle(NOW, document(preferences));
+        for (number, usage) in [(1, gpu_job()), (2, Usage::ONE_CPU)] {
+            let id = put_job(&mut client, number, a, usage);
+            client.edit_job(id, |job| {
+                let slot = SlotId(u32::try_from(number).unwrap());
+                (job.process, job.slot, job.run.begun) = (Process::Executing(7), Some(slot), true);
+                job.run.checkpoint_cpu = Duration::from_secs(5);
+                if usage.coprocessor.is_some() {
+                    job.run.devices = Devices::first(1);
+                }
+            });
+        }
+        client.handle(NOW, Event::WakeUp);
+        let step = client.handle(NOW, Event::OwnerInput { ago: Duration::ZERO });
+        let goes_on = |id| {
+            !step.actions.iter().any(|action| match action.effect {
+                Effect::QuitTask { job } | Effect::SuspendTask { job } => job == JobId(id),
+                _ => false,
+            })
+        };
+        assert_eq!((goes_on(2), goes_on(1)), (cpu_goes_on, gpu_goes_on), "{run_in_use} {run_gpu_in_use}");
+        let freezes = step.actions.iter().any(|action| matches!(action.effect, Effect::FreezeTasks));
+        assert_eq!(freezes, !run_in_use);
+    }
+}

@@ -5,10 +5,12 @@ mod comings;
 mod confirmation;
 mod debts;
 mod devices;
+mod disk;
 mod estimates;
 mod hopeless;
 mod host_edits;
 mod job_edits;
+mod known_devices;
 mod policies;
 mod project_edits;
 mod separation;
@@ -57,6 +59,8 @@ fn host(gpus: u32) -> HostFacts {
         speed: speed(2e9),
         memory: Bytes::from_mebibytes(8_192),
         driver: "1".to_owned(),
+        cuda_version: 0,
+        devices: Vec::new(),
     };
     HostFacts {
         timezone: 0,

@@ -93,6 +93,7 @@ fn meta() -> Meta {
         // Nor this.
         trial: None,
         rolled_back: Vec::new(),
+        snoozed_until: None,
         declined: BTreeSet::from([url("b")]),
         draws: 41,
     }
@@ -111,6 +112,8 @@ fn identity() -> Identity {
         host_expavg_credit: 4.5,
         venue: text("home"),
         project_preferences: text("<resource_share>75</resource_share>\n<no_cuda>1</no_cuda>"),
+        global_preferences: String::new(),
+        global_preferences_at: None,
     }
 }
 
@@ -157,6 +160,7 @@ fn project() -> Project {
         apps: BTreeMap::from([(text("app"), app)]),
         lacks: PerType::from_fn(|kind| kind == ResourceType::Intel),
         job_time: Some(secs(3_600)),
+        deletes: Default::default(),
         web: Default::default(),
     };
     project.read_web_preferences();
@@ -246,6 +250,7 @@ fn file(name: &str, status: FileStatus, direction: Direction) -> File {
         found: Some((Bytes(101), text("0cc175b9c0f1b6a831c399e269772661"))),
         stale: Bytes(17),
         transfer: Some(Transfer { direction, url_index: 1, backoff, active: false }),
+        kept: Default::default(),
     }
 }
 

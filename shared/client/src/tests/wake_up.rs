@@ -9,6 +9,7 @@ use crate::machine::Client;
 /// Whether the next wake-up is what follows from the whole state, and so is each timer that is taken to hold.
 pub(crate) fn check(client: &Client, wake_up: Instant) {
     assert_eq!(wake_up, afresh(client), "a timer is stale and was not marked so");
+    super::disk::check_books(client);
     for (timer, at) in client.timers.held(client.now()) {
         let afresh = client.work_out(timer).unwrap_or(Instant::FAR_FUTURE);
         assert_eq!(at, afresh, "{timer:?} is stale and was not marked so");
@@ -23,7 +24,9 @@ fn afresh(client: &Client) -> Instant {
     let (attachment, trial) = (client.next_attachment(), client.next_trial());
     let runnable = client.state.projects.keys().any(|project| client.workload.queue().is_runnable(*project));
     let decision = runnable.then(|| client.schedule.holds_until());
-    let all = of_tasks.into_iter().chain([network(client), transfers, attachment, trial, decision]);
+    let others =
+        [network(client), transfers, attachment, trial, decision, client.next_device(), client.next_disk()];
+    let all = of_tasks.into_iter().chain(others);
     let at = if client.schedule.is_wanted() { now } else { first(all) };
     at.max(now + Duration::from_millis(100)).min(now + Duration::from_hours(1))
 }

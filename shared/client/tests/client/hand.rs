@@ -28,6 +28,8 @@ pub(crate) struct Bench {
     pub(crate) started: Vec<TaskSetup>,
     /// Downloads that were begun.
     pub(crate) begun: Vec<fallow_client::Download>,
+    /// Names of files whose transfer was given up.
+    pub(crate) cancelled: Vec<String>,
     /// Names of files that were to be deleted.
     pub(crate) deleted: Vec<String>,
 }
@@ -50,12 +52,11 @@ impl Bench {
             downloads_end: false,
             started: Vec::new(),
             begun: Vec::new(),
+            cancelled: Vec::new(),
             deleted: Vec::new(),
         };
         bench.turn(Event::Started(Box::new(Startup { host: host(), slots: Vec::new(), files: Vec::new() })));
         bench.turn(attach_unseen(url(), KEY, None));
-        let outcome = Ok(vec!["http://127.0.0.1/p/cgi".to_owned()]);
-        bench.turn(Event::MasterPageRead { project: bench.project, outcome });
         bench
     }
 
@@ -68,7 +69,7 @@ impl Bench {
                 None => self.store.remove(&key),
             };
         }
-        let mut downloads = Vec::new();
+        let (mut downloads, mut pages) = (Vec::new(), Vec::new());
         for action in actions {
             match action.effect {
                 Effect::Notice { text, .. } => self.notices.push(text),
@@ -76,6 +77,11 @@ impl Bench {
                     self.client.list_jobs(project, &mut request);
                     self.request = Some(*request);
                 }
+                Effect::FetchMasterPage { project, .. } => {
+                    let outcome = Ok(vec!["http://127.0.0.1/p/cgi".to_owned()]);
+                    pages.push(Event::MasterPageRead { project, outcome });
+                }
+                Effect::CancelTransfer { file } => self.cancelled.push(file.name),
                 Effect::DeleteFile { file, .. } => self.deleted.push(file.name),
                 Effect::StartTask(setup) => self.started.push(*setup),
                 Effect::Download(download) => {
@@ -86,6 +92,7 @@ impl Bench {
                 _ => {}
             }
         }
+        pages.into_iter().for_each(|read| self.turn(read));
         if self.downloads_end {
             downloads.into_iter().for_each(|ended| self.turn(ended));
         }

@@ -1,4 +1,4 @@
-//! Hours in which a host may compute (R6.2).
+//! Hours in which a host may compute (R6.4).
 
 use fallow_client::Event;
 use fallow_domain::agent_state::SuspendedBy;
@@ -34,7 +34,7 @@ fn suspended_by(world: &World) -> Option<SuspendedBy> {
 }
 
 #[test]
-fn r6_2_a_host_computes_in_its_hours_and_rests_outside_of_them_whatever_happens_between() {
+fn r6_4_a_host_computes_in_its_hours_and_rests_outside_of_them_whatever_happens_between() {
     let mut world = world(1, |now| between(now, 10, 40, Duration::ZERO));
     let start = world.now;
     world.run_for(MINUTE * 5);
@@ -60,7 +60,7 @@ fn r6_2_a_host_computes_in_its_hours_and_rests_outside_of_them_whatever_happens_
 }
 
 #[test]
-fn r6_2_hours_follow_the_clock_on_the_wall_also_when_summer_begins_and_when_it_is_set() {
+fn r6_4_hours_follow_the_clock_on_the_wall_also_when_summer_begins_and_when_it_is_set() {
     let hour = Duration::from_hours(1);
     let mut world = world(2, |now| between(now, 60, 120, hour * 2));
     let start = world.now;
@@ -90,7 +90,7 @@ fn r6_2_hours_follow_the_clock_on_the_wall_also_when_summer_begins_and_when_it_i
 }
 
 #[test]
-fn r6_2_the_owners_word_holds_in_the_hours_too() {
+fn r6_4_the_owners_word_holds_in_the_hours_too() {
     let mut world = world(3, |now| between(now, 10, 40, Duration::ZERO));
     world.event(Event::OwnerSuspended(true));
     world.run_for(MINUTE * 20);

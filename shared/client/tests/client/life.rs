@@ -4,11 +4,11 @@
 use fallow_client::{Client, ClientConfig, Event, Phase, TransferError, TransferErrorKind};
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{
-    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, MasterUrl, Preferences,
+    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Flops, Fraction, MasterUrl, Preferences,
     ProjectAssignment, Share,
 };
 
-use crate::world::{self, World};
+use crate::world::{self, World, host};
 
 pub(crate) fn document(version: u64, shares: &[(&str, f64)], preferences: Preferences) -> FleetDocument {
     let project = |(name, share): &(&str, f64)| ProjectAssignment {
@@ -402,6 +402,49 @@ fn a_task_whose_files_outgrow_what_its_project_allows_is_aborted_with_196() {
     let report = &world.projects["a"].reports[0];
     assert_eq!((report.exit_status, report.state.code()), (196, 3));
     assert_eq!(world.slots_in_use(), 0);
+}
+
+#[test]
+fn r6_10_a_task_that_runs_longer_than_its_project_allows_is_aborted_with_197() {
+    let mut world = World::new(44);
+    world.add_project("a", 1, Duration::from_secs(600));
+    // 130 s of this host; what is less than two minutes is no bound that a project can have meant.
+    world.alter = Some(|reply, _| {
+        reply.workunits.iter_mut().for_each(|workunit| workunit.rsc_fpops_bound = Flops::new(1.3e11).ok());
+    });
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("a task computes", Duration::from_mins(10), |w| w.computing() == 1);
+    world.run_for(Duration::from_secs(128));
+    assert_eq!(world.computing(), 1);
+    world.run_until("the report", Duration::from_hours(30), |w| w.acknowledged("a") == 1);
+    let report = &world.projects["a"].reports[0];
+    assert_eq!((report.exit_status, report.state.code()), (197, 3));
+    // It was asked first: nobody suffers from it.
+    assert_eq!((world.killed, world.slots_in_use()), (0, 0));
+}
+
+#[test]
+fn r6_10_a_task_of_too_many_processes_or_too_much_memory_is_killed_and_others_go_on() {
+    // This host's: two CPUs, and nine tenths of its memory.
+    for (exit_status, says, take) in [
+        (194, "1033 processes", (|w: &mut World| w.threads = 1_033) as fn(&mut World)),
+        (198, "working set", |w| w.working_set = host().memory),
+    ] {
+        let mut world = World::new(43);
+        world.add_project("a", 1, Duration::from_secs(600));
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.threads = 1_032;
+        world.run_until("a task computes", Duration::from_mins(10), |w| w.computing() == 1);
+        world.run_for(Duration::from_mins(1));
+        assert_eq!((world.computing(), world.killed), (1, 0), "as many as it may have");
+        take(&mut world);
+        world.run_until("the report", Duration::from_hours(30), |w| w.acknowledged("a") == 1);
+        let report = &world.projects["a"].reports[0];
+        assert_eq!((report.exit_status, report.state.code()), (exit_status, 3));
+        let said = report.stderr_out.message.as_ref().unwrap();
+        assert!(said.contains(says), "{said}");
+        assert_eq!((world.killed, world.slots_in_use()), (1, 0));
+    }
 }
 
 #[test]

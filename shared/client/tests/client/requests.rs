@@ -65,7 +65,9 @@ fn says_something(value: &str) -> bool {
 }
 
 /// Elements of the stock client's request that say something while ours say nothing, each with its reason.
-const SAY_NOTHING: [&str; 10] = [
+const SAY_NOTHING: [&str; 11] = [
+    // Hosts rest on their batteries unless somebody says otherwise.
+    "run_on_batteries",
     // Preferences that an agent has none of: it never stops for programs of others, nor for a full swap
     // space.
     "disk_max_used_gb",
@@ -138,7 +140,9 @@ fn r6_2_a_request_that_reports_a_job_has_the_shape_of_the_stock_clients() {
 fn r6_2_what_the_stock_client_tells_of_itself_we_tell_too() {
     let mut world = World::new(20);
     world.add_project("a", 8, Duration::from_secs(600));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    // As it is unless its user says otherwise.
+    let preferences = fallow_domain::Preferences { run_in_use: true, ..small_buffers() };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
     let done = |w: &World| w.acknowledged("a") >= 1;
     world.run_until("a job acknowledged", Duration::from_hours(3), done);
     world.restart();

@@ -66,6 +66,8 @@ fn r2_16_cpus_that_idle_beside_a_gpu_wait_for_no_files_of_its_jobs() {
         speed: Speed::new(1e12).unwrap(),
         memory: Bytes(GIGABYTE),
         driver: "1".to_owned(),
+        cuda_version: 0,
+        devices: Vec::new(),
     };
     is_asked_on(&mut beside_another(HostFacts { coprocessors: vec![gpu], ..host() }, on_gpu));
 }

@@ -293,6 +293,8 @@ fn r6_10_jobs_that_say_they_use_next_to_nothing_of_a_gpu_do_not_crowd_the_host()
         speed: Speed::new(1e12).unwrap(),
         memory: Bytes::from_mebibytes(8_192),
         driver: "1".to_owned(),
+        cuda_version: 0,
+        devices: Vec::new(),
     };
     world.event(Event::HostMeasured(Box::new(HostFacts { coprocessors: vec![gpu], ..host() })));
     world.add_project("a", 10_000, Duration::from_secs(600));

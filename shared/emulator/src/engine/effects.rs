@@ -68,10 +68,12 @@ impl Machine {
                 }
             }
             Effect::QuitTask { job } => self.end_task(shared, job, QUIT),
-            Effect::AbortTask { job } => self.end_task(shared, job, ABORTED),
+            Effect::AbortTask { job } | Effect::KillTask { job } => self.end_task(shared, job, ABORTED),
             // Bytes that a transfer which was given up would still have sent are not taken back; no server
             // here hangs.
+            // Nobody sits at a simulated host, either.
             Effect::CancelTransfer { .. }
+            | Effect::FreezeTasks
             | Effect::GiveUpRpc { .. }
             | Effect::CleanSlot { .. }
             | Effect::DeliverTrickle { .. }
@@ -79,6 +81,9 @@ impl Machine {
             | Effect::DeleteFile { .. }
             | Effect::DeleteProject { .. }
             | Effect::MeasureSpeed
+            | Effect::GiveUpMeasuring
+            | Effect::MeasureDisk
+            | Effect::WatchDevices(_)
             | Effect::LinkAnew
             | Effect::TellVerdict { .. }
             | Effect::Notice { .. } => {}

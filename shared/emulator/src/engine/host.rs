@@ -122,6 +122,7 @@ impl Task {
             job,
             cpu_time: self.process_cpu(),
             working_set: self.memory,
+            threads: 1,
             disk_usage: None,
             status: Some(AppStatus {
                 current_cpu_time: self.cpu(self.done),

@@ -74,6 +74,8 @@ pub(super) fn facts(host: &HostModel) -> HostFacts {
                 speed: own.flops,
                 memory: ENOUGH,
                 driver: String::new(),
+                cuda_version: 0,
+                devices: Vec::new(),
             })
             .collect(),
     }

@@ -55,7 +55,7 @@ pub enum NotAccepted {
     /// There is a signature, and it is by none of its keys, or of something else.
     #[error(
         "the signature of the documents is not by the key {key} of this host's organisation, or they were changed afterwards: \
-         `fallow organisation sign` with that key"
+         `fallow organisation sign` with that key; if the organisation has another one, enrol this host anew with it"
     )]
     OtherSignature {
         /// The key, or the first of several.

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use fallow_domain::{Bytes, Duration, Fraction, Instant, Invalid, Preferences};
+use fallow_domain::{Bytes, Duration, Fraction, Instant, Invalid, LocalPreferences, Preferences};
 
 /// A measurement this old is made again (R4.1).
 pub const MEASURE_PERIOD: Duration = Duration::from_mins(10);
@@ -31,10 +31,22 @@ pub struct OwnerDisk {
     pub free_min: Bytes,
 }
 
-impl From<&Preferences> for OwnerDisk {
-    /// Fallow's preferences have no maximum in bytes; whoever has one sets it in the result.
-    fn from(preferences: &Preferences) -> Self {
-        Self { used_max: None, fraction: preferences.disk_fraction, free_min: preferences.disk_free_min }
+impl From<(&Preferences, &LocalPreferences)> for OwnerDisk {
+    fn from((preferences, local): (&Preferences, &LocalPreferences)) -> Self {
+        Self {
+            used_max: local.disk_max,
+            fraction: preferences.disk_fraction,
+            free_min: preferences.disk_free_min,
+        }
+    }
+}
+
+impl OwnerDisk {
+    /// The most of a disk of this size, whatever is free.
+    pub fn most_of(&self, size: Bytes) -> Bytes {
+        // `as` truncates: a limit is never rounded up. Sizes of volumes are exact in 53 bits.
+        let part = Bytes((size.as_f64() * self.fraction.get()) as u64);
+        self.used_max.map_or(part, |most| most.min(part))
     }
 }
 
@@ -87,6 +99,22 @@ impl Volume {
         self.at
     }
 
+    /// The volume's size.
+    pub const fn size(&self) -> Bytes {
+        self.size
+    }
+
+    /// What was free there.
+    pub const fn free(&self) -> Bytes {
+        self.free
+    }
+
+    /// The same measurement after the clock was set back to before it.
+    #[must_use]
+    pub const fn as_of(self, at: Instant) -> Self {
+        Self { at, ..self }
+    }
+
     /// Whether to measure again now, before a write of `write` bytes (0 for none).
     pub fn is_due(&self, now: Instant, write: Bytes) -> Option<MeasureReason> {
         let age = now.since(self.at);
@@ -123,6 +151,8 @@ pub enum Bound {
     FreeMin {
         /// That space.
         free_min: Bytes,
+        /// What is missing of it although nothing may be used: others fill the volume.
+        short: Bytes,
     },
 }
 
@@ -136,6 +166,14 @@ pub struct TotalLimit {
 }
 
 impl TotalLimit {
+    /// What is missing of the space that is to stay free, although nothing may be used.
+    pub const fn short(&self) -> Bytes {
+        match self.bound {
+            Bound::FreeMin { short, .. } => short,
+            Bound::UsedMax | Bound::Fraction { .. } => Bytes(0),
+        }
+    }
+
     /// The smallest of the three bounds (R4.1).
     pub fn new(owner: &OwnerDisk, volume: &Volume) -> Self {
         let size = volume.size;
@@ -144,7 +182,9 @@ impl TotalLimit {
         let beside_others = Bytes(volume.free.plus(volume.ours).0.saturating_sub(owner.free_min.0));
         let mut limit = Self { bytes: part, bound: Bound::Fraction { fraction: owner.fraction, size } };
         if beside_others < limit.bytes {
-            limit = Self { bytes: beside_others, bound: Bound::FreeMin { free_min: owner.free_min } };
+            let free_min = owner.free_min;
+            let short = Bytes(free_min.0.saturating_sub(volume.free.plus(volume.ours).0));
+            limit = Self { bytes: beside_others, bound: Bound::FreeMin { free_min, short } };
         }
         match owner.used_max {
             Some(bytes) if bytes < limit.bytes => Self { bytes, bound: Bound::UsedMax },
@@ -155,13 +195,18 @@ impl TotalLimit {
 
 impl fmt::Display for TotalLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.bytes)?;
-        match self.bound {
-            Bound::UsedMax => write!(f, "(the most that may be used)"),
-            Bound::Fraction { fraction, size } => {
-                write!(f, "({:.0}% of the disk's {size})", fraction.get() * 100.0)
+        write!(f, "{} ({})", self.bytes, self.bound)
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UsedMax => write!(f, "the most that may be used"),
+            Self::Fraction { fraction, size } => {
+                write!(f, "{:.0}% of the disk's {size}", fraction.get() * 100.0)
             }
-            Bound::FreeMin { free_min } => write!(f, "(what leaves {free_min} of the disk free)"),
+            Self::FreeMin { free_min, .. } => write!(f, "what leaves {free_min} of the disk free"),
         }
     }
 }
@@ -203,11 +248,16 @@ mod tests {
             assert!(found.to_string().contains(words), "{found}");
         };
         check(Some(20), 0.9, 1, volume(100, 80, 0), 20, "the most that may be used");
+        check(Some(60), 0.5, 1, volume(100, 80, 0), 50, "50% of the disk's 100.0 GB");
+        check(Some(40), 0.9, 10, volume(100, 40, 5), 35, "leaves 10.0 GB");
         check(None, 0.5, 1, volume(100, 80, 0), 50, "50% of the disk's 100.0 GB");
         check(None, 0.9, 10, volume(100, 40, 5), 35, "leaves 10.0 GB");
         // Others filled the disk: what is ours already exceeds the limit.
         check(None, 0.9, 10, volume(100, 2, 30), 22, "of the disk free");
         check(None, 0.9, 10, volume(100, 0, 3), 0, "of the disk free");
+        let owner = OwnerDisk { used_max: None, fraction: Fraction::ONE, free_min: Bytes(10 * GB) };
+        let short = |free, ours| TotalLimit::new(&owner, &volume(100, free, ours)).short();
+        assert_eq!((short(0, 3), short(8, 3), short(80, 3)), (Bytes(7 * GB), Bytes(0), Bytes(0)));
     }
 
     #[test]

@@ -28,8 +28,9 @@
 //!   an offender that gives way to it stops losing when it has become the lesser one.
 //! - *Files without bytes* are never deleted for room: nothing would be gained.
 //!
-//! No daemon carries such plans out yet. Of this module the work server uses [`passes`] and [`holders`]; an
-//! agent that is short of space gives files up by simpler rules of its own (`room.rs` in `shared/client`).
+//! The agent carries such plans out (`disk_edit.rs` in `shared/client`, `engine/disk` in `agent`); the work
+//! server uses [`passes`] and [`holders`]. While an agent can store nothing at all, it gives files up by
+//! simpler rules of its own (`room.rs` in `shared/client`).
 //!
 //! Not in here: walking real folders, deleting, and what a file system's blocks add to the sizes of files.
 

@@ -45,6 +45,15 @@ pub enum Recorded {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orphans(BTreeMap<FileLocation, Instant>);
 
+impl Orphans {
+    /// As the file system says: each file has been there since it was last changed, by its own account. So
+    /// the period goes on over a restart, and nobody has to remember anything. (A job cannot set when a file
+    /// was changed but by changing it.)
+    pub fn since(changed: impl IntoIterator<Item = (FileLocation, Instant)>) -> Self {
+        Self(changed.into_iter().collect())
+    }
+}
+
 /// What differs, and what is to be done about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconciliation {

@@ -210,12 +210,14 @@ impl fmt::Display for ShrinkStep {
 impl fmt::Display for DiskSuspension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { missing, limit, freed, own, kept, .. } = self;
+        // Also what others take of the space that is to stay free.
+        let to_free = missing.plus(limit.short());
         let (files, jobs) = (counted(self.files, "unneeded file"), counted(self.jobs, "queued job"));
         write!(
             f,
             "computing is suspended: usage exceeds the disk limit of {limit} by {missing}. Deleted: {files} ({freed}); \
              given back: {jobs}. What is left are {own} of the agent's own and {kept} that running and unreported jobs \
-             need. Free {missing} on the disk or raise the limit; computing then resumes by itself"
+             need. Free {to_free} on the disk or raise the limit; computing then resumes by itself"
         )
     }
 }

@@ -113,6 +113,11 @@ impl DiskUse {
         self.projects.get(&project).map_or(Bytes(0), |p| sum_to_bytes(p.usage()))
     }
 
+    /// What the agent itself uses: state, logs, notices (R4.2).
+    pub const fn own_usage(&self) -> Bytes {
+        self.own
+    }
+
     /// What the agent and all projects use, with what is reserved for files on their way.
     pub fn used_total(&self) -> Bytes {
         sum_to_bytes(self.projects_used + u128::from(self.own.0))
@@ -152,6 +157,30 @@ impl DiskUse {
     /// Why a file is not to be deleted (R4.5), if it is not.
     pub fn protection(&self, file: FileId) -> Option<Protection> {
         self.files.get(&file)?.protections.strongest()
+    }
+
+    /// What deletions in a project could free at most.
+    pub fn deletable(&self, project: ProjectId) -> Bytes {
+        self.projects.get(&project).map_or(Bytes(0), |p| sum_to_bytes(p.deletable.total()))
+    }
+
+    /// What one project uses beside its files: slot directories, files without an owner.
+    pub fn other_usage(&self, project: ProjectId) -> Bytes {
+        self.projects.get(&project).map_or(Bytes(0), |p| p.other)
+    }
+
+    /// The files of a project that would go first if it had to lose some, at most so many: each by its name,
+    /// what deleting it frees, and why it is the next.
+    pub fn next_deletions(&self, project: ProjectId, most: usize) -> Vec<(String, Bytes, WhyNext)> {
+        let mut next = Vec::new();
+        let Some(mut walk) = self.projects.get(&project).map(|p| p.deletable.walk()) else { return next };
+        while next.len() < most
+            && let Some((rank, bytes)) = walk.peek()
+        {
+            walk.advance();
+            next.extend(self.next_words(rank.file).map(|(name, why)| (name, bytes, why)));
+        }
+        next
     }
 
     /// The number of files.

@@ -5,10 +5,13 @@ mod histories;
 use std::collections::BTreeMap;
 
 use fallow_boinc::scheduler::SchedulerReply;
+use fallow_boinc::signature::{PrivateKey, PublicKey};
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, Instant, Preferences,
     ProjectAssignment, Share, SlotId, Usage,
 };
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
 use super::{NOW, attach_unseen, job, url};
 use crate::machine::Client;
@@ -458,6 +461,42 @@ fn r6_5_a_version_none_of_whose_new_projects_accepts_the_host_is_gone_back_from(
         kept,
         "there was no work"
     );
+}
+
+#[test]
+fn r6_5_a_version_that_names_a_key_that_its_only_project_does_not_show_is_gone_back_from() {
+    let keys = [3, 4].map(|seed| {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        PrivateKey::generate(&mut |bytes| random.fill_bytes(bytes)).unwrap().public_key()
+    });
+    let of = |key: &PublicKey| {
+        let mut document = document(2, &["a"], Preferences::default());
+        document.projects[0].code_sign_key = Some(key.fingerprint());
+        document
+    };
+    let shows = |host: &mut Host| {
+        let project = super::id_of(&host.client, "a");
+        let outcome = Ok(vec!["http://127.0.0.1/cgi".to_owned()]);
+        host.event(Event::MasterPageRead { project, outcome });
+        let reply = SchedulerReply {
+            hostid: Some(5),
+            code_sign_key: Some(keys[0].to_text()),
+            ..SchedulerReply::default()
+        };
+        host.event(Event::SchedulerAnswered { project, outcome: Ok(Box::new(reply)) });
+    };
+    let why = Some("none of its projects accepts this host, and those before it did".to_owned());
+    for knew_key in [false, true] {
+        let host = || {
+            let mut host = computing();
+            if knew_key {
+                shows(&mut host);
+            }
+            host
+        };
+        assert_eq!(judged(host(), of(&keys[1]), shows), (1, why.clone()));
+        assert_eq!(judged(host(), of(&keys[0]), shows), (2, None));
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //!
 //! `shell` carries effects out, `tasks` are the processes, `server` the projects.
 
+mod disk;
 mod server;
 mod shadow;
 mod shell;
@@ -20,6 +21,7 @@ use fallow_domain::{
     Speed,
 };
 
+pub(crate) use disk::ModelVolume;
 use fallow_policy::composition::Composition;
 pub(crate) use server::CODE_SIGN_KEY;
 use server::Project;
@@ -78,6 +80,10 @@ pub(crate) struct World {
     pub(crate) download_takes: Duration,
     /// What every task holds in memory.
     pub(crate) working_set: Bytes,
+    /// How many processes and threads every task has.
+    pub(crate) threads: u32,
+    /// How many tasks were killed without being asked.
+    pub(crate) killed: usize,
     /// Downloads of files that begin so never end.
     pub(crate) drip_prefix: Option<&'static str>,
     pub(crate) never_finishes: bool,
@@ -115,6 +121,8 @@ pub(crate) struct World {
     pub(crate) takes_nothing: bool,
     /// CPU time of tasks that were left so, from their beginning.
     untaken: BTreeMap<JobId, Duration>,
+    /// The volume, where the client has it measured.
+    pub(crate) volume: Option<ModelVolume>,
     /// Aborted processes that have not left yet.
     dying: BTreeMap<JobId, SlotId>,
 }
@@ -181,6 +189,8 @@ impl World {
             fail_prefix: "",
             download_takes: Duration::ZERO,
             working_set: Bytes::from_mebibytes(10),
+            threads: 1,
+            killed: 0,
             drip_prefix: None,
             never_finishes: false,
             exits_at_once: false,
@@ -200,6 +210,7 @@ impl World {
             disk_full: false,
             takes_nothing: false,
             untaken: BTreeMap::new(),
+            volume: None,
             dying: BTreeMap::new(),
         };
         world.start();
@@ -210,10 +221,23 @@ impl World {
         self.projects.insert(name.to_owned(), Project { supply, cpu, ..Project::default() });
     }
 
-    pub(crate) fn event(&mut self, event: Event) {
+    /// A host whose client has the disk measured.
+    pub(crate) fn on_a_volume(seed: u64, size: u64) -> Self {
+        let measure_disk = Some(Duration::from_mins(10));
+        let mut world = Self::with(ClientConfig { measure_disk, ..ClientConfig::new(seed, version()) });
+        world.volume = Some(ModelVolume { size, ..ModelVolume::default() });
+        // The look that was asked for before there was a volume.
+        let found = world.look_at_disk().unwrap();
+        world.later(Event::DiskMeasured(Ok(Box::new(found))));
+        world
+    }
+
+    pub(crate) fn event(&mut self, mut event: Event) {
         if self.disk_full {
             return;
         }
+        self.look_again(&mut event);
+        let measured = matches!(event, Event::DiskMeasured(Ok(_)));
         self.turns += 1;
         let alike = self.shadow.as_mut().map(|shadow| shadow.handle(self.now, event.clone()));
         let step = self.client.handle(self.now, event);
@@ -221,6 +245,9 @@ impl World {
             shadow.assert_alike(&self.client, &step, &alike);
         }
         self.carry_out(step);
+        if measured {
+            self.assert_rests_for_space();
+        }
     }
 
     pub(crate) fn run_for(&mut self, length: Duration) {

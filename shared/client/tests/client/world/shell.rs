@@ -26,6 +26,9 @@ impl World {
         }
         for Action { effect, reason } in step.actions {
             self.log.push(format!("{} {} {reason}", self.now.as_secs_f64(), brief(&effect)));
+            if let Effect::DeleteFile { file, .. } = &effect {
+                self.assert_may_go(file, &reason.why);
+            }
             self.effect(effect);
         }
     }
@@ -84,9 +87,13 @@ impl World {
                     _ if self.dead_mirror.is_some_and(|part| download.from.contains(part)) => {
                         Err(TransferError::new(TransferErrorKind::Transient, "no connection"))
                     }
-                    _ => Ok(Bytes(10)),
+                    _ => Ok(download.nbytes.unwrap_or(Bytes(10))),
                 };
-                if outcome.is_ok() {
+                if let Ok(nbytes) = &outcome {
+                    if let Some(volume) = &mut self.volume {
+                        volume.lengths.insert(download.file.clone(), nbytes.0);
+                        volume.changed.remove(&download.file);
+                    }
                     self.files.insert(download.file.clone());
                 }
                 let at = self.now + LATENCY + self.download_takes;
@@ -100,9 +107,14 @@ impl World {
                 self.later(Event::UploadEnded { file: upload.file, outcome });
             }
             Effect::StartTask(setup) => self.start_task(*setup),
+            Effect::FreezeTasks => self.tasks.values_mut().for_each(|task| task.executing = false),
             Effect::SuspendTask { job } => self.tasks.get_mut(&job).unwrap().executing = false,
             Effect::ResumeTask { job } => self.tasks.get_mut(&job).unwrap().executing = true,
             Effect::QuitTask { job } => self.end_task(job, false),
+            Effect::KillTask { job } => {
+                self.killed += 1;
+                self.effect(Effect::AbortTask { job });
+            }
             Effect::AbortTask { job } => {
                 let Some(task) = self.tasks.remove(&job) else { return };
                 self.dying.insert(job, task.setup.slot);
@@ -144,7 +156,16 @@ impl World {
                 self.log.push(format!("upload of {open_name} of {job}: {status}"));
             }
             Effect::Notice { text, .. } => self.notices.push(text),
-            Effect::MeasureSpeed | Effect::LinkAnew | Effect::TellVerdict { .. } => {}
+            Effect::MeasureDisk => {
+                if let Some(found) = self.look_at_disk() {
+                    self.later(Event::DiskMeasured(Ok(Box::new(found))));
+                }
+            }
+            Effect::MeasureSpeed
+            | Effect::GiveUpMeasuring
+            | Effect::WatchDevices(_)
+            | Effect::LinkAnew
+            | Effect::TellVerdict { .. } => {}
         }
     }
 }

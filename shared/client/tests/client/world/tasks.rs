@@ -74,6 +74,7 @@ impl World {
                 job: *job,
                 cpu_time: task.cpu,
                 working_set: self.working_set,
+                threads: self.threads,
                 disk_usage: self.disk_usage,
                 status: Some(status),
             });

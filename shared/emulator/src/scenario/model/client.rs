@@ -74,6 +74,9 @@ impl From<&Preferences> for ClientModel {
             connection_interval: _,
             excluded_devices: _,
             hours: _,
+            run_in_use: _,
+            run_gpu_in_use: _,
+            idle_after: _,
         } = *preferences;
         Self {
             scheduling_period,

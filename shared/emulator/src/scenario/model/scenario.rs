@@ -67,6 +67,10 @@ impl Scenario {
             connection_interval: self.host.connection_interval,
             excluded_devices: BTreeSet::new(),
             hours: Hours::default(),
+            // Simulated hosts say when they are available.
+            run_in_use: true,
+            run_gpu_in_use: true,
+            idle_after: Preferences::default().idle_after,
         }
     }
 }

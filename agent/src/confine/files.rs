@@ -1,0 +1,201 @@
+//! Which files a job may reach, as rules for Landlock.
+//!
+//! Model: what is not named cannot be opened. Rules are about what lies under a name when the job starts, not
+//! about the name; so nothing that is renamed later comes into reach. A right on a directory is one on all
+//! that is below it, and none can be taken back there: so where the agent's own directory lies below one of
+//! the system's, the rules name what lies beside it instead.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
+};
+
+use super::{Allowed, Reach};
+
+/// The newest rights that are asked for; a kernel that has fewer takes those that it has.
+const NEWEST: ABI = ABI::V9;
+
+/// Programs, libraries, and what these read: to read and execute.
+const PROGRAMS: [&str; 12] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/gnu/store",
+    "/opt/rocm",
+    "/opt/cuda",
+    "/opt/intel",
+];
+
+/// What the libraries want to know of the system: to read. The kernel itself keeps what /proc says of the
+/// memory, the environment and the files of other processes from a job that is confined.
+const FACTS: [&str; 30] = [
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/ld.so.preload",
+    "/etc/localtime",
+    "/etc/timezone",
+    "/etc/locale.alias",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/os-release",
+    "/etc/lsb-release",
+    "/etc/debian_version",
+    "/etc/alternatives",
+    "/etc/OpenCL",
+    "/etc/vulkan",
+    "/etc/fonts",
+    "/etc/magic",
+    "/etc/mime.types",
+    "/etc/python3",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/openssl.cnf",
+    "/etc/crypto-policies",
+    "/proc",
+    "/sys/devices",
+    "/sys/class",
+    "/sys/bus",
+    "/sys/dev",
+    "/sys/module",
+    "/sys/fs/cgroup",
+];
+
+/// What tells how to reach others: to read, where jobs may.
+const NETWORK: [&str; 14] = [
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/etc/protocols",
+    "/etc/ssl/certs",
+    "/etc/ca-certificates",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/cert.pem",
+    "/etc/pki/ca-trust/extracted",
+    "/var/lib/ca-certificates",
+    "/run/systemd/resolve",
+];
+
+/// Devices that are everybody's.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// What of the system jobs may read and execute, for an agent whose data lies in `own`.
+pub(super) fn of_system(own: &Path) -> Vec<PathBuf> {
+    let own = fs::canonicalize(own).unwrap_or_else(|_| own.to_path_buf());
+    let mut found = Vec::new();
+    for place in PROGRAMS {
+        // What is not there is not needed.
+        if let Ok(place) = fs::canonicalize(place) {
+            add_without(&place, &own, &mut found);
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// Adds a directory, or what is in it beside `own`.
+fn add_without(place: &Path, own: &Path, found: &mut Vec<PathBuf>) {
+    if !own.starts_with(place) {
+        found.push(place.to_path_buf());
+        return;
+    }
+    if place == own {
+        return;
+    }
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        // A link leads to something else, which is named where it is.
+        if !entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+            add_without(&entry.path(), own, found);
+        }
+    }
+}
+
+/// A set of rules that forbids all that the kernel can forbid, as far as jobs are not allowed it.
+pub(super) fn handled(allowed: Allowed) -> Result<RulesetCreated, RulesetError> {
+    let rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .scope(Scope::AbstractUnixSocket | Scope::Signal)?;
+    let rules = match allowed.network {
+        true => rules,
+        false => rules.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?,
+    };
+    rules.create()
+}
+
+/// The rules for one job. None where the kernel has no such rules.
+pub(super) fn rules(allowed: Allowed, system: &[PathBuf], reach: &Reach<'_>) -> io::Result<Option<OwnedFd>> {
+    // Without it the program could not be executed, and that would be taken for the job's fault.
+    let project = fs::File::open(reach.project)?;
+    let made = || -> Result<RulesetCreated, RulesetError> {
+        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+        let mut rules = handled(allowed)?
+            .add_rule(PathBeneath::new(reach.slot, in_slot()))?
+            .add_rule(PathBeneath::new(&project, read | AccessFs::Execute))?
+            .add_rules(path_beneath_rules(system, read | AccessFs::Execute))?
+            .add_rules(path_beneath_rules(FACTS, read))?
+            .add_rules(path_beneath_rules(DEVICES, device))?;
+        if allowed.network {
+            rules = rules.add_rules(path_beneath_rules(NETWORK, read))?;
+        }
+        if reach.gpu {
+            rules = rules.add_rules(path_beneath_rules(gpu_devices(), device | AccessFs::ReadDir))?;
+        }
+        Ok(rules)
+    };
+    made().map(Option::from).map_err(io::Error::other)
+}
+
+/// What a job may do in its slot: all but making devices.
+fn in_slot() -> BitFlags<AccessFs> {
+    AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
+}
+
+/// The nodes by which GPUs are used, as they are there now.
+fn gpu_devices() -> Vec<PathBuf> {
+    let nodes = fs::read_dir("/dev").into_iter().flatten().flatten();
+    let named = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.starts_with("nvidia") || ["dri", "kfd", "dxg"].contains(&name.as_str())
+    };
+    nodes.map(|node| node.path()).filter(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_10_where_the_agents_directory_lies_below_one_of_the_systems_what_lies_beside_it_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = fs::canonicalize(dir.path()).unwrap();
+        for name in ["usr/bin", "usr/local/lib", "usr/local/agent/slots", "usr/share"] {
+            fs::create_dir_all(place.join(name)).unwrap();
+        }
+        fs::write(place.join("usr/file"), "").unwrap();
+        std::os::unix::fs::symlink("local/agent", place.join("usr/link")).unwrap();
+        let named = |own: &str| {
+            let mut found = Vec::new();
+            add_without(&place.join("usr"), &place.join(own), &mut found);
+            let short = found.iter().map(|path| path.strip_prefix(&place).unwrap().display().to_string());
+            short.collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!(named("elsewhere"), ["usr".to_owned()].into());
+        let beside = ["usr/bin", "usr/file", "usr/local/lib", "usr/share"].map(str::to_owned);
+        assert_eq!(named("usr/local/agent"), beside.into());
+    }
+}

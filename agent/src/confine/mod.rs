@@ -1,0 +1,218 @@
+//! What keeps jobs in their slots, in layers that the system does or does not have (R6.10).
+//!
+//! Model: a job runs as the agent's own user, and may do what the layers leave it. What they are is looked
+//! at once, all but `privileges` by trying them in a thread that ends right after; each says why it is on or
+//! off. What is off goes unconfined in that respect: whether that is reason enough not to compute is for the
+//! owner to say.
+//!
+//! - `privileges`: no set-user-id program gives any, and those of a root agent are given up;
+//! - `files` and `lengths` (Landlock): the slot, the files of the job's project to read, and the system's
+//!   programs and libraries; nothing else can be opened, listed, made, moved or, with `lengths`, cut short;
+//! - `tcp` (Landlock): no TCP port is bound or connected to;
+//! - `processes` (Landlock): no signal to a process outside of the job, no tracing, no abstract socket;
+//! - `calls` (seccomp): no call of the system that no job needs;
+//! - `sockets` (seccomp): no socket but those within the job.
+//!
+//! All is prepared before the fork: between fork and exec there are a few system calls alone.
+//!
+//! Left out: a user for each project, and namespaces. Not covered by any layer: modes and times of files
+//! that the user owns, names and sizes of files (stat), System V memory of the same user.
+
+mod calls;
+mod files;
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use landlock::{ABI, LandlockStatus};
+use serde::{Deserialize, Serialize};
+
+use crate::sys;
+
+/// What jobs may do beside computing, as the owner of the host says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// They may open connections, and be connected to.
+    pub network: bool,
+}
+
+/// One of the layers, and whether this host has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layer {
+    /// Its name.
+    pub name: String,
+    /// Whether jobs are confined by it.
+    pub on: bool,
+    /// By what, or why not.
+    pub why: String,
+}
+
+/// What a job may reach.
+#[derive(Clone, Copy, Debug)]
+pub struct Reach<'a> {
+    /// Its slot, which is its own.
+    pub slot: BorrowedFd<'a>,
+    /// The files of its project, which it may read and execute.
+    pub project: &'a Path,
+    /// Whether it computes on a GPU.
+    pub gpu: bool,
+}
+
+/// How jobs are confined on this host.
+#[derive(Clone, Debug)]
+pub struct Confinement {
+    allowed: Allowed,
+    /// What the kernel has of Landlock, or why nothing.
+    landlock: Result<ABI, String>,
+    /// The filters of system calls, or why there are none.
+    filters: Result<Arc<[sys::Filter]>, String>,
+    /// What of the system jobs may read and execute: all but the agent's own directory.
+    system: Vec<PathBuf>,
+    /// False where nothing is confined, as in a test of what holds all the same.
+    is_on: bool,
+}
+
+/// Why a layer is off in [`Confinement::none`].
+const NOT_WANTED: &str = "switched off";
+
+impl Confinement {
+    /// Looks what this system has, for an agent whose data lies in `dir`.
+    pub fn probe(allowed: Allowed, dir: &Path) -> Self {
+        let filters = calls::filters(allowed).and_then(|filters| {
+            let filters: Arc<[sys::Filter]> = filters.into();
+            let tried = Arc::clone(&filters);
+            let tried =
+                in_thread(move || sys::give_up_new_privileges().and_then(|()| sys::filter_calls(&tried)));
+            tried.map_err(|error| format!("the system takes no filter of system calls: {error}"))?;
+            Ok(filters)
+        });
+        Self {
+            allowed,
+            landlock: probe_landlock(allowed),
+            filters,
+            system: files::of_system(dir),
+            is_on: true,
+        }
+    }
+
+    /// Without any layer: what jobs can do then is what the agent has to withstand anyway.
+    pub fn none() -> Self {
+        Self {
+            allowed: Allowed { network: true },
+            landlock: Err(NOT_WANTED.into()),
+            filters: Err(NOT_WANTED.into()),
+            system: Vec::new(),
+            is_on: false,
+        }
+    }
+
+    /// The same without Landlock's layers, as on an old system.
+    #[must_use]
+    pub fn without_rules(self) -> Self {
+        Self { landlock: Err(NOT_WANTED.into()), ..self }
+    }
+
+    /// The same without seccomp's layers.
+    #[must_use]
+    pub fn without_filters(self) -> Self {
+        Self { filters: Err(NOT_WANTED.into()), ..self }
+    }
+
+    /// The layers.
+    pub fn layers(&self) -> Vec<Layer> {
+        let layer = |name: &str, state: Result<String, String>| Layer {
+            name: name.to_owned(),
+            on: state.is_ok(),
+            why: state.unwrap_or_else(|why| why),
+        };
+        let landlock = |least: ABI, linux: &str| match &self.landlock {
+            Ok(abi) if *abi >= least => Ok(format!("Landlock {abi}")),
+            Ok(abi) => Err(format!("Landlock {abi} is too old: it takes Linux {linux} or newer")),
+            Err(why) => Err(why.clone()),
+        };
+        let sealed = |state: Result<String, String>| match self.allowed.network {
+            true if self.is_on => Err("the owner of the host allows jobs the network".to_owned()),
+            _ => state,
+        };
+        let filters = || self.filters.as_ref().map(|_| "seccomp".to_owned()).map_err(Clone::clone);
+        let privileges = match self.is_on {
+            true => Ok("no new privileges, no capabilities".to_owned()),
+            false => Err(NOT_WANTED.to_owned()),
+        };
+        vec![
+            layer("privileges", privileges),
+            layer("files", landlock(ABI::V1, "5.13")),
+            layer("lengths", landlock(ABI::V3, "6.2")),
+            layer("tcp", sealed(landlock(ABI::V4, "6.7"))),
+            layer("processes", landlock(ABI::V6, "6.12")),
+            layer("calls", filters()),
+            layer("sockets", sealed(filters())),
+        ]
+    }
+
+    /// Whether jobs can connect to no socket, so not to the agent's either.
+    pub fn keeps_from_sockets(&self) -> bool {
+        self.filters.is_ok() && !self.allowed.network
+    }
+
+    /// Whether none of the system's means is there: a job gains no privileges, and is kept from nothing that
+    /// its user may do.
+    pub fn is_bare(&self) -> bool {
+        self.landlock.is_err() && self.filters.is_err()
+    }
+
+    /// Those that are off, although the owner has not said so.
+    pub fn missing(&self) -> Vec<Layer> {
+        let is_allowed =
+            |layer: &Layer| self.allowed.network && matches!(layer.name.as_str(), "tcp" | "sockets");
+        self.layers().into_iter().filter(|layer| !layer.on && !is_allowed(layer)).collect()
+    }
+
+    /// Has `command` start confined to what `reach` says. To be called after everything else that is to
+    /// happen before the program is executed, for what follows is confined too.
+    ///
+    /// # Errors
+    /// The system's, where a layer that is there cannot be prepared. Nothing is to be started then.
+    pub fn confine(&self, command: &mut Command, reach: &Reach<'_>) -> io::Result<()> {
+        if !self.is_on {
+            return Ok(());
+        }
+        let rules: Option<OwnedFd> = match &self.landlock {
+            Ok(_) => files::rules(self.allowed, &self.system, reach)?,
+            Err(_) => None,
+        };
+        let filters = self.filters.as_ref().map(Arc::clone).unwrap_or_default();
+        sys::confine(command, rules, filters);
+        Ok(())
+    }
+
+    /// The directory in which a job makes temporary files, where it is kept from the system's.
+    pub fn temporary<'a>(&self, slot: &'a Path) -> Option<&'a Path> {
+        self.landlock.is_ok().then_some(slot)
+    }
+}
+
+/// What the kernel has of Landlock: tried, for it may be switched off, or forbidden to this process.
+fn probe_landlock(allowed: Allowed) -> Result<ABI, String> {
+    let tried = in_thread(move || {
+        let status = files::handled(allowed).and_then(landlock::RulesetCreated::restrict_self);
+        status.map(|status| status.landlock).map_err(io::Error::other)
+    });
+    match tried {
+        Ok(LandlockStatus::Available { effective_abi, .. }) => Ok(effective_abi),
+        Ok(LandlockStatus::NotEnabled) => Err("Landlock is not enabled in this system's kernel".into()),
+        Ok(LandlockStatus::NotImplemented) => {
+            Err("this system's kernel has no Landlock: it takes Linux 5.13 or newer".into())
+        }
+        Err(error) => Err(format!("Landlock cannot be used: {error}")),
+    }
+}
+
+/// Runs something in a thread of its own: what restricts a thread ends with it.
+fn in_thread<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    let thread = std::thread::Builder::new().name("confinement".into()).spawn(work)?;
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("the attempt did not end")))
+}

@@ -1,0 +1,135 @@
+//! The disk of the host: has it measured, tells the client what was found, and answers who asks about it.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::thread::JoinHandle;
+
+use fallow_client::{DiskFound, Event, FileFound, FileKey};
+use rustix::io::Errno;
+use tokio::sync::mpsc;
+
+use super::Engine;
+use crate::control::disk::DiskStatus;
+use crate::control::protocol::Response;
+use crate::error::AgentError;
+use crate::input::Input;
+use crate::scan::{self, Places};
+use crate::sys::{self, Urgency};
+
+/// Looks at the disk in a thread of its own, one at a time, and says what it found.
+#[derive(Debug)]
+pub(super) struct DiskLooks {
+    inputs: mpsc::Sender<Input>,
+    running: Option<JoinHandle<()>>,
+}
+
+impl DiskLooks {
+    pub(super) const fn new(inputs: mpsc::Sender<Input>) -> Self {
+        Self { inputs, running: None }
+    }
+
+    /// Begins, unless the last look goes on: it may take long, or hang where a disk does not answer.
+    fn begin(&mut self, places: Places) {
+        if self.running.as_ref().is_some_and(|running| !running.is_finished()) {
+            tracing::warn!("measuring the disk takes long; it goes on");
+            return;
+        }
+        let inputs = self.inputs.clone();
+        let look = move || {
+            sys::lower(Urgency::Idle);
+            let found = places.scan();
+            // Where the engine has ended, nobody is left who could be told.
+            let _ = inputs.blocking_send(Input::DiskFound(found.map(Box::new)));
+        };
+        match std::thread::Builder::new().name("disk".into()).spawn(look) {
+            Ok(running) => self.running = Some(running),
+            // Where the queue is full the client hears nothing, and asks again.
+            Err(error) => {
+                let why = format!("no thread can be had for it: {error}");
+                let _ = self.inputs.try_send(Input::DiskFound(Err(why)));
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Begins a measurement.
+    pub(super) fn measure_disk(&mut self) {
+        let projects = self.client.project_views();
+        let projects = projects.into_iter().map(|view| (view.id, self.dir.project(&view.url))).collect();
+        self.disk.begin(Places::new(self.dir.clone(), projects, self.client.known_files()));
+    }
+
+    /// Takes in what was found. The look took a while, in which files may have come: what seems to be missing
+    /// is looked at once more, now that nothing else happens.
+    pub(super) async fn disk_found(
+        &mut self,
+        found: Result<Box<DiskFound>, String>,
+    ) -> Result<(), AgentError> {
+        let found = found.map(|mut found| {
+            for key in self.client.doubtful_files(&found) {
+                found.files.retain(|file| file.is_part || file.key != key);
+                match self.look_at(key.clone()) {
+                    Ok(file) => found.files.extend(file),
+                    Err(error) => {
+                        if found.unsure.is_empty() {
+                            let file = crate::files::shown(&key.name);
+                            tracing::warn!(file, %error, "cannot look at files; until that is mended, their records are believed");
+                        }
+                        found.unsure.insert(key);
+                    }
+                }
+            }
+            for view in found.unseen.iter().filter_map(|id| self.client.project_view(*id)) {
+                let path = self.dir.project(&view.url);
+                tracing::warn!(path = crate::files::shown_path(&path), "cannot read a project's directory; until that is mended, its records are believed");
+            }
+            found
+        });
+        self.turn(Event::DiskMeasured(found), None).await
+    }
+
+    fn look_at(&self, key: FileKey) -> Result<Option<FileFound>, Errno> {
+        let Some(url) = self.client.project_view(key.project).map(|view| view.url) else { return Ok(None) };
+        let path = self.dir.project(&url).join(std::ffi::OsStr::from_bytes(key.name.as_bytes()));
+        tokio::task::block_in_place(|| scan::look(&path, key))
+    }
+
+    /// What is told to somebody who asks about the disk.
+    pub(super) fn answer_disk(&mut self) -> Response {
+        let disk = DiskStatus::of(&mut self.client);
+        Response::Done { text: String::new(), status: None, disk: Some(Box::new(disk)) }
+    }
+
+    /// While nothing can be stored: deletes files that no job needs, the first ones that the client would
+    /// give up. That needs no storing: what is recorded and not there is believed to be gone at the next
+    /// look. True if there were any.
+    pub(super) fn give_up_unneeded(&mut self) -> bool {
+        let mut gone = 0_usize;
+        for key in self.client.unneeded_files() {
+            let Some(url) = self.client.project_view(key.project).map(|view| view.url) else { continue };
+            if !fallow_boinc::names::is_file_name(&key.name) {
+                continue;
+            }
+            let path = self.dir.project(&url).join(&key.name);
+            if !path.is_file() {
+                continue;
+            }
+            match tokio::task::block_in_place(|| self.dir.trash().take(&path)) {
+                Ok(()) => {
+                    tracing::warn!(file = crate::files::shown(&key.name), project = %url, "deleted a file that no job needs, for there is no space to store anything");
+                    gone += 1;
+                }
+                Err(error) => {
+                    tracing::warn!(path = crate::files::shown_path(&path), %error, "cannot delete a file");
+                }
+            }
+            if gone >= UNNEEDED_AT_ONCE {
+                break;
+            }
+        }
+        gone > 0
+    }
+}
+
+/// So many files that no job needs go between two tries to store something.
+const UNNEEDED_AT_ONCE: usize = 4;

@@ -1,0 +1,307 @@
+//! Sessions of people, as logind has them (`org.freedesktop.login1` on the system bus).
+//!
+//! Model: each signal of logind leads to one look at all sessions, at most one in a second and fewer where
+//! nothing changes, however many signals somebody causes. What has changed since the look before is input: a
+//! session that begins, becomes the active one, or is unlocked. Sessions on terminals are sensed by the
+//! terminals. Of graphical ones on this machine's own seat the input devices tell all, where they can be
+//! read, and of one with an X server that the agent listens to that server; of the others it is known only
+//! what their desktop tells logind (`IdleHint`), and many tell it nothing. So such a session counts as used
+//! as long as it is active, not locked and not said to be idle.
+//!
+//! Signals have a connection of their own: what is not taken from it holds up nothing else.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration as StdDuration;
+
+use fallow_client::Event;
+use fallow_daemon::clock;
+use fallow_domain::{Duration, Instant};
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::watch as channel;
+use tokio::time::{sleep, timeout};
+use zbus::{Connection, MatchRule, MessageStream, connection};
+use zbus::{OwnedObjectPath, OwnedVariant};
+
+use super::{Report, Sight, TELL_AGAIN, Tell};
+
+pub(super) const NAME: &str = "sessions";
+
+const LOGIND: &str = "org.freedesktop.login1";
+/// How long an answer may take.
+const ANSWER: StdDuration = StdDuration::from_secs(10);
+/// Between two looks.
+const PAUSE: StdDuration = StdDuration::from_secs(1);
+/// The same where looks find nothing new.
+const LONG_PAUSE: StdDuration = StdDuration::from_secs(10);
+/// So many looks in a row that find nothing new are one signal's too many.
+const VAIN_MAX: u32 = 5;
+/// After this it is tried again to have the bus; it may come up later than the agent.
+const RETRY: StdDuration = StdDuration::from_secs(60);
+/// The longest that is waited for it.
+const RETRY_MAX: StdDuration = StdDuration::from_secs(3600);
+/// How soon it is tried again while somebody may be there of whom only logind tells, and how often: for ten
+/// minutes.
+const SOON: StdDuration = StdDuration::from_secs(2);
+const SOON_MAX: u32 = 300;
+/// Most sessions that are looked at.
+const SESSIONS_MAX: usize = 256;
+/// Signals that wait.
+const QUEUE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
+
+/// What matters of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Session {
+    /// It has windows.
+    graphical: bool,
+    /// Its screen and its keyboard are this machine's.
+    local: bool,
+    /// Its X server, such as `:0`; empty where it has none.
+    display: String,
+    active: bool,
+    locked: bool,
+    /// Its desktop says that nobody uses it, since then.
+    idle: Option<Instant>,
+}
+
+type Sessions = BTreeMap<String, Session>;
+
+/// Listens to logind for as long as the agent lives.
+pub(super) async fn listen(
+    bus: Option<String>,
+    tell: Tell,
+    report: Arc<Report>,
+    mut sight: channel::Receiver<Sight>,
+) {
+    let mut wait = RETRY;
+    // Also while logind cannot be asked: that it is started again sends nobody home.
+    let (mut unseen, mut vain) = (false, 0);
+    loop {
+        let error = match connect(bus.as_deref()).await {
+            Ok((calls, signals)) => {
+                (wait, vain) = (RETRY, 0);
+                follow(&calls, signals, &tell, &report, &mut sight, &mut unseen).await
+            }
+            Err(error) => error,
+        };
+        report.note(NAME, false, &format!("no logind on the system bus: {error}"));
+        if unseen {
+            sleep(SOON).await;
+            vain += 1;
+            if vain >= SOON_MAX {
+                // It has been gone for long: nobody is known to be there any more.
+                unseen = false;
+                say(&tell, Event::OwnerUnseen(false)).await;
+            }
+            continue;
+        }
+        sleep(wait).await;
+        wait = (wait * 2).min(RETRY_MAX);
+    }
+}
+
+async fn connect(bus: Option<&str>) -> zbus::Result<(Connection, MessageStream)> {
+    let connection = || match bus {
+        Some(address) => connection::Builder::address(address),
+        None => connection::Builder::system(),
+    };
+    let all = async {
+        let calls = connection().build().await?;
+        let listener = connection().build().await?;
+        let rule = MatchRule::builder().msg_type(zbus::message::Type::Signal).sender(LOGIND).build()?;
+        Ok((calls, MessageStream::for_match_rule(rule, &listener, Some(QUEUE)).await?))
+    };
+    timeout(ANSWER, all).await.unwrap_or_else(|_| Err(late()))
+}
+
+fn late() -> zbus::Error {
+    zbus::Error::Failure(format!("no answer in {} s", ANSWER.as_secs()))
+}
+
+/// Follows the sessions until something goes wrong.
+async fn follow(
+    calls: &Connection,
+    mut signals: MessageStream,
+    tell: &Tell,
+    report: &Report,
+    sight: &mut channel::Receiver<Sight>,
+    unseen: &mut bool,
+) -> zbus::Error {
+    let mut before: Option<Sessions> = None;
+    let mut vain = 0;
+    loop {
+        let sessions = match timeout(ANSWER, sessions(calls)).await {
+            Ok(Ok(sessions)) => sessions,
+            Ok(Err(error)) => return error,
+            Err(_) => return late(),
+        };
+        vain = if before.as_ref() == Some(&sessions) { vain + 1 } else { 0 };
+        // At the start nobody knows since when things are as they are.
+        for (session, event) in news(before.as_ref().unwrap_or(&sessions), &sessions, clock::now()) {
+            say(tell, event).await;
+            report.saw(&format!("the session {session}"));
+        }
+        let sees = sight.borrow_and_update().clone();
+        let is_unseen = sessions.values().any(|one| is_unseen(one, &sees));
+        if is_unseen != *unseen || before.is_none() {
+            *unseen = is_unseen;
+            say(tell, Event::OwnerUnseen(is_unseen)).await;
+        }
+        before = Some(sessions);
+        report.note(NAME, true, "as logind has them");
+        sleep(if vain < VAIN_MAX { PAUSE } else { LONG_PAUSE }).await;
+        tokio::select! {
+            signal = signals.next() => match signal {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return error,
+                None => return zbus::Error::Failure("the bus has closed the connection".to_owned()),
+            },
+            changed = sight.changed() => if changed.is_err() {
+                // The thread that listens to devices is gone; nothing changes there any more.
+                drop(signals.next().await);
+            },
+        }
+        // Those that have come together are looked at together.
+        for _ in 0..QUEUE.get() {
+            if !matches!(signals.next().now_or_never(), Some(Some(Ok(_)))) {
+                break;
+            }
+        }
+    }
+}
+
+/// Whether somebody may use a session of whose input nothing can be seen.
+fn is_unseen(session: &Session, sight: &Sight) -> bool {
+    let seen = session.local && sight.devices || sight.displays.contains(&session.display);
+    session.graphical && !seen && session.active && !session.locked && session.idle.is_none()
+}
+
+/// What has changed that shows somebody.
+fn news<'a>(before: &Sessions, now: &'a Sessions, at: Instant) -> Vec<(&'a str, Event)> {
+    let since = |then: Instant| at.since(then).max(Duration::ZERO);
+    let mut events = Vec::new();
+    for (id, session) in now {
+        let was = before.get(id);
+        let began = was.is_none();
+        let turned = was.is_some_and(|was| {
+            !was.active && session.active
+                || was.locked && !session.locked
+                || was.idle.is_some() && session.idle.is_none()
+        });
+        if began || turned {
+            events.push((id.as_str(), Event::OwnerInput { ago: Duration::ZERO }));
+        } else if let (Some(None), Some(idle)) = (was.map(|was| was.idle), session.idle) {
+            events.push((id.as_str(), Event::OwnerInput { ago: since(idle) }));
+        }
+    }
+    events
+}
+
+async fn say(tell: &Tell, event: Event) {
+    while !tell(event.clone()) {
+        sleep(TELL_AGAIN).await;
+    }
+}
+
+/// All sessions of people.
+async fn sessions(bus: &Connection) -> zbus::Result<Sessions> {
+    type Listed = Vec<(String, u32, String, String, OwnedObjectPath)>;
+    let manager = Some("org.freedesktop.login1.Manager");
+    let reply =
+        bus.call_method(Some(LOGIND), "/org/freedesktop/login1", manager, "ListSessions", &()).await?;
+    let listed: Listed = reply.body().deserialize()?;
+    let mut sessions = Sessions::new();
+    for (id, _, _, _, path) in listed.into_iter().take(SESSIONS_MAX) {
+        // One that has just ended is no session.
+        if let Ok(Some(session)) = session(bus, &path).await {
+            sessions.insert(id, session);
+        }
+    }
+    Ok(sessions)
+}
+
+async fn session(bus: &Connection, path: &OwnedObjectPath) -> zbus::Result<Option<Session>> {
+    let properties = Some("org.freedesktop.DBus.Properties");
+    let of = &"org.freedesktop.login1.Session";
+    let reply = bus.call_method(Some(LOGIND), path.as_str(), properties, "GetAll", of).await?;
+    let body = reply.body();
+    let all: BTreeMap<String, OwnedVariant> = body.deserialize()?;
+    let text = |key: &str| all.get(key).and_then(|value| value.downcast_ref::<&str>().ok()).unwrap_or("");
+    let is = |key: &str| all.get(key).and_then(|value| value.downcast_ref::<bool>().ok()).unwrap_or(false);
+    // Those of greeters, of the system's own programs and of timers are nobody's.
+    // Nor is anybody in one that is over, whose programs run on.
+    if text("Class") != "user" || text("State") == "closing" {
+        return Ok(None);
+    }
+    let since = all.get("IdleSinceHint").and_then(|value| value.downcast_ref::<u64>().ok());
+    let since = since.and_then(|micros| i64::try_from(micros).ok()).unwrap_or(0);
+    Ok(Some(Session {
+        graphical: matches!(text("Type"), "x11" | "wayland" | "mir"),
+        local: !is("Remote"),
+        display: super::x11::local(text("Display")).unwrap_or_default(),
+        active: is("Active"),
+        locked: is("LockedHint"),
+        idle: is("IdleHint").then(|| Instant::from_micros(since)),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
+
+    fn desktop() -> Session {
+        let display = ":0".to_owned();
+        Session { graphical: true, local: true, display, active: true, locked: false, idle: None }
+    }
+
+    fn of(session: Session) -> Sessions {
+        Sessions::from([("1".to_owned(), session)])
+    }
+
+    #[test]
+    fn r6_2_a_session_that_nobody_can_look_into_is_used_until_it_is_locked_left_or_idle() {
+        let sight = |devices, displays: &[&str]| Sight {
+            devices,
+            displays: displays.iter().map(|one| (*one).to_owned()).collect(),
+        };
+        let unseen = |session| [false, true].map(|devices| is_unseen(&session, &sight(devices, &[":1"])));
+        // Nor is one that is seen by its X server, also from another machine.
+        assert!(!is_unseen(&Session { local: false, ..desktop() }, &sight(false, &[":0"])));
+        assert!(is_unseen(&Session { display: String::new(), ..desktop() }, &sight(false, &[":0"])));
+        assert_eq!(unseen(desktop()), [true, false]);
+        assert_eq!(unseen(Session { local: false, ..desktop() }), [true, true]);
+        for nobody in [
+            Session { locked: true, ..desktop() },
+            Session { active: false, ..desktop() },
+            Session { idle: Some(NOW), ..desktop() },
+            Session { graphical: false, ..desktop() },
+        ] {
+            assert_eq!(unseen(nobody), [false, false]);
+        }
+    }
+
+    #[test]
+    fn r6_2_a_session_that_begins_is_unlocked_or_comes_to_the_front_is_input() {
+        let input = |before: Sessions, now: Session| {
+            let now = of(now);
+            let events = news(&before, &now, NOW);
+            let ago = |(_, event): &(&str, Event)| match event {
+                Event::OwnerInput { ago } => Some(ago.as_secs_f64()),
+                _ => None,
+            };
+            events.iter().filter_map(ago).collect::<Vec<_>>()
+        };
+        assert_eq!(input(Sessions::new(), desktop()), [0.0]);
+        assert_eq!(input(of(Session { locked: true, ..desktop() }), desktop()), [0.0]);
+        assert_eq!(input(of(Session { active: false, ..desktop() }), desktop()), [0.0]);
+        let idle = |secs| Session { idle: Some(NOW - Duration::from_secs(secs)), ..desktop() };
+        assert_eq!(input(of(idle(600)), desktop()), [0.0]);
+        // Its desktop says since when.
+        assert_eq!(input(of(desktop()), idle(120)), [120.0]);
+        assert!(input(of(idle(120)), idle(120)).is_empty() && input(of(desktop()), desktop()).is_empty());
+        assert!(input(of(desktop()), Session { locked: true, ..desktop() }).is_empty());
+    }
+}

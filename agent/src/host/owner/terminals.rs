@@ -1,0 +1,109 @@
+//! Terminals: consoles (`/dev/tty1`) and pseudo-terminals (`/dev/pts/0`), of which each login over the
+//! network and each window with a shell has one.
+//!
+//! The kernel notes when something was read from a terminal, and so when somebody typed, exact to eight
+//! seconds. Nothing tells of it: one has to look. The list is read anew each time.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::PathBuf;
+use std::time::{Duration as StdDuration, Instant};
+
+use fallow_domain::{Duration, Instant as WallInstant};
+
+use crate::sys;
+
+pub(super) const NAME: &str = "terminals";
+
+/// How often they are looked at while there are tasks ...
+const ATTENTIVE: StdDuration = StdDuration::from_secs(5);
+/// ... and while there are none.
+const IDLE: StdDuration = StdDuration::from_secs(60);
+/// A look may take this part of the time between two.
+const COST: u32 = 200;
+/// Most terminals that are looked at: as many as the kernel gives out by default.
+const TERMINALS_MAX: usize = 4096;
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Terminals {
+    dev: PathBuf,
+    /// When each was read from, microseconds since the epoch.
+    read_at: BTreeMap<OsString, i64>,
+    begun: Instant,
+    looked_at: Option<Instant>,
+    /// The CPU time that a look takes.
+    took: StdDuration,
+}
+
+impl Terminals {
+    /// Those below such a directory as `/dev`.
+    pub(super) fn new(dev: PathBuf) -> Self {
+        let (begun, read_at) = (Instant::now(), BTreeMap::new());
+        Self { dev, read_at, begun, looked_at: None, took: StdDuration::ZERO }
+    }
+
+    /// When to look again.
+    pub(super) fn due(&self, attentive: bool) -> Instant {
+        let period = if attentive { ATTENTIVE } else { IDLE }.max(self.took.saturating_mul(COST));
+        self.looked_at.map_or(self.begun, |at| at + period)
+    }
+
+    /// Looks, if it is time to. How long ago somebody typed last, and where, if that is news.
+    pub(super) fn look_if_due(
+        &mut self,
+        now: Instant,
+        attentive: bool,
+        wall: WallInstant,
+    ) -> Option<(Duration, PathBuf)> {
+        if now < self.due(attentive) {
+            return None;
+        }
+        // By CPU time: on a busy machine a look may wait for its turn, and somebody types all the same.
+        let begun = sys::thread_cpu_time();
+        let found = self.look();
+        let took = begun.and_then(|begun| sys::thread_cpu_time()?.checked_sub(begun));
+        (self.looked_at, self.took) = (Some(now), took.unwrap_or_default());
+        let news = found.iter().filter(|(name, at)| self.read_at.get(*name).is_none_or(|was| was < *at));
+        // One that lies in the future was noted before the clock was set back.
+        let ago = |at: i64| (wall + Duration::from_secs(1)).since(WallInstant::from_micros(at));
+        let ago = news.map(|(name, at)| (ago(*at), name)).filter(|(ago, _)| *ago >= Duration::ZERO).min();
+        let last = ago.map(|(ago, name)| {
+            ((ago - Duration::from_secs(1)).max(Duration::ZERO), PathBuf::from(name.as_os_str()))
+        });
+        self.read_at = found;
+        last
+    }
+
+    fn look(&self) -> BTreeMap<OsString, i64> {
+        let consoles = names(self.dev.clone()).filter(|(name, _)| is_console(name));
+        let pseudo = names(self.dev.join("pts")).filter(|(name, _)| name.parse::<u32>().is_ok());
+        let all = consoles.chain(pseudo).take(TERMINALS_MAX);
+        let read_at = |(_, path): (String, PathBuf)| {
+            // Also one that a test has put there under another name.
+            let found = fs::metadata(&path).ok().filter(|found| found.file_type().is_char_device())?;
+            let micros = found.atime().saturating_mul(1_000_000) + found.atime_nsec() / 1_000;
+            Some((path.into_os_string(), micros))
+        };
+        all.filter_map(read_at).collect()
+    }
+
+    /// Whether it senses anything, and what.
+    pub(super) fn status(&self) -> (bool, String) {
+        match self.read_at.is_empty() {
+            true => (true, "there is none yet".to_owned()),
+            false => (true, "by when they were read from".to_owned()),
+        }
+    }
+}
+
+fn is_console(name: &str) -> bool {
+    name.strip_prefix("tty").is_some_and(|number| number.parse::<u32>().is_ok_and(|number| number > 0))
+}
+
+fn names(dir: PathBuf) -> impl Iterator<Item = (String, PathBuf)> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
+}

@@ -1,0 +1,108 @@
+//! What goes on at this machine beside people (R6.2, R6.4): whether it runs on its battery, which programs
+//! run, how much its CPUs work. What follows from it is the client's to say.
+//!
+//! Model: a task of the runtime looks every ten seconds, at what the client asks for and at nothing else:
+//! where there is no battery, no exclusive program, no limit on the load of others and no task that waits in
+//! memory, once a minute whether a battery has come. What it saw is told when it is something else than
+//! before; of the CPUs each time.
+//!
+//! Left out: the kernel's own word that power was lost, which would come at once.
+
+mod cpus;
+mod memory;
+mod power;
+mod programs;
+
+use std::path::PathBuf;
+use std::time::Duration as StdDuration;
+
+use fallow_client::{Event, LooksFor, Surroundings};
+use tokio::sync::watch as channel;
+use tokio::task::JoinHandle;
+
+use super::owner::Tell;
+
+/// Without anything that changes from one moment to the next, a look so often.
+const SELDOM: StdDuration = StdDuration::from_secs(60);
+
+/// Where to look, and how often.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Where the kernel says what the machine is fed by: `/sys/class/power_supply`.
+    pub power: PathBuf,
+    /// Where it says how much memory there is: `/proc/meminfo`.
+    pub memory: PathBuf,
+    /// How long between two looks.
+    pub every: StdDuration,
+    /// How the marks of all tasks of this agent begin.
+    pub mark: String,
+}
+
+/// Who looks, as long as it lives.
+pub struct Watcher {
+    wanted: channel::Sender<LooksFor>,
+    task: JoinHandle<()>,
+}
+
+impl Watcher {
+    /// Starts to look once the client has said what for.
+    #[must_use]
+    pub fn start(places: Places, tell: Tell) -> Self {
+        let (wanted, wants) = channel::channel(LooksFor::default());
+        Self { wanted, task: tokio::spawn(watch(places, tell, wants)) }
+    }
+
+    /// What the client wants to know from now on.
+    pub fn attend(&self, wanted: LooksFor) {
+        self.wanted.send_if_modified(|was| {
+            let is_new = *was != wanted;
+            *was = wanted;
+            is_new
+        });
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn watch(places: Places, tell: Tell, mut wants: channel::Receiver<LooksFor>) {
+    let mut told = Surroundings::default();
+    loop {
+        let wanted = wants.borrow_and_update().clone();
+        if wanted == LooksFor::default() && told == Surroundings::default() {
+            if wants.changed().await.is_err() {
+                return;
+            }
+            continue;
+        }
+        let looked = tokio::task::spawn_blocking({
+            let (places, wanted) = (places.clone(), wanted.clone());
+            move || (look(&places, &wanted), power::has_battery(&places.power))
+        });
+        let Ok((seen, has_battery)) = looked.await else { return };
+        // That memory is short is said again as long as it is.
+        let is_news = seen != told || seen.memory_short;
+        if is_news && tell(Event::SurroundingsSeen(seen.clone())) {
+            told = seen;
+        }
+        let is_busy =
+            (wanted.battery && has_battery) || !wanted.programs.is_empty() || wanted.load || wanted.memory;
+        let nap = if is_busy { places.every } else { SELDOM };
+        tokio::select! {
+            () = tokio::time::sleep(nap) => {}
+            changed = wants.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+fn look(places: &Places, wanted: &LooksFor) -> Surroundings {
+    Surroundings {
+        on_battery: wanted.battery && power::is_on_battery(&places.power),
+        exclusive: programs::running(&wanted.programs, &places.mark),
+        memory_short: wanted.memory && memory::is_short(&places.memory),
+        cpu_worked: if wanted.load { cpus::worked() } else { None },
+    }
+}

@@ -1,0 +1,509 @@
+//! What the agent and its projects have on the disk: measured by descriptors, in a thread of its own at idle
+//! priority (R4.1, R4.12).
+//!
+//! Model: every directory of a project is listed and each thing in it counted, with all that is in it; so are
+//! slots, and what else is in the data directory. No link is followed, and no depth is too deep, see
+//! [`crate::tree`]. What has several names counts once. Of files that nobody knows, so many are named that
+//! they can be removed in time, however many a job has made; all of them count. Files and links alone are
+//! named: when a directory was changed last says nothing of the files in it, so none is ever an orphan.
+//!
+//! Not seen: what is mounted below the data directory counts as if it were on its volume.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::time::Instant as Clock;
+
+use fallow_boinc::names::is_file_name;
+use fallow_client::{DiskFound, FileFound, FileKey};
+use fallow_domain::{Bytes, Duration, Instant, ProjectId, SlotId};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, open, statat, statvfs};
+use rustix::io::Errno;
+
+use crate::dir::{DataDir, PARTIAL};
+use crate::tree::{Counted, Walk, list_directory};
+
+/// So many things that nobody knows are named in each project's directory.
+const UNKNOWN_MAX: usize = 2_000;
+/// So many things are looked at in a directory of a project.
+const ENTRIES_MAX: u64 = 5_000_000;
+
+/// What the name of a part ends in that is compressed.
+const PACKED: &str = ".gzt";
+
+/// Where to look.
+#[derive(Debug)]
+pub struct Places {
+    dir: DataDir,
+    projects: Vec<(ProjectId, PathBuf)>,
+    known: BTreeMap<ProjectId, BTreeSet<String>>,
+}
+
+impl Places {
+    /// The data directory `dir` with the directories of these projects, in which these names are known.
+    pub const fn new(
+        dir: DataDir,
+        projects: Vec<(ProjectId, PathBuf)>,
+        known: BTreeMap<ProjectId, BTreeSet<String>>,
+    ) -> Self {
+        Self { dir, projects, known }
+    }
+
+    /// Looks.
+    ///
+    /// # Errors
+    /// Why the volume cannot be asked.
+    pub fn scan(&self) -> Result<DiskFound, String> {
+        self.scan_on(|| Space::of(self.dir.path()))
+    }
+
+    /// The same where `ask` asks the volume. The walk may take minutes, in which others write: it is asked
+    /// before and after, and what was free at the worse time counts.
+    fn scan_on(&self, mut ask: impl FnMut() -> Result<Space, String>) -> Result<DiskFound, String> {
+        let begun = Clock::now();
+        let before = ask()?;
+        let mut scan = Scan::default();
+        for (id, path) in &self.projects {
+            let none = BTreeSet::new();
+            let total = scan.project(*id, path, self.known.get(id).unwrap_or(&none));
+            if scan.is_blind {
+                scan.found.unseen.insert(*id);
+            }
+            scan.found.projects.push((*id, total));
+        }
+        scan.slots(&self.dir.slots());
+        let ours: BTreeSet<&Path> = self.projects.iter().map(|(_, path)| path.as_path()).collect();
+        scan.rest(&self.dir, &ours);
+        let mut found = scan.found;
+        let projects = found.projects.iter().map(|(_, bytes)| *bytes);
+        let slots = found.slots.iter().map(|(_, bytes)| *bytes);
+        found.ours = projects.chain(slots).fold(found.own, Bytes::plus);
+        let after = ask()?;
+        (found.size, found.free) = (after.size, after.free.min(before.free));
+        found.took = Duration::from_secs_f64(begun.elapsed().as_secs_f64());
+        Ok(found)
+    }
+}
+
+/// What there is on a volume.
+#[derive(Clone, Copy, Debug)]
+struct Space {
+    size: Bytes,
+    free: Bytes,
+}
+
+impl Space {
+    fn of(path: &Path) -> Result<Self, String> {
+        let volume = statvfs(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let of = |blocks: u64| Bytes(blocks.saturating_mul(volume.f_frsize));
+        // What is reserved for root is free for nobody here, and used by nobody either.
+        let reserved = volume.f_bfree.saturating_sub(volume.f_bavail);
+        Ok(Self { size: of(volume.f_blocks.saturating_sub(reserved)), free: of(volume.f_bavail) })
+    }
+}
+
+/// What one thing in a project's directory is, looked at once more; none if it is not there.
+///
+/// # Errors
+/// The system's, where it cannot be said whether it is.
+pub fn look(path: &Path, key: FileKey) -> Result<Option<FileFound>, Errno> {
+    let data = match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(errno) if is_absence(errno) => return Ok(None),
+        data => data?,
+    };
+    let is_plain = FileType::from_raw_mode(data.st_mode) == FileType::RegularFile;
+    let usage = Counted::default().count(&data);
+    Ok(is_plain.then(|| found(key, &data, usage.blocks, false)))
+}
+
+/// Whether that says that there is nothing. All else says that the disk, or the one behind a network, cannot
+/// be read at present.
+fn is_absence(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::NOTDIR)
+}
+
+fn found(key: FileKey, data: &Stat, blocks: Bytes, is_part: bool) -> FileFound {
+    let length = Bytes(u64::try_from(data.st_size).unwrap_or(0));
+    // What a job cannot set: neither by writing nor by putting it back.
+    let changed = Instant::EPOCH + Duration::from_secs(data.st_ctime.cast_signed_or_self());
+    FileFound { key, blocks, length, changed, is_part }
+}
+
+/// Seconds as the system's headers have them on every machine.
+trait Seconds {
+    fn cast_signed_or_self(self) -> i64;
+}
+
+impl Seconds for i64 {
+    fn cast_signed_or_self(self) -> i64 {
+        self
+    }
+}
+
+impl Seconds for u64 {
+    fn cast_signed_or_self(self) -> i64 {
+        i64::try_from(self).unwrap_or(i64::MAX)
+    }
+}
+
+/// One look.
+#[derive(Debug, Default)]
+struct Scan {
+    counted: Counted,
+    found: DiskFound,
+    /// The directory that was listed last could not be read.
+    is_blind: bool,
+}
+
+impl Scan {
+    /// Lists a project's directory. Gives what it takes in all.
+    fn project(&mut self, id: ProjectId, path: &Path, known: &BTreeSet<String>) -> Bytes {
+        let mut unknown = 0;
+        self.list(path, |scan, dir, name, data| {
+            if name.to_bytes() == PARTIAL.as_bytes() && is_directory(data) {
+                let Ok(parts) = list_directory(dir, name, false).and_then(Dir::new) else { return Bytes(0) };
+                let own = scan.counted.count(data).blocks;
+                let each = |scan: &mut Self, dir: BorrowedFd<'_>, name: &CStr, data: &Stat| {
+                    scan.thing(id, (dir, name, data), known, &mut unknown, true)
+                };
+                return own.plus(scan.each(parts, each).0);
+            }
+            scan.thing(id, (dir, name, data), known, &mut unknown, false)
+        })
+    }
+
+    /// Counts something in a project's directory, and names it.
+    fn thing(
+        &mut self,
+        project: ProjectId,
+        (dir, name, data): (BorrowedFd<'_>, &CStr, &Stat),
+        known: &BTreeSet<String>,
+        unknown: &mut usize,
+        is_part: bool,
+    ) -> Bytes {
+        let blocks = self.whole((dir, name, data), false);
+        let Ok(name) = name.to_str() else { return blocks };
+        // What the agent itself makes there under names of its own is none of the project's.
+        if is_part && name.starts_with('%') {
+            return blocks;
+        }
+        // A file that comes compressed lies there under this name until it is expanded.
+        let packed = name.strip_suffix(PACKED).filter(|name| is_part && known.contains(*name));
+        let name = packed.unwrap_or(name);
+        let is_known = known.contains(name);
+        let kind = FileType::from_raw_mode(data.st_mode);
+        if !matches!(kind, FileType::RegularFile | FileType::Symlink) {
+            return blocks;
+        }
+        if is_file_name(name) && (is_known || *unknown < UNKNOWN_MAX) {
+            *unknown += usize::from(!is_known);
+            let key = FileKey { project, name: name.to_owned() };
+            self.found.files.push(found(key, data, blocks, is_part));
+        }
+        blocks
+    }
+
+    fn slots(&mut self, path: &Path) {
+        let mut slots = Vec::new();
+        let mut own = Bytes(0);
+        self.list(path, |scan, dir, name, data| {
+            let number = name.to_str().ok().and_then(|name| name.parse::<u32>().ok());
+            let number = number.filter(|_| is_directory(data));
+            let blocks = scan.whole((dir, name, data), number.is_some());
+            match number {
+                Some(number) => slots.push((SlotId(number), blocks)),
+                None => own = own.plus(blocks),
+            }
+            blocks
+        });
+        self.found.slots = slots;
+        self.found.own = self.found.own.plus(own);
+    }
+
+    /// What is neither of a project that is known nor in a slot.
+    fn rest(&mut self, dir: &DataDir, projects: &BTreeSet<&Path>) {
+        let (at, slots) = (dir.projects(), dir.slots());
+        let besides = [at.clone(), slots];
+        let own = self.list(dir.path(), |scan, parent, name, data| {
+            let path = dir.path().join(os(name));
+            if besides.contains(&path) { Bytes(0) } else { scan.whole((parent, name, data), false) }
+        });
+        let forsaken = self.list(&at, |scan, parent, name, data| {
+            let path = at.join(os(name));
+            if projects.contains(path.as_path()) { Bytes(0) } else { scan.whole((parent, name, data), false) }
+        });
+        self.found.own = self.found.own.plus(own).plus(forsaken);
+    }
+
+    /// What something takes with all that is in it. Of a job (`opens`) also what it closed; whatever else is
+    /// closed stays so, for it may be an administrator's.
+    fn whole(&mut self, (dir, name, data): (BorrowedFd<'_>, &CStr, &Stat), opens: bool) -> Bytes {
+        let own = self.counted.count(data).blocks;
+        if !is_directory(data) {
+            return own;
+        }
+        let mut walk = Walk::below_at(dir, name, opens);
+        while !walk.step(&mut self.counted, u64::MAX) {}
+        own.plus(walk.total().blocks)
+    }
+
+    /// Adds up what `count` says of each thing in a directory. The directory itself may be a link that an
+    /// administrator made.
+    fn list(
+        &mut self,
+        path: &Path,
+        count: impl FnMut(&mut Self, BorrowedFd<'_>, &CStr, &Stat) -> Bytes,
+    ) -> Bytes {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let (total, is_blind) = match open(path, flags, Mode::empty()).and_then(Dir::new) {
+            Ok(dir) => self.each(dir, count),
+            Err(errno) => (Bytes(0), !is_absence(errno)),
+        };
+        self.is_blind = is_blind;
+        total
+    }
+
+    /// Says beside that whether it could not be read to its end.
+    fn each(
+        &mut self,
+        mut dir: Dir,
+        mut count: impl FnMut(&mut Self, BorrowedFd<'_>, &CStr, &Stat) -> Bytes,
+    ) -> (Bytes, bool) {
+        let mut total = Bytes(0);
+        for _ in 0..ENTRIES_MAX {
+            let entry = match dir.read() {
+                Some(Ok(entry)) => entry,
+                Some(Err(_)) => return (total, true),
+                None => break,
+            };
+            if matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let Ok(at) = dir.fd() else { break };
+            if let Ok(data) = statat(at, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                total = total.plus(count(self, at.as_fd(), entry.file_name(), &data));
+            }
+        }
+        (total, false)
+    }
+}
+
+fn os(name: &CStr) -> &std::ffi::OsStr {
+    std::os::unix::ffi::OsStrExt::from_bytes(name.to_bytes())
+}
+
+fn is_directory(data: &Stat) -> bool {
+    FileType::from_raw_mode(data.st_mode) == FileType::Directory
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    /// How many random trees, and from which seed on: `FALLOW_SCANS=5000 FALLOW_SCAN_SEED=1`.
+    const TREES: u64 = 200;
+
+    fn number(variable: &str, otherwise: u64) -> u64 {
+        std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    }
+
+    /// Draws.
+    struct Draws(u64);
+
+    impl Draws {
+        fn below(&mut self, most: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % most
+        }
+    }
+
+    /// The blocks of all that is below a directory, each inode once, by the standard library.
+    fn blocks_below(dir: &Path, seen: &mut BTreeSet<u64>) -> u64 {
+        let mut total = 0;
+        for entry in fs::read_dir(dir).unwrap().flatten() {
+            let data = entry.path().symlink_metadata().unwrap();
+            if data.is_dir() {
+                total += (data.blocks() * 512).max(4096) + blocks_below(&entry.path(), seen);
+            } else if seen.insert(data.ino()) {
+                total += data.blocks() * 512;
+            }
+        }
+        total
+    }
+
+    /// A data directory with two projects, slots, a store and things that jobs leave: holes, links, parts,
+    /// trees. Returns the names that are known.
+    fn grow(
+        dir: &DataDir,
+        projects: &[PathBuf; 2],
+        draws: &mut Draws,
+    ) -> BTreeMap<ProjectId, BTreeSet<String>> {
+        for path in projects {
+            fs::create_dir_all(path.join(PARTIAL)).unwrap();
+        }
+        for path in [dir.slots(), dir.store(), dir.trash().path().to_path_buf()] {
+            fs::create_dir_all(path).unwrap();
+        }
+        let mut known: BTreeMap<ProjectId, BTreeSet<String>> = BTreeMap::new();
+        for number in 0..draws.below(40) {
+            let project = usize::from(draws.below(2) == 1);
+            let slot = dir.slot(SlotId(u32::try_from(draws.below(3)).unwrap()));
+            let place = match draws.below(6) {
+                0 => projects[project].join(PARTIAL),
+                1 => slot.join("deep/er"),
+                2 => dir.store(),
+                3 => dir.projects().join("foreign"),
+                _ => projects[project].clone(),
+            };
+            fs::create_dir_all(&place).unwrap();
+            let path = place.join(format!("f{number}"));
+            match draws.below(5) {
+                0 => fs::File::create(&path).unwrap().set_len(draws.below(1 << 40)).unwrap(),
+                1 => {
+                    fs::create_dir_all(&slot).unwrap();
+                    fs::write(&path, vec![1; 5_000]).unwrap();
+                    fs::hard_link(&path, slot.join(format!("l{number}"))).unwrap();
+                }
+                2 => std::os::unix::fs::symlink("/usr", &path).unwrap(),
+                3 => {
+                    fs::create_dir_all(path.join("a/b")).unwrap();
+                    fs::write(path.join("a/b/c"), vec![1; 100]).unwrap();
+                }
+                _ => fs::write(&path, vec![1; usize::try_from(draws.below(30_000)).unwrap()]).unwrap(),
+            }
+            if draws.below(2) == 0 {
+                let id = ProjectId(u32::try_from(project).unwrap());
+                known.entry(id).or_default().insert(format!("f{number}"));
+            }
+        }
+        known
+    }
+
+    fn tree(seed: u64) {
+        let place = tempfile::tempdir().unwrap();
+        let dir = DataDir::at(place.path());
+        let projects = ["one", "two"].map(|name| dir.projects().join(name));
+        let known = grow(&dir, &projects, &mut Draws(seed));
+        let ids = [ProjectId(0), ProjectId(1)];
+        let places = ids.into_iter().zip(projects.clone()).collect();
+        let found = Places::new(dir.clone(), places, known).scan().unwrap();
+        // What is there all in all, but for the two directories that the parts lie in.
+        let tops = [dir.projects(), dir.slots()];
+        let own = |path: &PathBuf| (path.symlink_metadata().unwrap().blocks() * 512).max(4096);
+        let listed: u64 = tops.iter().chain(&projects).map(own).sum();
+        let expected = blocks_below(place.path(), &mut BTreeSet::new()) - listed;
+        assert_eq!(found.ours, Bytes(expected), "{found:?}");
+        for file in &found.files {
+            let project = &projects[file.key.project.0 as usize];
+            let place = if file.is_part { project.join(PARTIAL) } else { project.clone() };
+            let data = place.join(&file.key.name).symlink_metadata().unwrap();
+            assert_eq!(file.length, Bytes(data.len()), "{file:?}");
+            assert_eq!(file.changed, Instant::EPOCH + Duration::from_secs(data.ctime()));
+        }
+        let is_file = |entry: &fs::DirEntry| !entry.file_type().unwrap().is_dir();
+        let listed = |path: &PathBuf| fs::read_dir(path).unwrap().flatten().filter(is_file).count();
+        let names = projects.iter().map(|path| listed(path) + listed(&path.join(PARTIAL))).sum::<usize>();
+        assert_eq!(found.files.len(), names);
+    }
+
+    #[test]
+    fn r4_1_what_a_look_finds_is_what_is_there_in_random_trees() {
+        let (first, count) = (number("FALLOW_SCAN_SEED", 1), number("FALLOW_SCANS", TREES));
+        for seed in first..first + count {
+            if let Err(why) = std::panic::catch_unwind(|| tree(seed)) {
+                println!(
+                    "replay: FALLOW_SCAN_SEED={seed} FALLOW_SCANS=1 cargo test -p fallow-agent r4_1_what_a_look"
+                );
+                std::panic::resume_unwind(why);
+            }
+        }
+    }
+
+    #[test]
+    fn r4_1_however_many_files_nobody_knows_all_count_and_those_that_are_known_are_named() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = DataDir::at(place.path());
+        let project = dir.projects().join("one");
+        fs::create_dir_all(&project).unwrap();
+        for number in 0..3_000 {
+            fs::write(project.join(format!("{number:05}")), [1; 10]).unwrap();
+        }
+        let known = (0..3_000).filter(|number| number % 10 == 0).map(|number| format!("{number:05}"));
+        let known = BTreeMap::from([(ProjectId(0), known.collect())]);
+        let found = Places::new(dir, vec![(ProjectId(0), project)], known).scan().unwrap();
+        assert!(found.projects[0].1.0 >= 3_000 * 4096, "{:?}", found.projects);
+        assert_eq!(found.files.len(), 300 + UNKNOWN_MAX);
+    }
+    #[test]
+    fn r4_12_a_directory_that_nobody_knows_counts_and_is_no_file_without_an_owner() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = DataDir::at(place.path());
+        let project = dir.projects().join("one");
+        // An owner's own directory, in which files change while its own time stays, and one among the parts.
+        for sub in [project.join("data/deep"), project.join(PARTIAL).join("data")] {
+            fs::create_dir_all(&sub).unwrap();
+            fs::write(sub.join("file"), vec![1; 1 << 20]).unwrap();
+        }
+        fs::write(project.join("stray"), [1]).unwrap();
+        std::os::unix::fs::symlink("/usr", project.join("link")).unwrap();
+        let _listening = std::os::unix::net::UnixListener::bind(project.join("socket")).unwrap();
+        let found = Places::new(dir, vec![(ProjectId(0), project)], BTreeMap::new()).scan().unwrap();
+        let mut named: Vec<&str> = found.files.iter().map(|file| file.key.name.as_str()).collect();
+        named.sort_unstable();
+        assert_eq!(named, ["link", "stray"]);
+        assert!(found.projects[0].1.0 >= 2 << 20, "{:?}", found.projects);
+    }
+
+    #[test]
+    fn r4_12_what_cannot_be_read_is_not_said_to_be_gone() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = DataDir::at(place.path());
+        // A loop is what nobody can open, root neither.
+        let [absent, looped] = ["absent", "looped"].map(|name| dir.projects().join(name));
+        fs::create_dir_all(dir.projects()).unwrap();
+        std::os::unix::fs::symlink("looped", &looped).unwrap();
+        let key = |project| FileKey { project: ProjectId(project), name: "f".to_owned() };
+        assert_eq!(look(&absent.join("f"), key(0)), Ok(None));
+        assert_eq!(look(&looped.join("f"), key(1)), Err(Errno::LOOP));
+        let places = vec![(ProjectId(0), absent), (ProjectId(1), looped)];
+        let found = Places::new(dir, places, BTreeMap::new()).scan().unwrap();
+        assert_eq!(found.unseen, BTreeSet::from([ProjectId(1)]));
+    }
+
+    #[test]
+    fn r4_1_free_is_what_was_left_at_the_worse_end_of_a_look() {
+        let place = tempfile::tempdir().unwrap();
+        let places = Places::new(DataDir::at(place.path()), Vec::new(), BTreeMap::new());
+        // Others write meanwhile, or delete.
+        for left in [[200, 100], [100, 200]] {
+            let mut left = left.into_iter();
+            let ask = || Ok(Space { size: Bytes(1_000), free: Bytes(left.next().unwrap()) });
+            assert_eq!(places.scan_on(ask).unwrap().free, Bytes(100));
+        }
+    }
+
+    #[test]
+    fn r4_1_a_look_opens_up_what_a_job_closed_and_changes_nothing_else() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let place = tempfile::tempdir().unwrap();
+        let dir = DataDir::at(place.path());
+        let project = dir.projects().join("one");
+        let slot = dir.slot(SlotId(0)).join("closed");
+        let foreign = dir.projects().join("foreign");
+        let others = [foreign.clone(), foreign.join("deep"), project.join("data"), project.join(PARTIAL)];
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        others.iter().chain([&slot]).for_each(|path| fs::create_dir_all(path).unwrap());
+        fs::write(slot.join("file"), vec![1; 1 << 20]).unwrap();
+        others.iter().for_each(|path| set(path, 0o500));
+        set(&slot, 0);
+        let found = Places::new(dir, vec![(ProjectId(0), project)], BTreeMap::new()).scan().unwrap();
+        assert!(found.slots[0].1.0 >= 1 << 20 && mode(&slot) == 0o700, "{found:?}");
+        assert!(others.iter().all(|path| mode(path) == 0o500));
+        set(&foreign, 0o700);
+    }
+}

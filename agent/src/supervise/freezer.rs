@@ -1,0 +1,172 @@
+//! Stops all tasks for somebody who wants the machine, and has each go on (R6.2).
+//!
+//! Model: SIGSTOP, first to each task's process group and to those of the sessions that it is known to have
+//! made, which takes microseconds, then to whatever else these sessions hold or has the task's number
+//! ([`crate::brand`]), in rounds, until no round finds a process that was not stopped before: one that is
+//! stopped cannot fork. An application that is told to
+//! suspend looks a tenth of a second later, or never; so it is stopped first, and not told at all while it
+//! is. SIGCONT undoes it, for one task at a time.
+//!
+//! Whoever hears of the owner first may call, on any thread; nothing here waits for a disk. A task that was
+//! told to leave goes on, or it never would.
+//!
+//! Left out: cgroups, whose freezer no process can undo. A process of another task that sends SIGCONT is
+//! found out and stopped again by the next look.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{Signal, kill_process, kill_process_group};
+
+use super::task::Meter;
+use crate::brand;
+use crate::proc::{self, Process, Sessions};
+
+/// Most rounds for one task, should it fork faster than it can be stopped.
+const ROUNDS: u32 = 20;
+
+/// The tasks that can be stopped, by their first processes.
+#[derive(Debug, Default)]
+pub struct Freezer {
+    tasks: Mutex<BTreeMap<u32, Arc<Meter>>>,
+    /// All are to be stopped as soon as somebody uses the host.
+    armed: AtomicBool,
+    fired: AtomicBool,
+}
+
+impl Freezer {
+    /// Whether all are to be stopped as soon as somebody uses the host. It is the client that says so.
+    pub fn arm(&self, armed: bool) {
+        self.armed.store(armed, Ordering::Relaxed);
+    }
+
+    /// Somebody uses the host.
+    pub fn input(&self) {
+        if self.armed.load(Ordering::Relaxed) {
+            self.fired.store(true, Ordering::Relaxed);
+            self.freeze();
+        }
+    }
+
+    /// Whether that has stopped tasks since it was asked last.
+    pub fn has_fired(&self) -> bool {
+        self.fired.swap(false, Ordering::Relaxed)
+    }
+
+    /// Stops all tasks, but those that were told to leave.
+    pub fn freeze(&self) {
+        let tasks = fallow_daemon::lock(&self.tasks);
+        let stay = |meter: &Meter| !meter.is_gone() && !meter.is_leaving();
+        let stopped: Vec<_> = tasks.iter().filter(|(_, meter)| stay(meter)).collect();
+        // All groups at first: that is nearly everything.
+        for (leader, meter) in &stopped {
+            meter.set_frozen(true);
+            signal_first(**leader, meter, Signal::STOP);
+            for (session, start) in meter.strays().iter() {
+                // Its first process leads a group as well. Where that is gone, the id may be another's.
+                if proc::find(*session).is_some_and(|first| first.start == *start && !first.zombie) {
+                    signal_group(*session, Signal::STOP);
+                }
+            }
+        }
+        stop(&stopped);
+    }
+
+    /// Stops again what goes on of stopped tasks.
+    pub(super) fn enforce(&self) {
+        let tasks = fallow_daemon::lock(&self.tasks);
+        let stay = |meter: &Meter| !meter.is_gone() && meter.is_frozen();
+        stop(&tasks.iter().filter(|(_, meter)| stay(meter)).collect::<Vec<_>>());
+    }
+
+    /// Has a task go on, if it was stopped.
+    pub(super) fn thaw(&self, leader: u32) {
+        let tasks = fallow_daemon::lock(&self.tasks);
+        let Some(meter) = tasks.get(&leader).filter(|meter| meter.is_frozen()) else { return };
+        meter.set_frozen(false);
+        if meter.is_gone() {
+            return;
+        }
+        signal_first(leader, meter, Signal::CONT);
+        let all = proc::all();
+        let sessions = sessions(leader, meter, &all);
+        // Also those that do not look stopped: one that waits for a CPU has yet to hear that it is to stop.
+        let branded = brand::sorted(&all);
+        let branded = branded.get(&meter.brand()).into_iter().flatten();
+        let all_of_it = proc::of_sessions(&all, &sessions).chain(branded);
+        all_of_it.for_each(|process| signal(process, Signal::CONT));
+    }
+
+    /// A task is up.
+    pub(super) fn add(&self, leader: u32, meter: Arc<Meter>) {
+        fallow_daemon::lock(&self.tasks).insert(leader, meter);
+    }
+
+    /// A task is gone.
+    pub(super) fn remove(&self, meter: &Arc<Meter>) {
+        fallow_daemon::lock(&self.tasks).retain(|_, other| !Arc::ptr_eq(other, meter));
+    }
+}
+
+/// Stops whatever these tasks hold beside their groups.
+fn stop(tasks: &[(&u32, &Arc<Meter>)]) {
+    let mut told: BTreeSet<(u32, u64)> = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        if tasks.is_empty() {
+            return;
+        }
+        let all = proc::all();
+        let branded = brand::sorted(&all);
+        let mut news = false;
+        for (leader, meter) in tasks {
+            let sessions = sessions(**leader, meter, &all);
+            let branded = branded.get(&meter.brand()).into_iter().flatten();
+            let processes = proc::of_sessions(&all, &sessions).chain(branded);
+            for process in processes.filter(|process| !process.stopped) {
+                // Also one that was told before and computes until it hears of it.
+                news |= told.insert((process.pid, process.start));
+                signal(process, Signal::STOP);
+            }
+        }
+        if !news {
+            return;
+        }
+    }
+}
+
+/// A task's sessions, its own first process's among them. Those that are new are noted.
+fn sessions(leader: u32, meter: &Meter, all: &[Process]) -> Sessions {
+    let mut strays = meter.strays();
+    let mut sessions = strays.clone();
+    match all.iter().find(|process| process.pid == leader) {
+        Some(first) if meter.is_other(first) => {}
+        first => drop(sessions.insert(leader, first.map_or(0, |first| first.start))),
+    }
+    proc::follow(&mut sessions, all);
+    strays.extend(sessions.iter().filter(|(id, _)| **id != leader).map(|(id, start)| (*id, *start)));
+    sessions
+}
+
+/// A task's own group. Once its first process is gone, the id may be another's.
+fn signal_first(leader: u32, meter: &Meter, what: Signal) {
+    if !proc::find(leader).is_some_and(|first| meter.is_other(&first)) {
+        signal_group(leader, what);
+    }
+}
+
+fn signal_group(leader: u32, what: Signal) {
+    if let Some(pid) = proc::to_pid(leader) {
+        let _ = kill_process_group(pid, what);
+    }
+}
+
+fn signal(process: &Process, what: Signal) {
+    if let Some(pid) = proc::to_pid(process.pid) {
+        let _ = kill_process(pid, what);
+    }
+}
+
+#[cfg(test)]
+#[path = "freezer_tests.rs"]
+mod tests;

@@ -1,0 +1,81 @@
+//! A process that gives up privileges, and keeps to rules of Landlock and to filters of system calls (R6.10).
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+
+/// A filter of system calls, as the kernel takes it.
+#[derive(Debug)]
+pub struct Filter(Vec<libc::sock_filter>);
+
+impl Filter {
+    /// The steps of its program: code, two jumps and an operand each.
+    pub fn new(steps: impl Iterator<Item = (u16, u8, u8, u32)>) -> Self {
+        Self(steps.map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k }).collect())
+    }
+}
+
+/// From now on no program that the calling thread executes has more privileges than the thread.
+/// Async-signal-safe.
+pub fn give_up_new_privileges() -> io::Result<()> {
+    Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
+/// The calling thread gives up what it may do beyond its user's rights, for good; it needs
+/// [`give_up_new_privileges`], or programs of root would bring it back. Async-signal-safe.
+fn give_up_capabilities() -> io::Result<()> {
+    use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+    let none = CapabilitySet::empty();
+    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    // A service manager may have forbidden the call to whoever has nothing to give up.
+    if capabilities(None)? != none {
+        set_capabilities(None, none)?;
+    }
+    Ok(())
+}
+
+/// Puts filters on the calling thread for good; it needs [`give_up_new_privileges`]. Async-signal-safe.
+pub fn filter_calls(filters: &[Filter]) -> io::Result<()> {
+    for Filter(steps) in filters {
+        let len = u16::try_from(steps.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // The kernel only reads it.
+        let program = libc::sock_fprog { len, filter: steps.as_ptr().cast_mut() };
+        // SAFETY: prctl with the address of a program that lives through the call, with its steps.
+        let result =
+            unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Has a process that `command` starts give up all privileges, then keep to `rules` (of Landlock), if there
+/// are any, and to `filters`. It holds for whatever `command` has it do after that, too. Where it fails, the
+/// process is not started, and the error is `PermissionDenied`.
+pub fn confine(command: &mut Command, rules: Option<OwnedFd>, filters: Arc<[Filter]>) {
+    // SAFETY: the closure runs between fork and exec. It makes system calls and nothing else: what they need
+    // was made before and is owned by the closure, and neither errors by number nor those of a kind allocate.
+    unsafe {
+        command.pre_exec(move || {
+            let confined = give_up_new_privileges()
+                .and_then(|()| give_up_capabilities())
+                .and_then(|()| rules.as_ref().map_or(Ok(()), keep_to))
+                .and_then(|()| filter_calls(&filters));
+            // Whatever it was, it says nothing about the program.
+            confined.map_err(|_| io::Error::from_raw_os_error(libc::EPERM))
+        });
+    }
+}
+
+/// Has the calling thread keep to rules of Landlock for good; it needs [`give_up_new_privileges`].
+/// Async-signal-safe.
+fn keep_to(rules: &OwnedFd) -> io::Result<()> {
+    // SAFETY: integers only; the descriptor is open.
+    match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,413 @@
+//! The real agent on a small real volume, a tmpfs and an ext4 of a file, filled from inside and outside: what
+//! goes for what, what never goes, and who rests until there is space again.
+//!
+//! By its preferences an agent leaves 1 GiB free, so the volumes are a little larger than that, and next to
+//! nothing of them is ever written.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fallow_boinc::scheduler::{
+    App, AppVersion, FileInfo, FileRef, ResultJob, SchedulerReply, SchedulerRequest, Workunit,
+};
+use fallow_boinc::signature::{PrivateKey, md5_hex};
+use fallow_domain::{Bytes, Duration, Flops};
+
+use crate::daemon::{Daemon, command, outcome};
+use crate::spinning::{attach, running};
+use crate::support::{is_alive, put, wait_for};
+use crate::transfers::{Server, http};
+
+/// Names the small volume to the child.
+const VOLUME: &str = "FALLOW_TEST_SMALL_DISK";
+/// What an input holds.
+const INPUT: usize = 20 << 20;
+const PLATFORM: &str =
+    if cfg!(target_arch = "aarch64") { "aarch64-unknown-linux-gnu" } else { "x86_64-pc-linux-gnu" };
+
+/// The kinds of volume.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// For which a user namespace is enough.
+    Tmpfs,
+    /// For which root and a loop device are needed.
+    Ext4,
+}
+
+/// Runs one of the tests below as a process of its own, which has a volume of so many megabytes.
+fn passes_on(kind: Kind, megabytes: u32, child: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let (image, mount) = (dir.path().join("image"), dir.path().join("mount"));
+    std::fs::create_dir(&mount).unwrap();
+    let script = match kind {
+        Kind::Tmpfs => format!(r#"mount -t tmpfs -o size={megabytes}m none "$2""#),
+        Kind::Ext4 => format!(
+            r#"truncate -s {megabytes}M "$1" && mkfs.ext4 -q -F -m 0 -O ^has_journal "$1" && mount -o loop "$1" "$2""#
+        ),
+    };
+    let map: &[&str] = if matches!(kind, Kind::Tmpfs) { &["--map-root-user"] } else { &[] };
+    let output = Command::new("unshare")
+        .args(map)
+        .args(["--mount", "sh", "-c", &format!(r#"{script} && shift 2 && exec "$@""#), "sh"])
+        .args([&image, &mount])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", child, "--nocapture", "--test-threads=1"])
+        .env(VOLUME, &mount)
+        .output();
+    let said = output.as_ref().map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let log = output.as_ref().map(|output| String::from_utf8_lossy(&output.stderr).into_owned());
+    if !said.as_ref().is_ok_and(|said| said.contains("running 1 test")) {
+        let why =
+            format!("no {kind:?} of {megabytes} MB can be mounted here, for which root is needed: {log:?}");
+        assert!(std::env::var_os("FALLOW_REQUIRE_PEERS").is_none_or(|value| value != "1"), "{why}");
+        println!("skipped: {why}");
+        return;
+    }
+    let said = said.unwrap_or_default();
+    assert!(said.contains("all was as it should"), "{said}{}", log.unwrap_or_default());
+}
+
+fn volume() -> Option<PathBuf> {
+    std::env::var_os(VOLUME).map(PathBuf::from)
+}
+
+/// An agent that looks at the disk twice a second, and its log.
+fn agent(dir: &Path, log: &Path) -> Daemon {
+    let mut run = command(dir, &["run", "--measure-disk-ms", "500"]);
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
+    run.stdout(Stdio::null()).stderr(log);
+    Daemon::of(run, dir)
+}
+
+/// A project that gives a job with each answer, up to so many, with a large input that is to be kept.
+struct Keeper {
+    server: Server,
+    reported: Arc<AtomicUsize>,
+}
+
+impl Keeper {
+    fn new(script: &str, supply: usize) -> Self {
+        let mut state = 7_u64;
+        let mut random = move |bytes: &mut [u8]| {
+            for byte in bytes {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                *byte = (state >> 56) as u8;
+            }
+        };
+        let key = PrivateKey::generate(&mut random).unwrap();
+        let script = format!("#!/bin/sh\n{script}\n").into_bytes();
+        let signature = key.sign_file(&md5_hex(&script), &mut random).ok();
+        let sign_key = key.public_key().to_text();
+        let (sent, reported) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+        let told = Arc::clone(&reported);
+        let server = Server::start(move |asked| {
+            let host = asked.head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
+            let url = |name: &str| vec![format!("http://{host}/p/{name}")];
+            match &asked.head {
+                head if head.starts_with("get /p/get_project_config.php ") => {
+                    let config = format!(
+                        "<project_config>\n<name>Keeper</name>\n<master_url>http://{host}/p/</master_url>\n</project_config>\n"
+                    );
+                    return http("200 OK", "", config.as_bytes());
+                }
+                head if head.starts_with("get /p/ ") => {
+                    let page = format!("<scheduler>http://{host}/p/cgi</scheduler>");
+                    return http("200 OK", "", page.as_bytes());
+                }
+                head if head.starts_with("get /p/spin ") => return http("200 OK", "", &script),
+                head if head.starts_with("get /p/keep_") => return http("200 OK", "", &vec![1; INPUT]),
+                head if head.starts_with("post /p/cgi ") => {}
+                _ => return http("404 Not Found", "", b"no such page"),
+            }
+            let request = SchedulerRequest::parse(asked.text().as_bytes()).unwrap();
+            told.fetch_add(request.results.len(), Ordering::Relaxed);
+            let mut reply = SchedulerReply {
+                project_name: Some("Keeper".into()),
+                user_name: Some("Ada".into()),
+                hostid: Some(7),
+                request_delay: Duration::from_secs(1),
+                code_sign_key: Some(sign_key.clone()),
+                result_acks: request.results.iter().map(|result| result.name.clone()).collect(),
+                ..SchedulerReply::default()
+            };
+            let number = sent.load(Ordering::Relaxed);
+            if number < supply && request.cpu_req_secs > 0.0 {
+                sent.fetch_add(1, Ordering::Relaxed);
+                let program = FileInfo {
+                    name: "spin".into(),
+                    download_urls: url("spin"),
+                    nbytes: Some(Bytes(script.len() as u64)),
+                    executable: true,
+                    file_signature: signature.clone(),
+                    ..FileInfo::default()
+                };
+                let input = format!("keep_{number}_in");
+                let input = FileInfo {
+                    download_urls: url(&input),
+                    name: input,
+                    nbytes: Some(Bytes(INPUT as u64)),
+                    sticky: true,
+                    ..FileInfo::default()
+                };
+                add_job(&mut reply, number, program, input);
+            }
+            http("200 OK", "", reply.write().as_bytes())
+        });
+        Self { server, reported }
+    }
+
+    fn reported(&self) -> usize {
+        self.reported.load(Ordering::Relaxed)
+    }
+
+    /// What was said to the scheduler last.
+    fn last_request(&self) -> String {
+        let asked = self.server.asked();
+        asked.iter().rfind(|asked| asked.head.starts_with("post /p/cgi ")).unwrap().text()
+    }
+}
+
+fn add_job(reply: &mut SchedulerReply, number: usize, program: FileInfo, input: FileInfo) {
+    let refer = |name: &str, open: &str, main_program| FileRef {
+        file_name: name.into(),
+        open_name: Some(open.into()),
+        main_program,
+        ..FileRef::default()
+    };
+    reply.apps.push(App { name: "spin".into(), ..App::default() });
+    reply.app_versions.push(AppVersion {
+        app_name: "spin".into(),
+        version_num: 100,
+        platform: PLATFORM.into(),
+        avg_ncpus: 1.0,
+        files: vec![refer("spin", "spin", true)],
+        ..AppVersion::default()
+    });
+    let name = format!("keep_{number}");
+    reply.workunits.push(Workunit {
+        name: name.clone(),
+        app_name: "spin".into(),
+        rsc_fpops_est: Flops::new(1e12).ok(),
+        rsc_fpops_bound: Flops::new(1e18).ok(),
+        rsc_disk_bound: Some(Bytes(100_000_000)),
+        files: vec![refer(&input.name, "in", false)],
+        ..Workunit::default()
+    });
+    reply.files.extend([program, input]);
+    reply.results.push(ResultJob {
+        name: format!("{name}_0"),
+        wu_name: name,
+        report_deadline: fallow_daemon::clock::now() + Duration::from_secs(86_400),
+        platform: PLATFORM.into(),
+        version_num: 100,
+        ..ResultJob::default()
+    });
+}
+
+/// What `fallow-agent disk --json` says, once the disk was measured.
+fn disk(dir: &Path) -> serde_json::Value {
+    wait_for("a measurement", || {
+        let (code, text) = outcome(dir, &["disk", "--json"]);
+        assert_eq!(code, 0, "{text}");
+        let disk: serde_json::Value = serde_json::from_str(&text).unwrap();
+        (!disk["measured_at"].is_null()).then_some(disk)
+    })
+}
+
+fn suspended_by(dir: &Path) -> serde_json::Value {
+    let (_, text) = outcome(dir, &["status", "--json"]);
+    serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default()["host"]["suspended_by"].clone()
+}
+
+/// The names of the inputs that are here.
+fn inputs(dir: &Path) -> Vec<String> {
+    let projects = std::fs::read_dir(dir.join("projects")).into_iter().flatten().flatten();
+    let files =
+        projects.flat_map(|project| std::fs::read_dir(project.path()).into_iter().flatten().flatten());
+    let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("keep_")).collect()
+}
+
+/// Writes to a volume so that it leaves so many bytes. On ext4 nothing is written for it.
+fn leave(volume: &Path, bytes: u64) {
+    let free = rustix::fs::statvfs(volume).map(|of| of.f_bavail * of.f_frsize).unwrap();
+    let Some(more) = free.checked_sub(bytes).filter(|more| *more > 0) else { return };
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(volume.join("fill")).unwrap();
+    let at = file.metadata().unwrap().len();
+    // Others may have taken some of it meanwhile.
+    let _ = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), at, more);
+}
+
+/// The limit is kept although more is to be kept than fits: what was used least recently goes, running jobs
+/// lose nothing, and the server hears what is here.
+fn child_keeps_its_limit(volume: &Path) {
+    let dir = &volume.join("agent");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let log = elsewhere.path().join("log");
+    let _daemon = agent(dir, &log);
+    let limit = disk(dir)["limit"].as_u64().unwrap();
+    let fits = usize::try_from(limit).unwrap() / INPUT;
+    assert!((4..13).contains(&fits), "{limit}");
+    let supply = fits + 4;
+    let keeper = Keeper::new("cat in >/dev/null || exit 9; echo 0 > boinc_finish_called", supply);
+    attach(dir, &keeper.server);
+    wait_for("all jobs", || {
+        let held = inputs(dir).len();
+        assert!(held <= fits, "{held} inputs are here, and {fits} fit");
+        (keeper.reported() == supply).then_some(())
+    });
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(!text.contains("failed with"), "{text}");
+    let found = disk(dir);
+    assert!(found["used"].as_u64() <= found["limit"].as_u64(), "{found}");
+    let here = inputs(dir);
+    assert!(!here.contains(&"keep_0_in".to_owned()), "{here:?}");
+    assert!(here.contains(&format!("keep_{}_in", supply - 1)), "{here:?}");
+    let (code, why) = outcome(dir, &["disk", "--why"]);
+    assert!(code == 0 && why.contains("deleted keep_0_in (21.0 MB): its project needs room"), "{why}");
+    assert!(why.contains("Would go next") && why.contains("what leaves 1073.7 MB of the disk free"), "{why}");
+    println!("{why}");
+    let told = wait_for("a list of what is here", || {
+        let told = keeper.last_request();
+        told.contains(&format!("<name>keep_{}_in</name>", supply - 1)).then_some(told)
+    });
+    assert!(!told.contains("<name>keep_0_in</name>"), "{told}");
+    for amount in ["<project_disk_free>", "<potentially_free_offender>", "<potentially_free_self>"] {
+        assert!(told.contains(amount), "{told}");
+    }
+}
+
+/// Others fill the volume: tasks rest, keep all that is theirs, and go on by themselves. Then a kept file
+/// vanishes, and nobody minds.
+fn child_rests_until_there_is_space(volume: &Path) {
+    let dir = &volume.join("agent");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let [log, go] = ["log", "go"].map(|name| elsewhere.path().join(name));
+    let mut run = command(dir, &["run", "--measure-disk-ms", "500", "--unconfined"]);
+    run.stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+    let _daemon = Daemon::of(run, dir);
+    disk(dir);
+    let script = format!(
+        "while [ ! -e {} ]; do sleep 0.1; done; cat in >/dev/null || exit 9; echo 0 > boinc_finish_called",
+        go.display()
+    );
+    let keeper = Keeper::new(&script, 1);
+    attach(dir, &keeper.server);
+    let pid = wait_for("a task", || running(dir).first().copied());
+    leave(volume, 500 << 20);
+    wait_for("rest", || (suspended_by(dir) == "disk").then_some(()));
+    let (_, status) = outcome(dir, &["status"]);
+    assert!(status.contains("too little space on the disk"), "{status}");
+    let (_, why) = outcome(dir, &["disk", "--why"]);
+    assert!(
+        why.contains("computing is suspended: usage exceeds the disk limit") && why.contains("Free "),
+        "{why}"
+    );
+    println!("{why}");
+    assert!(is_alive(pid) && running(dir).is_empty(), "{status}");
+    assert_eq!(inputs(dir), ["keep_0_in"], "what runs needs it");
+    std::fs::remove_file(volume.join("fill")).unwrap();
+    wait_for("work again", || (suspended_by(dir).is_null() && running(dir) == [pid]).then_some(()));
+    put(&go, b"");
+    wait_for("the report", || (keeper.reported() == 1).then_some(()));
+    // Nobody needs it any more: somebody deletes it, and it is not told of.
+    assert_eq!(inputs(dir), ["keep_0_in"]);
+    let kept = std::fs::read_dir(dir.join("projects")).unwrap().flatten().next().unwrap().path();
+    std::fs::remove_file(kept.join("keep_0_in")).unwrap();
+    wait_for("that it is seen", || {
+        outcome(dir, &["disk", "--why"]).1.contains("gone from the disk").then_some(())
+    });
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(!text.contains("failed with"), "{text}");
+}
+
+/// The volume is filled to the last block again and again, and the agent killed in between: no job is lost
+/// or done twice, and what no job needs makes room for the store.
+fn child_loses_nothing_at_the_last_block(volume: &Path) {
+    let dir = &volume.join("agent");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let log = elsewhere.path().join("log");
+    // A job that ends at a time when nothing can be written waits until something can be.
+    let script = "sleep 1; cat in >/dev/null || exit 9; \
+                  until echo 0 2>/dev/null > boinc_finish_called; do sleep 0.1; done 2>/dev/null";
+    let keeper = Keeper::new(script, 8);
+    let mut daemon = agent(dir, &log);
+    disk(dir);
+    attach(dir, &keeper.server);
+    for round in 1..=4 {
+        wait_for("some jobs", || (keeper.reported() >= round).then_some(()));
+        leave(volume, 0);
+        // Whatever it is at, it answers, and says what keeps it.
+        wait_for("rest", || {
+            let (code, text) = outcome(dir, &["status"]);
+            assert_eq!(code, 0, "{text}");
+            (text.contains("no space") || text.contains("too little space")).then_some(())
+        });
+        daemon.kill();
+        drop(daemon);
+        std::fs::remove_file(volume.join("fill")).unwrap();
+        daemon = agent(dir, &log);
+    }
+    wait_for("all jobs", || (keeper.reported() == 8).then_some(()));
+    let mut names: Vec<String> = keeper
+        .server
+        .asked()
+        .iter()
+        .filter(|asked| asked.head.starts_with("post /p/cgi "))
+        .flat_map(|asked| SchedulerRequest::parse(asked.text().as_bytes()).unwrap().results)
+        .map(|result| format!("{} {}", result.name, result.exit_status))
+        .collect();
+    names.sort();
+    let expected: Vec<String> = (0..8).map(|number| format!("keep_{number}_0 0")).collect();
+    assert_eq!(names, expected);
+    drop(daemon);
+}
+
+/// Passes as a test where there is no volume for it: then it is no child.
+fn as_child(child: impl FnOnce(&Path)) {
+    let Some(volume) = volume() else { return };
+    child(&volume);
+    println!("\nall was as it should");
+}
+
+#[test]
+fn child_keeping_its_limit() {
+    as_child(child_keeps_its_limit);
+}
+
+#[test]
+fn child_resting() {
+    as_child(child_rests_until_there_is_space);
+}
+
+#[test]
+fn child_losing_nothing() {
+    as_child(child_loses_nothing_at_the_last_block);
+}
+
+#[test]
+fn r4_4_on_a_tmpfs_the_limit_is_kept_and_kept_files_give_way_the_least_recently_used_first() {
+    passes_on(Kind::Tmpfs, 1_174, "small_disk::child_keeping_its_limit");
+}
+
+#[test]
+fn r4_4_on_an_ext4_the_limit_is_kept_and_kept_files_give_way_the_least_recently_used_first() {
+    passes_on(Kind::Ext4, 1_250, "small_disk::child_keeping_its_limit");
+}
+
+#[test]
+fn r4_8_on_a_tmpfs_that_others_fill_tasks_rest_and_go_on_by_themselves() {
+    passes_on(Kind::Tmpfs, 1_174, "small_disk::child_resting");
+}
+
+#[test]
+fn r4_8_on_an_ext4_that_others_fill_tasks_rest_and_go_on_by_themselves() {
+    passes_on(Kind::Ext4, 1_250, "small_disk::child_resting");
+}
+
+#[test]
+fn r4_12_on_an_ext4_that_is_full_to_the_last_block_no_job_is_lost_or_done_twice() {
+    passes_on(Kind::Ext4, 1_250, "small_disk::child_losing_nothing");
+}

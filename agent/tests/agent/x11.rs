@@ -1,0 +1,126 @@
+//! Somebody uses a session of X11: a real server (Xvfb) and keys that it takes for real ones (XTEST).
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use fallow_agent::host::owner::OwnerSensors;
+use tokio::runtime::Runtime;
+use x11rb::connection::Connection;
+use x11rb::protocol::sync::ConnectionExt as _;
+use x11rb::protocol::xtest::ConnectionExt as _;
+use x11rb::rust_connection::RustConnection;
+
+use crate::support::wait_for;
+use crate::yielding::Yielding;
+
+/// A server without a screen, and somebody at its keyboard.
+pub(crate) struct Server {
+    process: Child,
+    keyboard: RustConnection,
+    /// Its name, such as `:1`.
+    pub(crate) display: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Server {
+    pub(crate) fn start() -> Option<Self> {
+        let mut command = Command::new("Xvfb");
+        command.args(["-displayfd", "1", "-screen", "0", "64x64x8", "-nolisten", "tcp", "-noreset"]);
+        let process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let Ok(mut process) = process else {
+            assert!(
+                std::env::var_os("FALLOW_REQUIRE_PEERS").is_none(),
+                "Xvfb is missing: e2e/peers/install.sh installs it"
+            );
+            println!("skipped: Xvfb is missing (e2e/peers/install.sh installs it)");
+            return None;
+        };
+        let mut number = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut number).unwrap();
+        let display = format!(":{}", number.trim());
+        let (keyboard, _) = RustConnection::connect(Some(&display)).unwrap();
+        keyboard.sync_initialize(3, 1).unwrap().reply().unwrap();
+        Some(Self { process, keyboard, display })
+    }
+
+    /// A key goes down and up.
+    pub(crate) fn key(&self) {
+        for what in [2, 3] {
+            self.keyboard.xtest_fake_input(what, 38, 0, x11rb::NONE, 0, 0, 0).unwrap();
+        }
+        self.keyboard.flush().unwrap();
+    }
+
+    /// For how long nobody has used it, by its own counter, in milliseconds.
+    fn idle(&self) -> u32 {
+        let counters = self.keyboard.sync_list_system_counters().unwrap().reply().unwrap().counters;
+        let counter = counters.iter().find(|counter| counter.name == b"IDLETIME").unwrap().counter;
+        self.keyboard.sync_query_counter(counter).unwrap().reply().unwrap().counter_value.lo
+    }
+}
+
+fn listening_to(display: &str, nothing: &tempfile::TempDir) -> OwnerSensors {
+    let display = Some(display.to_owned());
+    OwnerSensors {
+        never_in_use: false,
+        devices: nothing.path().to_owned(),
+        bus: Some("unix:path=/nowhere/bus".to_owned()),
+        display,
+    }
+}
+
+fn stands(yielding: &Yielding) -> (bool, String) {
+    let all = yielding.sensors().status();
+    let one = all.into_iter().find(|sensor| sensor.sensor == "X server").unwrap();
+    (one.on, one.what)
+}
+
+#[test]
+fn r6_2_at_a_key_in_a_session_of_x11_all_processes_of_all_tasks_stop() {
+    let Some(server) = Server::start() else { return };
+    let (runtime, nothing) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let yielding = Yielding::start(&runtime, &listening_to(&server.display, &nothing));
+    assert_eq!(stands(&yielding), (true, format!("display {}", server.display)));
+    for round in 0..2 {
+        // The end of a pause is what is told at once.
+        wait_for("a pause", || (server.idle() > 1_500).then_some(()));
+        assert!(!yielding.all_stopped(), "nobody has touched it in round {round}");
+        server.key();
+        wait_for("all to be stopped", || yielding.all_stopped().then_some(()));
+        let of = wait_for("it to be known", || yielding.sensors().last_input()).of;
+        assert_eq!(of, format!("the X server of display {}", server.display));
+        yielding.resume();
+    }
+}
+
+#[test]
+fn r6_2_an_x_server_that_goes_or_never_answers_holds_up_nothing() {
+    let (runtime, nothing) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    // One that takes connections and says nothing.
+    let silent = (90..200_u16).find_map(|number| {
+        let path = format!("/tmp/.X11-unix/X{number}");
+        std::fs::create_dir_all("/tmp/.X11-unix").ok()?;
+        let listener = std::os::unix::net::UnixListener::bind(&path).ok()?;
+        Some((listener, path, format!(":{number}")))
+    });
+    let Some((listener, path, display)) = silent else {
+        return println!("skipped: no display can be made here (/tmp/.X11-unix)");
+    };
+    let yielding = Yielding::start(&runtime, &listening_to(&display, &nothing));
+    assert_eq!(stands(&yielding), (false, "it has not answered yet".to_owned()));
+    drop(listener);
+    let _ = std::fs::remove_file(path);
+    wait_for("its end to be told", || stands(&yielding).1.contains("no answer from").then_some(()));
+    drop(yielding);
+    let Some(server) = Server::start() else { return };
+    let yielding = Yielding::start(&runtime, &listening_to(&server.display, &nothing));
+    assert!(stands(&yielding).0);
+    drop(server);
+    wait_for("its end to be told", || (!stands(&yielding).0).then_some(()));
+}

@@ -1,0 +1,387 @@
+//! Carries the disk's plans out (R4.4, R4.8), believes the disk over the records (R4.12), and says why
+//! (R4.13).
+//!
+//! Nothing that a job needs is ever deleted: whose files go is planned by `fallow_policy::disk`, and each is
+//! looked at once more before it goes. A file that its project or an application version still names is only
+//! taken from the disk, and fetched again when a job needs it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_boinc::runtime::exit;
+use fallow_domain::{Bytes, Instant, JobId, ProjectId};
+use fallow_policy::disk::reconcile::{FileLocation, Mismatch, Orphans, Recorded, reconcile};
+use fallow_policy::disk::{
+    Admission, Deletion, DeletionRule, OwnerDisk, ReturnedJob, ShrinkStep, TotalLimit, Volume,
+};
+
+use crate::disk::{DiskDeed, Measured};
+use crate::machine::Client;
+use crate::state::{FileStatus, Process, Stage};
+use crate::timers::Timer;
+use crate::{Cause, DiskFound, Effect, Entity, FileFound, FileKey, NoticeLevel};
+
+/// So many files without an owner at once are a reason to look soon again.
+const MANY: usize = 1_000;
+
+/// So many files of a project are named that may go while nothing can be stored.
+const UNNEEDED_MAX: usize = 100;
+
+impl Client {
+    /// Has the disk measured when that is due, and does what the owner's limit asks for when that changed.
+    pub(crate) fn poll_disk(&mut self) {
+        let Some(period) = self.config.measure_disk else { return };
+        let now = self.now();
+        if !self.timers.may_be_due(Timer::Disk, now) {
+            return;
+        }
+        if self.set_disk_limit() {
+            self.shrink_disk();
+        }
+        if self.disk.due_at(period).is_some_and(|at| at <= now) {
+            self.disk.ask(now, self.state.jobs.slots());
+            self.act(Effect::MeasureDisk, Cause::DiskMeasured);
+        }
+    }
+
+    /// When the disk is to be measured.
+    pub(crate) fn next_disk(&self) -> Option<Instant> {
+        self.config.measure_disk.and_then(|period| self.disk.due_at(period))
+    }
+
+    /// Somebody has met a full disk: it is measured soon.
+    pub(crate) fn disk_was_full(&mut self) {
+        self.disk.want();
+        self.timers.stale(Timer::Disk);
+    }
+
+    /// Brings the books up to date.
+    pub(crate) fn settle_disk(&mut self) {
+        self.disk.settle(&self.state, self.clock.now(), self.clock.started_at());
+    }
+
+    /// The disk was measured, or could not be.
+    pub(crate) fn disk_measured(&mut self, found: Result<DiskFound, String>) {
+        self.timers.stale(Timer::Disk);
+        let now = self.now();
+        let usable = found.and_then(|mut found| {
+            self.disk.complete(&mut found, &self.state);
+            let volume = Volume::measured(now, found.size, found.free, found.ours);
+            volume.map(|volume| (found, volume)).map_err(|error| error.to_string())
+        });
+        let (found, volume) = match usable {
+            Ok(usable) => usable,
+            Err(why) => {
+                self.disk.failed(now);
+                self.notice(NoticeLevel::Warn, None, format!("the disk cannot be measured: {why}"));
+                return;
+            }
+        };
+        self.end_lifetimes();
+        self.believe_disk(&found);
+        let (mut whole, mut parts) = (BTreeMap::new(), BTreeMap::new());
+        let mut beside: BTreeMap<ProjectId, Bytes> = found.projects.iter().copied().collect();
+        for file in found.files.iter().filter(|file| !found.unseen.contains(&file.key.project)) {
+            let Some(known) = self.state.files.get(&file.key) else { continue };
+            let is_here = matches!(known.status, FileStatus::Present | FileStatus::Uploaded);
+            if file.is_part && is_here {
+                continue;
+            }
+            if let Some(rest) = beside.get_mut(&file.key.project) {
+                *rest = Bytes(rest.0.saturating_sub(file.blocks.0));
+            }
+            let held: &mut Bytes =
+                if file.is_part { &mut parts } else { &mut whole }.entry(file.key.clone()).or_default();
+            *held = held.plus(file.blocks);
+        }
+        let slots = found.slots.into_iter().collect();
+        let (took, own, unseen) = (found.took, found.own, found.unseen);
+        let measured = Measured { volume, took, own, whole, parts, slots, beside, unseen };
+        self.disk.measured(measured, &self.state);
+        self.set_disk_limit();
+        self.shrink_disk();
+    }
+
+    /// What all may use together, by the preferences in force. Says whether that has changed.
+    fn set_disk_limit(&mut self) -> bool {
+        let Some(volume) = self.disk.volume().copied() else { return false };
+        let limit = TotalLimit::new(&self.owner_disk(), &volume);
+        self.disk.set_limit(limit)
+    }
+
+    /// What the owner allows of the disk.
+    pub(crate) fn owner_disk(&self) -> OwnerDisk {
+        OwnerDisk::from((self.preferences(), self.local_preferences()))
+    }
+
+    /// Does what an exceeded limit asks for (R4.8), and says whether computing may go on.
+    fn shrink_disk(&mut self) {
+        self.settle_disk();
+        let plan = self.disk.shrink();
+        let suspension = plan.as_ref().and_then(|plan| plan.suspension);
+        for step in plan.into_iter().flat_map(|plan| plan.steps) {
+            match step {
+                ShrinkStep::Delete(deletion) => self.delete_for_room(&deletion),
+                ShrinkStep::GiveBack(job) => self.give_back_for_room(job),
+            }
+        }
+        let text = suspension.as_ref().map_or_else(
+            || "there is space on the disk again: computing may go on".to_owned(),
+            ToString::to_string,
+        );
+        if !self.disk.set_suspension(suspension) {
+            return;
+        }
+        let is_short = suspension.is_some();
+        self.state.host.set_lacks_disk(is_short);
+        let found = self.state.host.look_at_clock(self.now());
+        self.see_to(found);
+        // What fills a disk is no document's doing, mostly.
+        self.spare_tasks();
+        self.touch(Entity::Host);
+        let level = if is_short { NoticeLevel::Warn } else { NoticeLevel::Info };
+        self.disk_deed(level, None, text);
+    }
+
+    /// Makes room for a file that is to come whole. Says why it cannot come, if it cannot.
+    pub(crate) fn make_room_for(&mut self, key: &FileKey) -> Result<(), String> {
+        let Some(bytes) = self.state.files.get(key).and_then(|file| file.info.nbytes) else { return Ok(()) };
+        if self.disk.books().is_none() {
+            return Ok(());
+        }
+        self.settle_disk();
+        match self.disk.admit(key, bytes) {
+            None | Some(Admission::Fits { .. }) => Ok(()),
+            Some(Admission::AfterDeleting(deletions)) => {
+                deletions.iter().for_each(|deletion| self.delete_for_room(deletion));
+                Ok(())
+            }
+            Some(Admission::Refused(why)) => Err(why.to_string()),
+        }
+    }
+
+    /// Deletes a file by a plan, unless something needs it after all.
+    fn delete_for_room(&mut self, deletion: &Deletion) {
+        let key = FileKey { project: deletion.project, name: deletion.name.clone() };
+        if self.is_needed(&key) {
+            return;
+        }
+        let text = format!(
+            "deleted {} ({}): {}; {}",
+            deletion.name,
+            deletion.bytes,
+            self.rule_in_words(&deletion.rule),
+            deletion.why
+        );
+        self.take_from_disk(&key, Cause::Deleted(Box::new(deletion.clone())));
+        self.disk_deed(NoticeLevel::Info, Some(key.project), text);
+    }
+
+    /// Takes a file from the disk. It is forgotten, unless an application or a job on its way out names it:
+    /// then it is one that may be fetched again.
+    fn take_from_disk(&mut self, key: &FileKey, why: Cause) {
+        let active =
+            self.state.files.get(key).and_then(|file| file.transfer.as_ref()).is_some_and(|t| t.active);
+        if active {
+            self.act(Effect::CancelTransfer { file: key.clone() }, why.clone());
+        }
+        if self.state.file_use.is_used(key) {
+            self.edit_file(key, |file| {
+                (file.status, file.found, file.proof) = (FileStatus::Absent, None, None);
+                file.transfer = None;
+            });
+        } else {
+            self.remove_file(key);
+        }
+        self.disk.deleted(key);
+        if let Some(project) = self.state.projects.get(&key.project) {
+            let effect = Effect::DeleteFile { file: key.clone(), url: project.url.clone() };
+            self.act(effect, why);
+        }
+    }
+
+    /// Whether a job that is wanted reads or writes a file, or it is being sent.
+    fn is_needed(&self, key: &FileKey) -> bool {
+        let sends = |file: &crate::state::File| {
+            file.transfer.as_ref().is_some_and(|transfer| transfer.direction == crate::Direction::Upload)
+        };
+        if self.state.files.get(key).is_some_and(sends) {
+            return true;
+        }
+        // Without users there is nothing to be looked for.
+        self.state.file_use.is_used(key)
+            && self.state.jobs.of(key.project).filter_map(|id| self.state.jobs.get(&id)).any(|job| {
+                let is_aborted =
+                    |end: &crate::state::Outcome| end.state == crate::end_state::EndState::Aborted;
+                let leaves = job.outcome.as_ref().is_some_and(is_aborted) && !job.process.exists();
+                job.output_files().contains(key) || !leaves && self.input_files(job).contains(key)
+            })
+    }
+
+    /// Gives a queued job back to its server (R4.8).
+    fn give_back_for_room(&mut self, returned: ReturnedJob) {
+        let id = returned.job;
+        let Some(job) = self.state.jobs.get(&id) else { return };
+        if job.run.begun || job.process.exists() || job.outcome.is_some() {
+            return;
+        }
+        let (name, files) = (job.result.name.clone(), self.input_files(job));
+        for key in self.disk.give_back(id, &files) {
+            self.edit_file(&key, |file| file.transfer = None);
+            self.act(Effect::CancelTransfer { file: key.clone() }, Cause::GivenBack(returned));
+        }
+        self.abort_job(id, exit::ABORTED_BY_CLIENT, &Cause::GivenBack(returned));
+        let frees = returned.frees;
+        let text = format!(
+            "gave {name} back: the disk limit is exceeded and only files that jobs need are left; of its project's queued jobs \
+             it has the latest deadline; this frees {frees}"
+        );
+        self.disk_deed(NoticeLevel::Warn, Some(returned.project), text);
+    }
+
+    /// A rule with the project that it is about called by its URL.
+    fn rule_in_words(&self, rule: &DeletionRule) -> String {
+        match rule {
+            DeletionRule::OffenderGivesWay { to, excess, limit } => {
+                let who = self.state.projects.get(to).map_or_else(|| to.to_string(), |p| p.url.to_string());
+                format!("it exceeds its disk limit of {limit} by {excess} and {who} needs room")
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// Says what was done about the disk, and remembers it for who asks later.
+    fn disk_deed(&mut self, level: NoticeLevel, project: Option<ProjectId>, text: String) {
+        self.disk.note(DiskDeed { at: self.now(), project, text: text.clone() });
+        self.notice(level, project, text);
+    }
+
+    /// Files that their projects wanted kept until now (BOINC: `sticky_lifetime`).
+    fn end_lifetimes(&mut self) {
+        let now = self.now();
+        let over =
+            self.state.files.iter().filter(|(_, file)| {
+                file.info.sticky && file.kept.sticky_until.is_some_and(|until| until < now)
+            });
+        let over: Vec<FileKey> = over.map(|(key, _)| key.clone()).collect();
+        over.iter().for_each(|key| self.unstick(key));
+    }
+
+    /// Believes the disk over the records (R4.12): what is recorded and not there is fetched again where it
+    /// is needed, what nobody owns goes after a while.
+    fn believe_disk(&mut self, look: &DiskFound) {
+        let place = |key: &FileKey| FileLocation { project: Some(key.project), name: key.name.clone() };
+        let key = |place: &FileLocation| Some(FileKey { project: place.project?, name: place.name.clone() });
+        let state = &self.state;
+        let recorded = state.files.iter().map(|(key, file)| {
+            // An output is what its task made of it, and one that is sent fails by itself.
+            let is_whole =
+                file.status == FileStatus::Present && file.found.is_none() && file.transfer.is_none();
+            let nbytes = file.info.nbytes.filter(|_| is_whole);
+            (place(key), nbytes.map_or(Recorded::Arriving(Bytes(u64::MAX)), Recorded::Whole))
+        });
+        let recorded: BTreeMap<FileLocation, Recorded> = recorded.collect();
+        // Parts of known files, and messages of jobs, are somebody's.
+        let mine = |file: &&FileFound| {
+            let is_seen = !look.unseen.contains(&file.key.project);
+            is_seen
+                && !(file.is_part && state.files.contains_key(&file.key))
+                && self.trickle_size(&file.key).is_none()
+        };
+        let found: Vec<&FileFound> = look.files.iter().filter(mine).collect();
+        let orphans = Orphans::since(found.iter().map(|file| (place(&file.key), file.changed)));
+        let on_disk = found.iter().map(|file| (place(&file.key), file.length)).collect();
+        let told = reconcile(&recorded, &on_disk, &orphans, self.now());
+        let news = self.disk.new_strays(told.remove.iter().filter_map(|one| key(&one.location)).collect());
+        if told.remove.len() >= MANY && !news.is_empty() {
+            // Not all that lies there was named. Where all of it was tried before, there is no hurry.
+            self.disk.want();
+        }
+        for removal in told.remove {
+            let Some(key) = key(&removal.location) else { continue };
+            let Some(project) = self.state.projects.get(&key.project) else { continue };
+            let effect = Effect::DeleteFile { file: key.clone(), url: project.url.clone() };
+            self.act(effect, Cause::Orphan(removal.age));
+            if !news.contains(&key) {
+                continue;
+            }
+            let text =
+                format!("removed {} ({}): nothing has owned it for {}", key.name, removal.bytes, removal.age);
+            self.disk_deed(NoticeLevel::Info, Some(key.project), text);
+        }
+        let mut gone = BTreeSet::new();
+        for mismatch in told.mismatches {
+            let (Mismatch::Missing { location, .. } | Mismatch::Resized { location, .. }) = &mismatch;
+            let Some(key) = key(location) else { continue };
+            if look.unseen.contains(&key.project) || look.unsure.contains(&key) {
+                continue;
+            }
+            let text = match &mismatch {
+                Mismatch::Missing { .. } => format!("{} is gone from the disk", key.name),
+                Mismatch::Resized { recorded, found, .. } => {
+                    format!("{} has {found} on the disk and not the {recorded} that came", key.name)
+                }
+            };
+            self.disk_deed(NoticeLevel::Warn, Some(key.project), text);
+            gone.insert(key);
+        }
+        if !gone.is_empty() {
+            self.lost(&gone);
+        }
+    }
+
+    /// The names that are known in the directories of projects, for who looks what is there.
+    pub fn known_files(&self) -> BTreeMap<ProjectId, BTreeSet<String>> {
+        let mut known: BTreeMap<ProjectId, BTreeSet<String>> = BTreeMap::new();
+        for key in self.state.files.keys() {
+            known.entry(key.project).or_default().insert(key.name.clone());
+        }
+        known
+    }
+
+    /// Files that should be there and are not among what was found, or are not what came: a look takes a
+    /// while, and they may have come meanwhile.
+    pub fn doubtful_files(&self, found: &DiskFound) -> Vec<FileKey> {
+        let whole = found.files.iter().filter(|file| !file.is_part);
+        let whole: BTreeMap<&FileKey, Bytes> = whole.map(|file| (&file.key, file.length)).collect();
+        let is_whole = |(key, file): &(&FileKey, &crate::state::File)| {
+            let is_here = file.status == FileStatus::Present && file.found.is_none();
+            is_here && file.transfer.is_none() && !found.unseen.contains(&key.project)
+        };
+        let expected = self.state.files.iter().filter(is_whole);
+        let doubtful = expected.filter(|(key, file)| match whole.get(key) {
+            None => true,
+            Some(length) => file.info.nbytes.is_some_and(|nbytes| nbytes != *length),
+        });
+        doubtful.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Files that no job needs and that may be deleted when nothing can be stored for want of space, the
+    /// first to go first.
+    pub fn unneeded_files(&mut self) -> Vec<FileKey> {
+        self.settle_disk();
+        let Some(disk) = self.disk.books() else { return Vec::new() };
+        let next = self.state.projects.keys().flat_map(|id| {
+            let next = disk.next_deletions(*id, UNNEEDED_MAX).into_iter();
+            next.map(|(name, ..)| FileKey { project: *id, name })
+        });
+        next.filter(|key| !self.is_needed(key)).collect()
+    }
+
+    /// Files are not on the disk any more, or are not what they were.
+    fn lost(&mut self, gone: &BTreeSet<FileKey>) {
+        for key in gone {
+            self.take_from_disk(key, Cause::NotAsRecorded);
+        }
+        let waits = |job: &&crate::state::Job| {
+            job.stage == Stage::Runnable && job.process == Process::None && job.outcome.is_none()
+        };
+        let waiting = self.state.jobs.values().filter(waits);
+        let lacking = waiting.filter(|job| self.input_files(job).iter().any(|key| gone.contains(key)));
+        let lacking: Vec<JobId> = lacking.map(|job| job.id).collect();
+        for id in lacking {
+            self.edit_job(id, |job| job.stage = Stage::Downloading);
+            self.settle_job_files(id);
+            self.reassess(id);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Which preferences are in force, and where each comes from (R6.4): what the document, the owner and the
+//! files of the host say, put together in the order that `fallow-preferences` has.
+//!
+//! Not stored: files are read anew at each start, and what a project's web site says is stored with the
+//! project. A file that cannot be read may have been the one that forbids: until it can, nothing computes.
+
+use fallow_boinc::scheduler::PreferenceFile;
+use fallow_domain::{Bytes, Instant, MasterUrl};
+use fallow_preferences::{InForce, Origin, Said, Source, in_force, of_site};
+
+use crate::machine::Client;
+use crate::state::{Meta, Project};
+use crate::timers::Timer;
+use crate::{Entity, NoticeLevel};
+
+/// What the files of a host say, as far as there are any.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PreferenceFiles {
+    /// The owner's file.
+    pub owner: Option<Said>,
+    /// `global_prefs_override.xml`.
+    pub overrides: Option<Said>,
+    /// `cc_config.xml`.
+    pub client_config: Option<Said>,
+    /// What cannot be read, and why: computing is suspended meanwhile.
+    pub troubles: Vec<String>,
+}
+
+/// What is said beside the document and the owner's commands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Sources {
+    files: PreferenceFiles,
+    site: Option<(MasterUrl, Option<String>, Said)>,
+}
+
+impl Sources {
+    /// What of the files cannot be read.
+    pub(crate) fn troubles(&self) -> &[String] {
+        &self.files.troubles
+    }
+
+    /// What is in force by all of them.
+    pub(crate) fn in_force(&self, meta: &Meta) -> InForce {
+        let mut all = Vec::new();
+        let document = meta.document.as_ref();
+        if let (Some((url, venue, said)), None) = (&self.site, document) {
+            let origin = Origin::Site { url: url.clone(), venue: venue.clone() };
+            all.push(Source::says(origin, said.clone()));
+        }
+        if let Some(document) = document {
+            let whole = Said::of_document(&document.preferences);
+            all.push(Source::says(Origin::Document(document.version), whole));
+        }
+        if let Some(said) = self.files.overrides.clone() {
+            all.push(match document {
+                None => Source::says(Origin::Override, said),
+                Some(_) => Source::limits(Origin::Override, said),
+            });
+        }
+        if let Some(said) = self.files.client_config.clone() {
+            all.push(Source::limits(Origin::ClientConfig, said));
+        }
+        let commands = Said::of_owner(&meta.owner);
+        if !commands.is_empty() {
+            all.push(Source::limits(Origin::Command, commands));
+        }
+        if let Some(said) = self.files.owner.clone() {
+            all.push(Source::limits(Origin::OwnerFile, said));
+        }
+        in_force(&all)
+    }
+
+    pub(crate) fn set_files(&mut self, files: PreferenceFiles) -> bool {
+        let is_new = self.files != files;
+        self.files = files;
+        is_new
+    }
+
+    pub(crate) fn set_site(&mut self, site: Option<(MasterUrl, Option<String>, Said)>) -> bool {
+        let is_new = self.site != site;
+        self.site = site;
+        is_new
+    }
+}
+
+impl Client {
+    /// The preferences in force with where they come from, whatever time it is and whoever uses the host.
+    pub fn preferences_in_force(&self) -> &InForce {
+        self.state.host.merged()
+    }
+
+    /// The most that may be sent to projects and fetched from them in a second.
+    pub fn rates_max(&self) -> (Option<Bytes>, Option<Bytes>) {
+        let local = self.local_preferences();
+        (local.upload_max, local.download_max)
+    }
+
+    /// What of the host's preference files cannot be read, so that nothing computes.
+    pub fn preference_troubles(&self) -> &[String] {
+        self.state.host.preference_troubles()
+    }
+
+    /// The files of the host were read.
+    pub(crate) fn preference_files_read(&mut self, files: PreferenceFiles) {
+        let (now, troubles) = (self.now(), files.troubles.clone());
+        let Some(found) = self.state.host.set_files(files, now) else { return };
+        // Before the start all is worked out anyway once the host was measured.
+        if self.state.host.facts().is_some() {
+            self.see_to(found);
+            self.preferences_may_differ();
+        }
+        for trouble in troubles {
+            let text = format!("nothing is computed until this preference file is mended: {trouble}");
+            self.notice(NoticeLevel::Error, None, text);
+        }
+    }
+
+    /// What users set on projects' web sites may be something else than before, or of another project.
+    pub(crate) fn site_preferences_changed(&mut self) {
+        let now = self.now();
+        let projects = self.state.projects.values();
+        let newest = projects.filter_map(|project| Some((project, site_file(project, now)?))).max_by(
+            |(one, first), (other, second)| {
+                let edited = |file: &PreferenceFile| file.values.mod_time;
+                // The project that was attached first, of several.
+                edited(first).total_cmp(&edited(second)).then(other.id.cmp(&one.id))
+            },
+        );
+        let mut notes = Vec::new();
+        let site = newest.map(|(project, file)| {
+            let said = of_site(&file, &mut |note| notes.push((project.id, note)));
+            (project.url.clone(), file.venue, said)
+        });
+        let Some(found) = self.state.host.set_site(site, now) else { return };
+        self.see_to(found);
+        self.preferences_may_differ();
+        for (project, note) in notes {
+            self.notice(NoticeLevel::Warn, Some(project), format!("preferences of its web site: {note}"));
+        }
+    }
+
+    fn preferences_may_differ(&mut self) {
+        self.timers.all_stale([Timer::InUse, Timer::Hours, Timer::Connection]);
+        self.spare_tasks();
+        self.touch(Entity::Host);
+    }
+}
+
+/// What a project's web site says, if it says anything that can be read. What was edited in the future was
+/// edited when it came (the stock client likewise): it does not stay newer than what is edited later.
+fn site_file(project: &Project, now: Instant) -> Option<PreferenceFile> {
+    let identity = &project.identity;
+    if identity.global_preferences.is_empty() {
+        return None;
+    }
+    let mut file = PreferenceFile::of_reply(&identity.global_preferences, &identity.venue).ok()?;
+    let edited = file.values.mod_time;
+    let came = identity.global_preferences_at.unwrap_or(now).min(now);
+    file.values.mod_time = if edited.is_nan() { 0.0 } else { edited.min(came.as_secs_f64()) };
+    Some(file)
+}

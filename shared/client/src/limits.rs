@@ -1,0 +1,97 @@
+//! What a task may take, and what happens to one that takes more.
+//!
+//! Model: the host's and the project's limits are held against what the shell saw last. A task that goes
+//! beyond one has failed, with BOINC's number for that limit and the figures. It is told to give up, and
+//! killed when it does not; where others on the host suffer from it meanwhile (memory, processes), it is
+//! killed at once.
+
+use fallow_boinc::runtime::exit;
+use fallow_domain::{Bytes, JobId};
+
+use crate::end_state::EndState;
+use crate::machine::Client;
+use crate::state::{Job, Process};
+use crate::{Cause, Effect, FileKey, LimitExceeded};
+
+/// What a job's files may hold where its project does not say (BOINC's figure).
+const DISK_BOUND: Bytes = Bytes(1_000_000_000);
+/// How many processes and threads a task may have on any host, and how many more for each CPU. Applications
+/// of many threads have one or two for each CPU, and those in Java or Python some tens beside.
+const THREADS_MAX: u32 = 1_000;
+const THREADS_PER_CPU: u32 = 16;
+
+impl Client {
+    /// How many processes and threads a task may have. BOINC sets no limit, nor has it a number for one that
+    /// is exceeded.
+    pub(crate) fn threads_allowed(&self) -> u32 {
+        let cpus = self.state.host.facts().map_or(1, |host| host.ncpus);
+        THREADS_MAX.saturating_add(cpus.saturating_mul(THREADS_PER_CPU))
+    }
+
+    /// What the slot and the outputs of a job may hold (BOINC: `rsc_disk_bound`).
+    pub(crate) fn disk_bound(&self, job: &Job) -> Bytes {
+        let workunit = FileKey { project: job.project, name: job.result.workunit.clone() };
+        let said = self.state.workunits.get(&workunit).and_then(|workunit| workunit.disk_bound);
+        said.filter(|bound| *bound > Bytes(0)).unwrap_or(DISK_BOUND)
+    }
+
+    /// Why what a job's files hold is too much, if it is.
+    pub(crate) fn over_disk_bound(&self, id: JobId, held: Bytes) -> Option<LimitExceeded> {
+        // Asked of every task at every step, and most were not counted since they began.
+        if held == Bytes(0) {
+            return None;
+        }
+        let allowed = self.disk_bound(self.state.jobs.get(&id)?);
+        (held > allowed).then_some(LimitExceeded::Disk { held, allowed })
+    }
+
+    /// Ends tasks that go beyond what their project or this host allows them.
+    pub(crate) fn poll_limits(&mut self) {
+        // Where less is allowed while somebody uses the host, tasks wait that take more; they have done no
+        // wrong.
+        let memory = self.memory_limit_unused();
+        let broken = |id: &JobId| {
+            let job = self.state.jobs.get(id)?;
+            let (run, allowed) = (&job.run, job.elapsed_max);
+            // Also one that is suspended, perhaps for want of the very space that it holds.
+            if matches!(job.process, Process::Suspended(_)) {
+                let why = self.over_disk_bound(job.id, run.disk_usage)?;
+                return Some((job.id, exit::DISK_LIMIT_EXCEEDED, why));
+            }
+            if !matches!(job.process, Process::Executing(_)) {
+                return None;
+            }
+            if run.elapsed > allowed {
+                let why = LimitExceeded::Elapsed { ran: run.elapsed, allowed };
+                return Some((job.id, exit::TIME_LIMIT_EXCEEDED, why));
+            }
+            if run.working_set > memory {
+                let why = LimitExceeded::Memory { working_set: run.working_set, limit: memory };
+                return Some((job.id, exit::MEM_LIMIT_EXCEEDED, why));
+            }
+            self.over_disk_bound(job.id, run.disk_usage).map(|why| (job.id, exit::DISK_LIMIT_EXCEEDED, why))
+        };
+        let broken: Vec<_> = self.state.jobs.slots().values().filter_map(broken).collect();
+        for (id, exit_status, why) in broken {
+            if exit_status == exit::MEM_LIMIT_EXCEEDED {
+                self.note_forbidden();
+            }
+            self.end_beyond(id, exit_status, why);
+        }
+    }
+
+    /// Ends a task that goes beyond a limit. Where others on the host suffer from it, it is not asked first.
+    pub(crate) fn end_beyond(&mut self, id: JobId, exit_status: i32, why: LimitExceeded) {
+        let Some(job) = self.state.jobs.get(&id).filter(|job| job.process.exists()) else { return };
+        let (pid, was_over) = (job.process.pid(), job.outcome.is_some());
+        let end = match why {
+            LimitExceeded::Memory { .. } | LimitExceeded::Threads { .. } => Effect::KillTask { job: id },
+            LimitExceeded::Elapsed { .. } | LimitExceeded::Disk { .. } => Effect::AbortTask { job: id },
+        };
+        self.act(end, Cause::LimitExceeded(why));
+        self.set_process(id, Process::Aborting(pid));
+        if !was_over {
+            self.job_failed(id, exit_status, EndState::ComputeError, why.to_string());
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What goes on at the host beside people: its power, other programs (R6.2, R6.4; BOINC: `run_on_batteries`,
+//! `suspend_cpu_usage`, `exclusive_app`).
+//!
+//! Model: the shell looks every few seconds while there is something to look for ([`Client::looks_for`]) and
+//! tells what it saw. The load of other programs is what the CPUs did without the tasks: the shell knows the
+//! first, the client the second. It is taken over two looks, for the tasks' time is known a little late, and
+//! computing rests for a while from the last look at which it was too high, so that it does not come and go.
+
+use std::collections::BTreeSet;
+
+use fallow_domain::agent_state::SuspendedBy;
+use fallow_domain::{Duration, Fraction, Instant, LocalPreferences};
+
+use crate::machine::Client;
+use crate::state::{Job, Process};
+use crate::timers::Timer;
+use crate::{Cause, Effect, Entity, NoticeLevel};
+
+/// For so long computing rests once other programs have used too much (BOINC's client likewise, 20 s).
+const BUSY_FOR: Duration = Duration::from_secs(20);
+/// A longer time between two looks says nothing: the host slept, or nobody looked.
+const LOOKS_APART: Duration = Duration::from_secs(60);
+
+/// What the shell sees around the tasks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Surroundings {
+    /// The host runs on its battery.
+    pub on_battery: bool,
+    /// An exclusive program that runs, if any does.
+    pub exclusive: Option<String>,
+    /// Hardly any memory is left on the host.
+    pub memory_short: bool,
+    /// What the CPUs have done so far; none where it was not looked at.
+    pub cpu_worked: Option<CpuWork>,
+}
+
+/// What all CPUs of the machine have done so far, for whomever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuWork {
+    /// The time that they have worked, together.
+    pub time: Duration,
+    /// How many there are.
+    pub cpus: u32,
+}
+
+/// What there is to look for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LooksFor {
+    /// Whether the host runs on its battery.
+    pub battery: bool,
+    /// Whether one of these programs runs.
+    pub programs: BTreeSet<String>,
+    /// How much the CPUs work.
+    pub load: bool,
+    /// Whether memory is short: there are tasks in it that do not run.
+    pub memory: bool,
+}
+
+/// A look at the CPUs.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    at: Instant,
+    /// Time that the CPUs have worked, and that of tasks in it.
+    worked: Duration,
+    ours: Duration,
+}
+
+/// What is known of all that; not stored.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Around {
+    seen: Surroundings,
+    /// The last looks at the CPUs, the newest one last.
+    looks: Vec<Look>,
+    /// Part of all CPUs that other programs used by the last looks.
+    load: Option<Fraction>,
+    busy_until: Option<Instant>,
+}
+
+impl Around {
+    /// Takes in what was seen. `ours` is the CPU time of all tasks so far.
+    fn take(&mut self, seen: Surroundings, now: Instant, ours: Duration) {
+        self.load = None;
+        match seen.cpu_worked {
+            None => self.looks.clear(),
+            Some(CpuWork { time, cpus }) => {
+                let look = Look { at: now, worked: time, ours };
+                let is_near = |look: &Look| look.at < now && now - look.at <= LOOKS_APART;
+                self.looks.retain(is_near);
+                self.load = self.looks.first().map(|first| first.load_until(&look, cpus));
+                self.looks.push(look);
+                if self.looks.len() > 2 {
+                    self.looks.remove(0);
+                }
+            }
+        }
+        self.seen = seen;
+    }
+
+    /// Works out for what computing is to rest under these preferences.
+    pub(crate) fn look(&mut self, now: Instant, local: &LocalPreferences, in_use: bool) {
+        let most = match (in_use, local.other_load_max, local.other_load_max_in_use) {
+            (true, Some(one), Some(other)) => Some(if one < other { one } else { other }),
+            (true, one, other) => one.or(other),
+            (false, one, _) => one,
+        };
+        match (self.load, most) {
+            (_, None) => self.busy_until = None,
+            (Some(load), Some(most)) if load > most => {
+                let since = self.looks.last().map_or(now, |look| look.at);
+                self.busy_until = Some(since + BUSY_FOR);
+            }
+            _ => {}
+        }
+        self.busy_until = self.busy_until.filter(|until| now < *until);
+    }
+
+    /// What keeps the host from computing, by the last look, and in words.
+    pub(crate) fn stops(&self, local: &LocalPreferences) -> Option<(SuspendedBy, String)> {
+        let exclusive = self.seen.exclusive.as_ref();
+        match () {
+            () if self.seen.on_battery && !local.run_on_batteries => {
+                Some((SuspendedBy::Battery, "the machine runs on its battery".to_owned()))
+            }
+            () if let Some(name) = exclusive.filter(|name| local.exclusive_programs.contains(*name)) => {
+                Some((SuspendedBy::OtherPrograms, format!("{name} runs, which wants the machine for itself")))
+            }
+            () if self.busy_until.is_some() => {
+                Some((SuspendedBy::OtherPrograms, "other programs use the CPUs".to_owned()))
+            }
+            () => None,
+        }
+    }
+
+    pub(crate) const fn busy_until(&self) -> Option<Instant> {
+        self.busy_until
+    }
+
+    /// The clock was set back.
+    pub(crate) fn observe(&mut self, now: Instant) {
+        self.looks.clear();
+        self.busy_until = self.busy_until.map(|until| until.min(now + BUSY_FOR));
+    }
+}
+
+impl Look {
+    fn load_until(&self, later: &Self, cpus: u32) -> Fraction {
+        let others = (later.worked - self.worked).as_secs_f64() - (later.ours - self.ours).as_secs_f64();
+        Fraction::clamped(others / ((later.at - self.at).as_secs_f64() * f64::from(cpus.max(1))))
+    }
+}
+
+impl Client {
+    /// What the shell is to look for: nothing that makes no difference.
+    pub fn looks_for(&self) -> LooksFor {
+        let local = self.local_preferences();
+        let limited = local.other_load_max.is_some() || local.other_load_max_in_use.is_some();
+        LooksFor {
+            battery: !local.run_on_batteries,
+            programs: local.exclusive_programs.clone(),
+            memory: self.in_memory().next().is_some(),
+            load: limited && (self.executing().next().is_some() || self.state.host.is_busy()),
+        }
+    }
+
+    /// What is there around the tasks.
+    pub(crate) fn surroundings_seen(&mut self, seen: Surroundings) {
+        let now = self.now();
+        let ours = self.ledger.all().cpu;
+        // What measures the CPUs is no other program's.
+        let cpu_worked = seen.cpu_worked.filter(|_| !self.throttle.is_measuring());
+        if seen.memory_short {
+            self.give_memory_back();
+        }
+        self.state.host.around_mut().take(Surroundings { cpu_worked, ..seen }, now, ours);
+        self.timers.stale(Timer::InUse);
+    }
+
+    /// Tasks in memory that do not run.
+    fn in_memory(&self) -> impl Iterator<Item = &Job> {
+        let held = self.state.jobs.slots().values().filter_map(|id| self.state.jobs.get(id));
+        held.filter(|job| matches!(job.process, Process::Suspended(_)))
+    }
+
+    /// Memory is short: of the tasks that do not run the largest one leaves it that has saved its state, and
+    /// another one at the next look if that was not enough. One without a checkpoint would lose all.
+    fn give_memory_back(&mut self) {
+        let saved = self.in_memory().filter(|job| job.run.checkpoint_cpu.is_positive());
+        let largest = saved.max_by_key(|job| (job.run.working_set, std::cmp::Reverse(job.id)));
+        let Some((id, Process::Suspended(pid))) = largest.map(|job| (job.id, job.process)) else { return };
+        self.act(Effect::QuitTask { job: id }, Cause::MemoryShort);
+        self.steer_job(id, |job| job.process = Process::Quitting(Some(pid)));
+        self.refresh(id);
+    }
+
+    /// Says that something around the tasks keeps the host from computing, or does no more.
+    pub(crate) fn tell_stop(&mut self) {
+        let Some(why) = self.state.host.tell_stop() else { return };
+        self.spare_tasks();
+        self.touch(Entity::Host);
+        let text = match why {
+            Some(why) => format!("computing rests: {why}"),
+            None => "what computing rested for is over: it may go on".to_owned(),
+        };
+        self.notice(NoticeLevel::Info, None, text);
+    }
+}

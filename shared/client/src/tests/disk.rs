@@ -1,0 +1,331 @@
+//! The disk in random histories: arrivals, jobs, crashes, foreign files, files that vanish, limits that
+//! change.
+//!
+//! The modelled host looks at every file that is deleted, and fails where a job needs it; after each
+//! measurement computing rests exactly where the limit is exceeded; and after every event the books, which
+//! follow changes, are what they would be if they were made anew.
+
+use std::collections::BTreeSet;
+
+use fallow_boinc::scheduler::SchedulerReply;
+use fallow_domain::{
+    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, Instant, MasterUrl, Preferences,
+    ProjectAssignment, ProjectId, Share, SlotId, Usage,
+};
+use fallow_preferences::Said;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
+
+use super::comings::new_file;
+use super::world::World;
+use super::{NOW, client, id_of, put_job};
+use crate::machine::Client;
+use crate::{DiskFound, Effect, Event, FileFound, FileKey, PreferenceFiles};
+
+/// How many histories, and from which seed on: `FALLOW_DISK_HISTORIES=5000 FALLOW_DISK_SEED=1`.
+const HISTORIES: u64 = 50;
+/// So many jobs each project has.
+const JOBS: usize = 12;
+
+/// Whether the books that follow changes are those that are made anew.
+pub(super) fn check_books(client: &Client) {
+    let books = client.disk.both_books(&client.state, client.clock.now(), client.clock.started_at());
+    let Some([followed, anew]) = books else { return };
+    assert_eq!(followed.used_total(), anew.used_total(), "a change was not told to the books of the disk");
+    for id in client.state.projects.keys() {
+        assert_eq!(followed.report(*id), anew.report(*id), "a change was not told to the books of the disk");
+        assert_eq!(followed.deletable(*id), anew.deletable(*id), "a change was not told to the books");
+    }
+    assert_eq!(followed.shrink().is_some(), anew.shrink().is_some());
+}
+
+fn document(version: u64, preferences: Preferences) -> FleetDocument {
+    let project = |name: &str| ProjectAssignment {
+        name: name.to_owned(),
+        url: MasterUrl::parse(&format!("http://127.0.0.1/{name}/")).unwrap(),
+        account_key: AccountKey::new("0123456789abcdef0123456789abcdef"),
+        share: Share::new(if name == "a" { 3.0 } else { 1.0 }).unwrap(),
+        code_sign_key: None,
+    };
+    let projects = ["a", "b"].map(project).into();
+    FleetDocument { content: String::new(), version: DocumentVersion(version), projects, preferences }
+}
+
+/// Of a host that leaves so many bytes of its disk free.
+fn leaving(free: u64) -> Preferences {
+    Preferences {
+        buffer_min: Duration::from_secs(90),
+        buffer_additional: Duration::from_secs(30),
+        scheduling_period: Duration::from_secs(15),
+        checkpoint_period: Duration::from_secs(5),
+        leave_in_memory: true,
+        cpu_fraction: Fraction::ONE,
+        disk_fraction: Fraction::ONE,
+        disk_free_min: Bytes(free),
+        ..Preferences::default()
+    }
+}
+
+/// Inputs are as large as their names say, two of three are to be kept, and one project chooses what goes.
+fn sticky(reply: &mut SchedulerReply, calls: usize) {
+    for file in reply.files.iter_mut().filter(|file| file.upload_urls.is_empty()) {
+        let number: u64 = file.name.bytes().map(u64::from).sum();
+        file.nbytes = Some(Bytes(5 + number % 23));
+        file.sticky = file.name.ends_with("_in") && !number.is_multiple_of(3);
+        file.priority = Some(i64::try_from(number % 6).unwrap());
+    }
+    reply.deletion_policy_priority = reply.apps.first().is_some_and(|app| app.name.starts_with('b'));
+    if calls % 5 == 4 {
+        reply.deleted_files.push(format!("a_{}_in", calls / 5));
+    }
+}
+
+struct History {
+    world: World,
+    rng: Pcg64Mcg,
+    version: u64,
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let mut world = World::on_a_volume(seed, 1_000);
+        world.alter = Some(sticky);
+        world.add_project("a", JOBS as u64, Duration::from_secs(40));
+        world.add_project("b", JOBS as u64, Duration::from_secs(70));
+        let mut history = Self { world, rng: Pcg64Mcg::seed_from_u64(seed), version: 0 };
+        history.prefer(leaving(0));
+        history
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.rng.next_u64() % below
+    }
+
+    fn prefer(&mut self, preferences: Preferences) {
+        self.version += 1;
+        self.world.event(Event::DocumentOffered(document(self.version, preferences)));
+    }
+
+    /// Any file that lies there.
+    fn any_file(&mut self) -> Option<FileKey> {
+        let files: Vec<FileKey> = self.world.files.iter().cloned().collect();
+        let at = self.draw(files.len().max(1) as u64) as usize;
+        files.get(at).cloned()
+    }
+
+    fn happens(&mut self) {
+        match self.draw(12) {
+            0 => {
+                let foreign = self.draw(1_050);
+                self.world.fill(foreign);
+            }
+            1 => self.world.fill(0),
+            2 => {
+                let free = self.draw(1_000);
+                self.prefer(leaving(free));
+            }
+            3 => self.world.crash(),
+            4 => {
+                let (number, length) = (self.draw(5), self.draw(60));
+                let project = ProjectId(u32::try_from(self.draw(2)).unwrap());
+                let key = FileKey { project, name: format!("stray{number}") };
+                self.world.stray(key, length);
+            }
+            5 | 6 => {
+                // Outputs that vanish fail their jobs, which is another story.
+                let Some(key) = self.any_file().filter(|key| !key.name.ends_with("_out")) else { return };
+                let length = (self.draw(2) == 0).then(|| self.rng.next_u64() % 40);
+                self.world.spoil(&key, length);
+            }
+            _ => {
+                let secs = i64::try_from(5 + self.draw(300)).unwrap();
+                self.world.run_for(Duration::from_secs(secs));
+            }
+        }
+    }
+
+    /// With space again, all that was sent is reported, and what nobody owns goes.
+    fn ends(&mut self) {
+        self.world.fill(0);
+        self.prefer(leaving(0));
+        // A report that a crash overtook is made once more: names count.
+        let done = |world: &World| {
+            ["a", "b"].iter().all(|name| {
+                let reports = world.projects[*name].reports.iter();
+                reports.map(|report| &report.name).collect::<BTreeSet<_>>().len() == JOBS
+            })
+        };
+        self.world.run_until("all jobs are reported", Duration::from_hours(24 * 14), done);
+        assert!(!self.world.is_short());
+        let stray = |world: &World| world.files.iter().any(|key| key.name.starts_with("stray"));
+        self.world.run_until("strays are gone", Duration::from_mins(80), |world| !stray(world));
+    }
+}
+
+fn history(seed: u64) {
+    let mut history = History::new(seed);
+    for _ in 0..25 {
+        history.happens();
+    }
+    history.ends();
+}
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+#[test]
+fn r4_12_in_random_histories_no_file_that_a_job_needs_is_deleted_and_nothing_is_lost() {
+    let (first, count) = (number("FALLOW_DISK_SEED", 1), number("FALLOW_DISK_HISTORIES", HISTORIES));
+    for seed in first..first + count {
+        let told = std::panic::catch_unwind(|| history(seed));
+        if let Err(why) = told {
+            println!(
+                "replay: FALLOW_DISK_SEED={seed} FALLOW_DISK_HISTORIES=1 cargo test -p fallow-client r4_12_in_random_histories"
+            );
+            std::panic::resume_unwind(why);
+        }
+    }
+}
+
+/// A client that is attached to projects a and b, and has asked for a measurement.
+fn measuring() -> Client {
+    let mut client = client(0, &["a", "b"]);
+    client.config.measure_disk = Some(Duration::from_mins(10));
+    assert!(asks(&mut client, NOW));
+    client
+}
+
+/// Whether it asks for a measurement now, when a full disk was met.
+fn asks(client: &mut Client, now: Instant) -> bool {
+    client.disk_was_full();
+    let step = client.handle(now, Event::WakeUp);
+    step.actions.iter().any(|action| matches!(action.effect, Effect::MeasureDisk))
+}
+
+/// On a volume of 1000 bytes.
+fn found() -> DiskFound {
+    DiskFound { size: Bytes(1_000), free: Bytes(500), ..DiskFound::default() }
+}
+
+/// What projects a and b use beside files.
+fn others(client: &mut Client) -> [Bytes; 2] {
+    let projects = client.disk_view().unwrap().projects;
+    [projects[0].other, projects[1].other]
+}
+
+#[test]
+fn r4_1_what_was_in_a_slot_is_none_of_the_job_that_takes_it_later() {
+    let takes = |client: &mut Client, id: u64, name: &str| {
+        let project = id_of(client, name);
+        let id = put_job(client, id, project, Usage::ONE_CPU);
+        client.edit_job(id, |job| job.slot = Some(SlotId(0)));
+        id
+    };
+    let slots = vec![(SlotId(0), Bytes(300))];
+    let mut client = measuring();
+    client.handle(NOW, Event::DiskMeasured(Ok(Box::new(found()))));
+    let first = takes(&mut client, 1, "a");
+    assert!(asks(&mut client, NOW + Duration::from_mins(1)));
+    let measured = Event::DiskMeasured(Ok(Box::new(DiskFound { slots, ..found() })));
+    client.handle(NOW + Duration::from_mins(1), measured.clone());
+    assert_eq!(others(&mut client), [Bytes(300), Bytes(0)]);
+    client.free_slot(first);
+    assert_eq!(others(&mut client), [Bytes(0), Bytes(0)]);
+    let second = takes(&mut client, 2, "b");
+    assert_eq!(others(&mut client), [Bytes(0), Bytes(0)], "it was another job's");
+    // Nor is what was seen before it took the slot, and told after that.
+    client.free_slot(second);
+    let first = takes(&mut client, 3, "a");
+    assert!(asks(&mut client, NOW + Duration::from_mins(2)));
+    client.free_slot(first);
+    takes(&mut client, 4, "b");
+    client.handle(NOW + Duration::from_mins(2), measured);
+    assert_eq!(others(&mut client), [Bytes(0), Bytes(0)]);
+}
+
+#[test]
+fn r4_1_the_owners_most_in_bytes_is_the_limit_to_the_byte_and_is_named() {
+    let mut client = measuring();
+    // A volume on which a part of another disk's size would be something else.
+    let volume = DiskFound { size: Bytes(90_000_000_000), free: Bytes(80_000_000_000), ..found() };
+    client.handle(NOW, Event::DiskMeasured(Ok(Box::new(volume))));
+    let said = |most| Said { disk_max: Some(Some(Bytes(most))), ..Said::default() };
+    let files = |most| {
+        let files = PreferenceFiles { owner: Some(said(most)), ..PreferenceFiles::default() };
+        Event::PreferenceFilesRead(Box::new(files))
+    };
+    client.handle(NOW, files(20_000_000_000));
+    let view = client.disk_view().unwrap();
+    assert_eq!((view.limit, view.limit_why.as_str()), (Bytes(20_000_000_000), "the most that may be used"));
+    client.handle(NOW, files(300_000_000_000));
+    let view = client.disk_view().unwrap();
+    assert!(view.limit > Bytes(70_000_000_000) && !view.limit_why.contains("most that"), "{view:?}");
+}
+
+#[test]
+fn r4_12_what_is_deleted_while_the_disk_is_measured_is_no_file_without_an_owner() {
+    let mut client = measuring();
+    let project = id_of(&client, "a");
+    let key = FileKey { project, name: "old".to_owned() };
+    client.insert_file(key.clone(), new_file(false));
+    client.remove_file(&key);
+    // It was seen before that, and had been there for long.
+    let changed = NOW - Duration::from_hours(5);
+    let file = FileFound { key, blocks: Bytes(300), length: Bytes(300), changed, is_part: false };
+    let look =
+        DiskFound { ours: Bytes(300), projects: vec![(project, Bytes(300))], files: vec![file], ..found() };
+    let step = client.handle(NOW, Event::DiskMeasured(Ok(Box::new(look.clone()))));
+    assert!(!step.actions.iter().any(|action| matches!(action.effect, Effect::DeleteFile { .. })));
+    let view = client.disk_view().unwrap();
+    assert!(view.deeds.is_empty() && others(&mut client)[0] == Bytes(0), "{view:?}");
+    // The next look sees what came under that name since.
+    assert!(asks(&mut client, NOW + Duration::from_mins(1)));
+    client.handle(NOW + Duration::from_mins(1), Event::DiskMeasured(Ok(Box::new(look))));
+    let deeds = client.disk_view().unwrap().deeds;
+    assert_eq!(deeds.iter().filter(|deed| deed.text.starts_with("removed old")).count(), 1);
+}
+
+#[test]
+fn r4_12_what_cannot_be_removed_is_told_once_and_is_no_reason_to_measure_again_and_again() {
+    let mut client = measuring();
+    let project = id_of(&client, "a");
+    let changed = NOW - Duration::from_hours(5);
+    let stray = |number: u64| {
+        let key = FileKey { project, name: format!("stray{number}") };
+        FileFound { key, blocks: Bytes(0), length: Bytes(0), changed, is_part: false }
+    };
+    let mut now = NOW;
+    let mut look = |client: &mut Client, count: u64| {
+        let files = (0..count).map(stray).collect();
+        let step = client.handle(now, Event::DiskMeasured(Ok(Box::new(DiskFound { files, ..found() }))));
+        let is_deletion = |action: &&crate::Action| matches!(action.effect, Effect::DeleteFile { .. });
+        let is_notice = |action: &&crate::Action| matches!(&action.effect, Effect::Notice { text, .. } if text.starts_with("removed stray"));
+        let tried = step.actions.iter().filter(is_deletion).count();
+        // A step tells so many of them only.
+        let told = step.actions.iter().filter(is_notice).count().min(2);
+        now = now + Duration::from_mins(1);
+        let step = client.handle(now, Event::WakeUp);
+        let again = step.actions.iter().any(|action| matches!(action.effect, Effect::MeasureDisk));
+        if !again {
+            assert!(asks(client, now));
+        }
+        (tried, told, again)
+    };
+    assert_eq!(look(&mut client, 1_500), (1_500, 2, true), "there may be more");
+    assert_eq!(look(&mut client, 1_500), (1_500, 0, false));
+    assert_eq!(look(&mut client, 1_501), (1_501, 1, true));
+    assert_eq!(look(&mut client, 0), (0, 0, false));
+    assert_eq!(look(&mut client, 1), (1, 1, false));
+}
+
+#[test]
+fn r4_1_a_measurement_that_never_answers_is_asked_for_again() {
+    let mut client = measuring();
+    let asks = |client: &mut Client, minutes: i64| {
+        let step = client.handle(NOW + Duration::from_mins(minutes), Event::WakeUp);
+        assert!(step.wake_at.is_some_and(|at| at <= NOW + Duration::from_mins(90)), "{:?}", step.wake_at);
+        step.actions.iter().any(|action| matches!(action.effect, Effect::MeasureDisk))
+    };
+    assert_eq!([29, 30, 31, 60].map(|minutes| asks(&mut client, minutes)), [false, true, false, true]);
+}

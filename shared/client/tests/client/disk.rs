@@ -1,0 +1,174 @@
+//! The disk on a modelled host: what goes when it is short, what is told of it, what is believed.
+
+use fallow_client::{DiskFound, Event, FileKey, Phase};
+use fallow_domain::{Bytes, Duration, Fraction, Preferences, ProjectId};
+
+use crate::life::{document, small_buffers};
+use crate::world::World;
+
+/// Of a host that leaves half of ten thousand bytes free.
+fn half_of_it() -> Preferences {
+    Preferences { disk_free_min: Bytes(5_000), ..all_of_it() }
+}
+
+/// Of a host whose disk may be filled.
+fn all_of_it() -> Preferences {
+    Preferences {
+        cpu_fraction: Fraction::ONE,
+        disk_fraction: Fraction::ONE,
+        disk_free_min: Bytes(0),
+        ..small_buffers()
+    }
+}
+
+fn sticky_input(name: &str) -> FileKey {
+    FileKey { project: ProjectId(0), name: name.to_owned() }
+}
+
+/// Project a alone, whose inputs are of 100 bytes and to be kept.
+fn keeping(size: u64, supply: u64) -> World {
+    let mut world = World::on_a_volume(7, size);
+    world.alter = Some(|reply, _| {
+        for file in reply.files.iter_mut().filter(|file| file.name.ends_with("_in")) {
+            (file.nbytes, file.sticky) = (Some(Bytes(100)), true);
+        }
+    });
+    world.add_project("a", supply, Duration::from_secs(30));
+    world.add_project("b", 0, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(1, &[("a", 3.0), ("b", 1.0)], all_of_it())));
+    world
+}
+
+#[test]
+fn r4_4_sticky_files_that_no_job_needs_give_way_the_least_recently_used_first() {
+    let mut world = keeping(480, 8);
+    world.run_until("all jobs are done", Duration::from_hours(2), |w| w.acknowledged("a") == 8);
+    assert!(!world.has_file("a_0_in") && world.has_file("a_7_in"), "{:?}", world.files);
+    let deeds = world.client.disk_view().unwrap().deeds;
+    let first = deeds.iter().find(|deed| deed.text.starts_with("deleted")).unwrap();
+    assert!(first.text.starts_with("deleted a_0_in (100 B): its project needs room"), "{}", first.text);
+    assert!(first.text.contains("not used for"), "{}", first.text);
+    assert!(world.on_disk() <= 480, "{}", world.on_disk());
+}
+
+#[test]
+fn r4_8_computing_is_suspended_while_others_fill_the_disk_and_resumes_by_itself() {
+    let mut world = keeping(10_000, 40);
+    world.event(Event::DocumentOffered(document(2, &[("a", 3.0), ("b", 1.0)], half_of_it())));
+    world.run_until("tasks run", Duration::from_mins(10), |w| w.computing() > 0);
+    world.fill(9_000);
+    world.run_until("it rests", Duration::from_mins(11), World::is_short);
+    assert_eq!(world.computing(), 0);
+    let view = world.client.disk_view().unwrap();
+    assert!(view.suspended.unwrap().contains("Free "), "{:?}", view.deeds);
+    let running = world.client.task_views().into_iter().filter(|task| task.pid.is_some()).count();
+    assert!(running > 0, "what runs is never given up");
+    world.fill(0);
+    world.run_until("it goes on", Duration::from_mins(2), |w| w.computing() > 0);
+    world.run_until("all are reported", Duration::from_hours(3), |w| w.acknowledged("a") == 40);
+    let text = world.client.disk_view().unwrap().deeds.pop().unwrap().text;
+    assert!(text.contains("computing may go on"), "{text}");
+}
+
+#[test]
+fn r4_8_queued_jobs_are_given_back_and_running_ones_stay() {
+    let mut world = keeping(10_000, 40);
+    let long = Preferences { buffer_min: Duration::from_secs(600), ..half_of_it() };
+    world.event(Event::DocumentOffered(document(2, &[("a", 3.0), ("b", 1.0)], long)));
+    world.run_until("many jobs", Duration::from_mins(10), |w| w.client.task_views().len() > 10);
+    world.run_for(Duration::from_secs(20));
+    let running: Vec<String> = world
+        .client
+        .task_views()
+        .into_iter()
+        .filter(|task| task.pid.is_some())
+        .map(|task| task.name)
+        .collect();
+    assert!(!running.is_empty());
+    // The owner wants more of it left: that is done at once, by the last look.
+    let tighter = Preferences { disk_free_min: Bytes(9_500), ..all_of_it() };
+    world.event(Event::DocumentOffered(document(3, &[("a", 3.0), ("b", 1.0)], tighter)));
+    world.run_until("jobs are given back", Duration::from_mins(1), |w| {
+        w.client.task_views().iter().any(|task| task.phase == Phase::Failed)
+    });
+    for task in world.client.task_views() {
+        let failed = task.phase == Phase::Failed;
+        assert!(!(failed && running.contains(&task.name) && task.pid.is_some()), "{task:?}");
+    }
+    let deeds = world.client.disk_view().unwrap().deeds;
+    assert!(deeds.iter().any(|deed| deed.text.starts_with("gave a_")), "{deeds:?}");
+}
+
+#[test]
+fn r4_9_r4_11_requests_tell_three_amounts_and_list_what_is_kept() {
+    let mut world = keeping(1_000, 3);
+    world.run_until("all jobs are done", Duration::from_hours(2), |w| w.acknowledged("a") == 3);
+    let last = world.requests.last().unwrap();
+    for listed in ["<project_disk_free>", "<potentially_free_offender>", "<potentially_free_self>"] {
+        assert!(last.contains(listed), "{last}");
+    }
+    assert!(last.contains("<name>a_0_in</name>\n") && last.contains("<status>1</status>"), "{last}");
+    // Asked to, it deletes one.
+    world.alter = Some(|reply, _| reply.deleted_files.push("a_0_in".to_owned()));
+    world.projects.get_mut("a").unwrap().supply = 4;
+    world.run_until("one more", Duration::from_hours(2), |w| w.acknowledged("a") == 4);
+    assert!(!world.has_file("a_0_in") && world.has_file("a_1_in"));
+}
+
+#[test]
+fn r4_12_a_file_that_vanishes_is_fetched_again_and_one_that_nobody_owns_goes_after_its_grace() {
+    let mut world = keeping(10_000, 3);
+    let here = |w: &World| w.has_file("a_0_in") && w.has_file("a_app");
+    world.run_until("files came", Duration::from_mins(10), here);
+    world.event(Event::OwnerSuspended(true));
+    world.spoil(&sticky_input("a_0_in"), Some(3));
+    world.spoil(&sticky_input("a_app"), None);
+    world.stray(sticky_input("stray"), 50);
+    world.run_until("they came again", Duration::from_mins(12), |w| {
+        w.transfers.iter().filter(|(_, name, _)| name == "a_0_in" || name == "a_app").count() == 4
+    });
+    assert!(world.has_file("stray"));
+    world.crash();
+    assert!(world.has_file("stray"), "a start does not end its grace");
+    world.run_until("the stray is gone", Duration::from_mins(61 + 10), |w| !w.has_file("stray"));
+    world.event(Event::OwnerSuspended(false));
+    world.run_until("all are reported", Duration::from_hours(3), |w| w.acknowledged("a") == 3);
+    let failed = world.projects["a"].reports.iter().filter(|report| report.exit_status != 0).count();
+    assert_eq!(failed, 0);
+}
+
+#[test]
+fn r4_1_the_disk_is_measured_every_ten_minutes() {
+    let mut world = keeping(10_000, 0);
+    world.run_for(Duration::from_hours(2));
+    let looks = world.volume.as_ref().unwrap().looks;
+    assert!((11..=14).contains(&looks), "{looks}");
+}
+
+#[test]
+fn r4_12_files_that_cannot_be_looked_at_for_now_are_not_lost_and_count_as_before() {
+    let mut world = keeping(10_000, 3);
+    world.run_until("all jobs are done", Duration::from_hours(2), |w| w.acknowledged("a") == 3);
+    world.run_for(Duration::from_mins(11));
+    let before = world.client.disk_view().unwrap().used;
+    // The directory of the project is behind a network that is down; then single files cannot be read.
+    let unsure = world.files.iter().cloned().collect();
+    let unseen = [ProjectId(0)].into();
+    let nothing = || DiskFound { size: Bytes(10_000), free: Bytes(9_000), ..DiskFound::default() };
+    let projects = vec![(ProjectId(0), Bytes(0))];
+    let looks = [DiskFound { unseen, projects, ..nothing() }, DiskFound { unsure, ..nothing() }];
+    for found in looks {
+        world.client.handle(world.now, Event::DiskMeasured(Ok(Box::new(found.clone()))));
+        let view = world.client.disk_view().unwrap();
+        assert!(!view.deeds.iter().any(|deed| deed.text.contains("gone from the disk")), "{view:?}");
+        if !found.unseen.is_empty() {
+            let own = Bytes(7);
+            assert_eq!(view.used.plus(own), before, "{view:?}");
+        }
+    }
+    let kept = world.client.known_files()[&ProjectId(0)].len();
+    assert!(kept >= 3, "{kept}");
+    let found = nothing();
+    world.client.handle(world.now, Event::DiskMeasured(Ok(Box::new(found))));
+    assert!(world.client.known_files().get(&ProjectId(0)).is_none_or(|files| files.len() < kept));
+}

@@ -1,0 +1,115 @@
+//! What a host may do by the word of those who sit at it: preferences that no coordinator's document names.
+
+use std::collections::BTreeSet;
+
+use crate::{Bytes, Duration, Fraction, Hours, Invalid};
+
+/// Most programs that are named as exclusive, and the longest name in bytes.
+const PROGRAMS_MAX: usize = 100;
+const PROGRAM_MAX: usize = 255;
+/// The least that is transferred in a second, where that is limited: with less no file would come to an end.
+const RATE_MIN: Bytes = Bytes(1_000);
+
+/// Preferences beside [`crate::Preferences`] that only files of the host and BOINC's web sites say (R6.4).
+/// Each field names the BOINC element it becomes on the wire. While somebody uses the host, what is said of
+/// that holds beside what holds always: the tighter of the two.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LocalPreferences {
+    /// Part of the CPUs while somebody uses the host (BOINC: `max_ncpus_pct`, beside `niu_max_ncpus_pct`).
+    pub cpu_fraction_in_use: Fraction,
+    /// Part of each second that a CPU job may run then (BOINC: `cpu_usage_limit`, beside
+    /// `niu_cpu_usage_limit`).
+    pub cpu_time_fraction_in_use: Fraction,
+    /// Part of the memory that jobs may use then (BOINC: `ram_max_used_busy_pct`).
+    pub memory_fraction_in_use: Fraction,
+    /// Compute while the host runs on its battery (BOINC: `run_on_batteries`).
+    pub run_on_batteries: bool,
+    /// No computing while other programs use more than this part of all CPUs (BOINC:
+    /// `niu_suspend_cpu_usage`). Without it they may use what they like: jobs give way to them anyway.
+    pub other_load_max: Option<Fraction>,
+    /// The same while somebody uses the host (BOINC: `suspend_cpu_usage`).
+    pub other_load_max_in_use: Option<Fraction>,
+    /// No computing while one of these programs runs, named as their files are (BOINC: `exclusive_app` in
+    /// `cc_config.xml`).
+    pub exclusive_programs: BTreeSet<String>,
+    /// No computing after so long without input, so that the host can go to sleep (BOINC:
+    /// `suspend_if_no_recent_input`).
+    pub stop_without_input: Option<Duration>,
+    /// The most of the disk that may be used (BOINC: `disk_max_used_gb`), beside the part of it.
+    pub disk_max: Option<Bytes>,
+    /// When projects may be contacted (BOINC: `net_start_hour`, `net_end_hour`).
+    pub network_hours: Hours,
+    /// The most that is sent to projects in a second (BOINC: `max_bytes_sec_up`).
+    pub upload_max: Option<Bytes>,
+    /// The most that is fetched from them in a second (BOINC: `max_bytes_sec_down`).
+    pub download_max: Option<Bytes>,
+}
+
+impl LocalPreferences {
+    /// The least that can be meant by a maximum of the disk: less than any project needs.
+    pub const DISK_MAX_LEAST: Bytes = Bytes(100_000_000);
+}
+
+impl Default for LocalPreferences {
+    /// BOINC's defaults for batteries. Other programs' load is no limit: BOINC's 25 % is for jobs that do not
+    /// give way.
+    fn default() -> Self {
+        Self {
+            cpu_fraction_in_use: Fraction::ONE,
+            cpu_time_fraction_in_use: Fraction::ONE,
+            memory_fraction_in_use: Fraction::ONE,
+            run_on_batteries: false,
+            other_load_max: None,
+            other_load_max_in_use: None,
+            exclusive_programs: BTreeSet::new(),
+            stop_without_input: None,
+            disk_max: None,
+            network_hours: Hours::default(),
+            upload_max: None,
+            download_max: None,
+        }
+    }
+}
+
+impl LocalPreferences {
+    /// Refuses values that nobody can have meant.
+    ///
+    /// # Errors
+    /// [`Invalid`] for the first field out of range.
+    pub fn check(&self) -> Result<(), Invalid> {
+        for (what, part, least) in [
+            ("fraction of CPUs", self.cpu_fraction_in_use, 0.001),
+            ("CPU time limit", self.cpu_time_fraction_in_use, 0.01),
+            ("fraction of the memory", self.memory_fraction_in_use, 0.001),
+            ("load of other programs", self.other_load_max.unwrap_or(Fraction::ONE), 0.01),
+            ("load of other programs", self.other_load_max_in_use.unwrap_or(Fraction::ONE), 0.01),
+        ] {
+            if part.get() < least {
+                return Err(Invalid::new(what, part, "from 0.01 to 1 (of CPUs and memory from 0.001)"));
+            }
+        }
+        let (minute, day) = (Duration::from_mins(1), Duration::from_hours(24));
+        if let Some(time) = self.stop_without_input.filter(|time| !(minute..=day).contains(time)) {
+            return Err(Invalid::new("time without input", time, "from 1 min to 24 h"));
+        }
+        for rate in [self.upload_max, self.download_max].into_iter().flatten() {
+            if rate < RATE_MIN {
+                return Err(Invalid::new("bytes in a second", rate, "at least 1 kB"));
+            }
+        }
+        if let Some(most) = self.disk_max.filter(|most| *most < Self::DISK_MAX_LEAST) {
+            return Err(Invalid::new("most of the disk", most, "at least 100 MB"));
+        }
+        if self.exclusive_programs.len() > PROGRAMS_MAX {
+            return Err(Invalid::new("programs", self.exclusive_programs.len(), "at most 100 of them"));
+        }
+        let is_bad = |name: &&String| {
+            let bad = |c: char| c == '/' || c.is_control();
+            name.trim().is_empty() || name.len() > PROGRAM_MAX || name.contains(bad)
+        };
+        match self.exclusive_programs.iter().find(is_bad) {
+            Some(name) => Err(Invalid::new("program", name, "the name of its file, without a path")),
+            None => Ok(()),
+        }
+    }
+}

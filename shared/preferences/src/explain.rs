@@ -1,0 +1,108 @@
+//! What each preference is, in plain words: for tables, for the template of the owner's file.
+
+/// A preference, explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// Its key.
+    pub key: &'static str,
+    /// What it says, for an owner, in lines of at most 76 columns.
+    pub text: &'static str,
+    /// How it may be written in an owner's file; none for what is no limit.
+    pub example: Option<&'static str>,
+    /// What it is added to, where it is an amount in a time.
+    pub unit: &'static str,
+}
+
+const fn limit(key: &'static str, example: &'static str, text: &'static str) -> Explained {
+    Explained { key, text, example: Some(example), unit: "" }
+}
+
+const fn rate(key: &'static str, example: &'static str, text: &'static str) -> Explained {
+    Explained { unit: " a second", ..limit(key, example, text) }
+}
+
+const fn wish(key: &'static str, text: &'static str) -> Explained {
+    Explained { key, text, example: None, unit: "" }
+}
+
+/// All of them, in the order in which they are shown.
+const ALL: &[Explained] = &[
+    limit("suspended", "true", "No computing at all."),
+    limit(
+        "hours",
+        "\"mon-fri 18:00-08:00, sat-sun\"",
+        "When this machine may compute, by its own clock. A stretch over midnight\n\
+         belongs to the day on which it begins. Days with the same times are joined\n\
+         without a blank: \"mon,wed 18:00-20:00\".",
+    ),
+    limit("run_in_use", "false", "Compute also while somebody uses this machine."),
+    limit("run_gpu_in_use", "false", "Use GPUs also then."),
+    limit("idle_after", "\"15 min\"", "So long after the last input nobody uses it any more."),
+    limit(
+        "stop_without_input",
+        "\"2 h\"",
+        "Stop computing after so long without input, so that the machine can go to\n\
+         sleep.",
+    ),
+    limit("run_on_batteries", "false", "Compute while the machine runs on its battery."),
+    limit(
+        "exclusive_programs",
+        "[\"steam\", \"blender\"]",
+        "No computing while one of these programs runs: the names of their files.",
+    ),
+    limit(
+        "other_load_max",
+        "\"50%\"",
+        "No computing while other programs use more than this part of all CPUs.",
+    ),
+    limit("other_load_max_in_use", "\"25%\"", "The same while somebody uses the machine."),
+    limit("cpu_fraction", "\"50%\"", "Use at most this part of the CPUs."),
+    limit("cpu_fraction_in_use", "\"25%\"", "The same while somebody uses the machine."),
+    limit(
+        "cpu_time_fraction",
+        "\"60%\"",
+        "Run at most this part of the time, to keep the machine cool and quiet.",
+    ),
+    limit("cpu_time_fraction_in_use", "\"30%\"", "The same while somebody uses the machine."),
+    limit("memory_fraction", "\"50%\"", "Use at most this part of the memory."),
+    limit("memory_fraction_in_use", "\"25%\"", "The same while somebody uses the machine."),
+    limit(
+        "leave_in_memory",
+        "false",
+        "Keep tasks in memory that do not run. Without that they leave it once they\n\
+         have saved their state.",
+    ),
+    limit("excluded_devices", "[\"nvidia:0\"]", "GPUs that are left alone."),
+    limit("disk_fraction", "\"20%\"", "Use at most this part of the disk."),
+    limit("disk_max", "\"20 GB\"", "Use at most so much of the disk."),
+    limit("disk_free_min", "\"50 GB\"", "Leave at least so much of the disk free."),
+    limit("checkpoint_period", "\"10 min\"", "Have tasks save their state at most this often."),
+    limit("network_hours", "\"22:00-06:00\"", "When projects may be contacted. The coordinator always is."),
+    rate("upload_max", "\"100 kB\"", "Send at most so much to projects in a second."),
+    rate("download_max", "\"1 MB\"", "Fetch at most so much from projects in a second."),
+    limit("buffer_min", "\"0.1 days\"", "Keep at most this much work ready."),
+    limit("buffer_additional", "\"0.25 days\"", "And at most this much more."),
+    wish("scheduling_period", "Switch between projects about this often."),
+    wish("connection_interval", "The least time between contacts with projects."),
+];
+
+/// What a preference is.
+#[must_use]
+pub fn explain(key: &str) -> Option<Explained> {
+    ALL.iter().find(|one| one.key == key).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{KEYS, OWNER_KEYS};
+
+    #[test]
+    fn r6_4_every_preference_is_explained_and_every_limit_has_an_example() {
+        let all: Vec<_> = ALL.iter().map(|one| one.key).collect();
+        assert_eq!(all, KEYS);
+        let limits: Vec<_> = ALL.iter().filter(|one| one.example.is_some()).map(|one| one.key).collect();
+        assert_eq!(limits, OWNER_KEYS);
+        assert!(ALL.iter().flat_map(|one| one.text.lines()).all(|line| line.len() <= 76));
+    }
+}

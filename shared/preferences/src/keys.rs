@@ -1,0 +1,259 @@
+//! The list of all preferences: key, type, where it is kept, and which of two values is the tighter one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_config::{Fields, Walk};
+use fallow_domain::{
+    Bytes, Device, Duration, Fraction, Hours, Invalid, LocalPreferences, OwnerLimits, Preferences,
+};
+
+use crate::merge::{Entry, Source, Trail};
+use crate::tighter;
+
+/// The values of all preferences.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Values {
+    /// Those that a coordinator's document has.
+    pub fleet: Preferences,
+    /// Those beside.
+    pub local: LocalPreferences,
+}
+
+/// Makes the types from the list, so that none can be left out anywhere.
+macro_rules! preferences {
+    ($($field:ident: $kind:ty, $part:ident, $tighter:ident;)*) => {
+        /// The keys of all preferences, as files and `--json` have them.
+        pub const KEYS: &[&str] = &[$(stringify!($field)),*];
+
+        /// What a source says: some of the preferences.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Said {
+            $(
+                #[allow(missing_docs, reason = "as in `Preferences` and `LocalPreferences`")]
+                pub $field: Option<$kind>,
+            )*
+            /// The lines of a file in which keys stand, from 1.
+            pub lines: BTreeMap<&'static str, usize>,
+        }
+
+        impl Said {
+            /// All of a document's preferences.
+            #[must_use]
+            pub fn all_of(values: &Values) -> Self {
+                Self { $($field: Some(values.$part.$field.clone()),)* lines: BTreeMap::new() }
+            }
+
+            /// All that a coordinator's document says.
+            #[must_use]
+            pub fn of_document(preferences: &Preferences) -> Self {
+                let values = Values { fleet: preferences.clone(), ..Values::default() };
+                let mut said = Self::all_of(&values);
+                $(
+                    if stringify!($part) != "fleet" {
+                        said.$field = None;
+                    }
+                )*
+                said
+            }
+
+            /// What an owner's commands say.
+            #[must_use]
+            pub fn of_owner(limits: &OwnerLimits) -> Self {
+                // By name, so that no limit is forgotten.
+                let OwnerLimits {
+                    suspended,
+                    cpu_fraction,
+                    cpu_time_fraction,
+                    memory_fraction,
+                    disk_fraction,
+                    excluded_devices,
+                } = limits;
+                Self {
+                    suspended: suspended.then_some(true),
+                    cpu_fraction: *cpu_fraction,
+                    cpu_time_fraction: *cpu_time_fraction,
+                    memory_fraction: *memory_fraction,
+                    disk_fraction: *disk_fraction,
+                    excluded_devices: (!excluded_devices.is_empty()).then(|| excluded_devices.clone()),
+                    ..Self::default()
+                }
+            }
+
+            /// Whether it says nothing.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                *self == Self { lines: self.lines.clone(), ..Self::default() }
+            }
+
+            /// Takes the keys that a table holds; what is wrong with them is noted.
+            pub(crate) fn read(walk: &mut Walk<'_>, fields: &Fields<'_, '_>) -> Self {
+                let mut said = Self::default();
+                $(
+                    if let Some(value) = walk.get::<$kind>(fields, stringify!($field)) {
+                        let mut values = Values::default();
+                        values.$part.$field = value.clone();
+                        match values.check() {
+                            Ok(()) => {
+                                let line = walk.line(stringify!($field)).unwrap_or(0);
+                                said.lines.insert(stringify!($field), line);
+                                said.$field = Some(value);
+                            }
+                            Err(Invalid { given, expected, .. }) => walk.error(
+                                stringify!($field),
+                                format!("{given} is out of range"),
+                                expected,
+                            ),
+                        }
+                    }
+                )*
+                said
+            }
+        }
+
+        /// Goes through the sources in their order.
+        pub(crate) fn merge(sources: &[Source]) -> (Values, Vec<Entry>) {
+            let (mut values, mut entries) = (Values::default(), Vec::new());
+            $({
+                let mut trail = Trail::new(stringify!($field), values.$part.$field.clone());
+                for source in sources {
+                    if let Some(said) = &source.said.$field {
+                        trail.hear(source, said, tighter::$tighter);
+                    }
+                }
+                values.$part.$field = trail.value().clone();
+                entries.push(trail.end());
+            })*
+            (values, entries)
+        }
+    };
+}
+
+preferences! {
+    suspended: bool, fleet, on;
+    hours: Hours, fleet, in_both;
+    run_in_use: bool, fleet, off;
+    run_gpu_in_use: bool, fleet, off;
+    idle_after: Duration, fleet, more;
+    stop_without_input: Option<Duration>, local, less_if_any;
+    run_on_batteries: bool, local, off;
+    exclusive_programs: BTreeSet<String>, local, all_of_both;
+    other_load_max: Option<Fraction>, local, less_if_any;
+    other_load_max_in_use: Option<Fraction>, local, less_if_any;
+    cpu_fraction: Fraction, fleet, less;
+    cpu_fraction_in_use: Fraction, local, less;
+    cpu_time_fraction: Fraction, fleet, less;
+    cpu_time_fraction_in_use: Fraction, local, less;
+    memory_fraction: Fraction, fleet, less;
+    memory_fraction_in_use: Fraction, local, less;
+    leave_in_memory: bool, fleet, off;
+    excluded_devices: BTreeSet<Device>, fleet, all_of_both;
+    disk_fraction: Fraction, fleet, less;
+    disk_max: Option<Bytes>, local, less_if_any;
+    disk_free_min: Bytes, fleet, more;
+    checkpoint_period: Duration, fleet, more;
+    network_hours: Hours, local, in_both;
+    upload_max: Option<Bytes>, local, less_if_any;
+    download_max: Option<Bytes>, local, less_if_any;
+    buffer_min: Duration, fleet, less;
+    buffer_additional: Duration, fleet, less;
+    scheduling_period: Duration, fleet, neither;
+    connection_interval: Duration, fleet, neither;
+}
+
+/// The keys that an owner's file may have: all that limit something.
+pub const OWNER_KEYS: &[&str] = &[
+    "suspended",
+    "hours",
+    "run_in_use",
+    "run_gpu_in_use",
+    "idle_after",
+    "stop_without_input",
+    "run_on_batteries",
+    "exclusive_programs",
+    "other_load_max",
+    "other_load_max_in_use",
+    "cpu_fraction",
+    "cpu_fraction_in_use",
+    "cpu_time_fraction",
+    "cpu_time_fraction_in_use",
+    "memory_fraction",
+    "memory_fraction_in_use",
+    "leave_in_memory",
+    "excluded_devices",
+    "disk_fraction",
+    "disk_max",
+    "disk_free_min",
+    "checkpoint_period",
+    "network_hours",
+    "upload_max",
+    "download_max",
+    "buffer_min",
+    "buffer_additional",
+];
+
+impl Values {
+    /// Refuses values that nobody can have meant.
+    ///
+    /// # Errors
+    /// [`Invalid`] for the first of them.
+    pub fn check(&self) -> Result<(), Invalid> {
+        self.fleet.check_set()?;
+        self.local.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_4_every_preference_of_a_document_and_of_the_host_is_in_the_list() {
+        // By name, so that whoever adds one says here that it has a key.
+        let Preferences {
+            cpu_fraction: _,
+            cpu_time_fraction: _,
+            buffer_min: _,
+            buffer_additional: _,
+            scheduling_period: _,
+            checkpoint_period: _,
+            leave_in_memory: _,
+            suspended: _,
+            memory_fraction: _,
+            disk_fraction: _,
+            disk_free_min: _,
+            connection_interval: _,
+            excluded_devices: _,
+            hours: _,
+            run_in_use: _,
+            run_gpu_in_use: _,
+            idle_after: _,
+        } = Preferences::default();
+        let LocalPreferences {
+            cpu_fraction_in_use: _,
+            cpu_time_fraction_in_use: _,
+            memory_fraction_in_use: _,
+            run_on_batteries: _,
+            other_load_max: _,
+            other_load_max_in_use: _,
+            exclusive_programs: _,
+            stop_without_input: _,
+            disk_max: _,
+            network_hours: _,
+            upload_max: _,
+            download_max: _,
+        } = LocalPreferences::default();
+        assert_eq!(KEYS.len(), 17 + 12);
+        let beside: Vec<_> = KEYS.iter().filter(|key| !OWNER_KEYS.contains(key)).collect();
+        assert_eq!(beside, [&"scheduling_period", &"connection_interval"]);
+    }
+
+    #[test]
+    fn r6_4_what_all_of_them_say_is_what_is_in_force() {
+        let values = Values {
+            fleet: Preferences { run_in_use: true, suspended: true, ..Preferences::default() },
+            local: LocalPreferences { disk_max: Some(Bytes(7)), ..LocalPreferences::default() },
+        };
+        let source = Source::says(crate::Origin::Override, Said::all_of(&values));
+        assert_eq!(crate::in_force(&[source]).values, values);
+    }
+}

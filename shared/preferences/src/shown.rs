@@ -1,0 +1,63 @@
+//! Values for people, with their unit.
+
+use std::collections::BTreeSet;
+
+use fallow_config::{write_bytes, write_duration};
+use fallow_domain::{Bytes, Device, Duration, Fraction, Hours};
+
+/// A value that is shown, as an owner's file would read it but for quotes.
+pub(crate) trait Shown {
+    fn shown(&self) -> String;
+}
+
+impl Shown for bool {
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Shown for Fraction {
+    fn shown(&self) -> String {
+        // To a thousandth of a per cent: 0.29 is not 28.999999999999996 %.
+        format!("{} %", (self.get() * 1e5).round() / 1e3)
+    }
+}
+
+impl Shown for Duration {
+    fn shown(&self) -> String {
+        write_duration(*self)
+    }
+}
+
+impl Shown for Bytes {
+    fn shown(&self) -> String {
+        write_bytes(*self)
+    }
+}
+
+impl Shown for Hours {
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Shown for BTreeSet<Device> {
+    fn shown(&self) -> String {
+        Device::list(self)
+    }
+}
+
+impl Shown for BTreeSet<String> {
+    fn shown(&self) -> String {
+        match self.is_empty() {
+            true => "none".to_owned(),
+            false => self.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+impl<T: Shown> Shown for Option<T> {
+    fn shown(&self) -> String {
+        self.as_ref().map_or_else(|| "no limit".to_owned(), T::shown)
+    }
+}
