@@ -116,7 +116,8 @@ const SNOOZE: &str = r"Examples:
   fallow-agent snooze off
 
 It ends by itself, after a day at the latest, and holds over restarts of the
-agent. It is for whoever may ask the agent for its status.";
+agent. It is for whoever may ask the agent for its status: people who have no
+agent of their own ask that of the machine, if it has a socket for them.";
 
 const RESUME: &str = r"Examples:
   fallow-agent resume";
@@ -274,6 +275,11 @@ impl DirArg {
         let given = std::env::var_os("FALLOW_AGENT_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
         DataDir::at(&self.dir.clone().or(given).unwrap_or_else(default_dir))
     }
+
+    /// No directory is meant but the usual one, and there is none: whoever asks has no agent of his own.
+    pub fn is_nowhere(&self) -> bool {
+        self.dir.is_none() && std::env::var_os("FALLOW_AGENT_DIR").is_none() && !default_dir().exists()
+    }
 }
 
 /// Arguments of `run`.
@@ -328,6 +334,12 @@ pub struct Run {
     /// Confine no job (for tests)
     #[arg(long, hide = true, conflicts_with = "require_confinement")]
     pub unconfined: bool,
+    /// Socket at which people of this machine may see what the agent does and pause it, whoever may open it:
+    /// an administrator makes its directory with mode 2750, for the agent's user and their group. `status`
+    /// and
+    /// `snooze` of somebody who has no agent of his own find it in /run/fallow-agent/people.sock
+    #[arg(long, value_name = "FILE", env = "FALLOW_PEOPLE_SOCKET")]
+    pub people_socket: Option<PathBuf>,
     /// Nobody ever sits at this machine (a server): do not look whether somebody uses it
     #[arg(long, env = "FALLOW_NEVER_IN_USE")]
     pub never_in_use: bool,

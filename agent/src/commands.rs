@@ -17,7 +17,7 @@ use crate::cli::{
     Status,
 };
 use crate::confine::Allowed;
-use crate::control::client::ask;
+use crate::control::client::{ask, ask_at};
 use crate::control::protocol::Request;
 use crate::dir::DataDir;
 use crate::engine::{self, Enrolment, Finished, Settings};
@@ -47,7 +47,9 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
         Command::Update(AttachedArg { dir, project: url }) => tell(&dir, &Request::Update { url }),
         Command::Suspend(dir) => tell(&dir, &Request::Suspend {}),
         Command::Snooze(Snooze { dir, time }) => {
-            tell(&dir, &Request::Snooze { seconds: time.as_secs_f64().ceil() as u64 })
+            let (text, _) =
+                ask_as_anybody(&dir, &Request::Snooze { seconds: time.as_secs_f64().ceil() as u64 })?;
+            say(&text)
         }
         Command::Resume(dir) => tell(&dir, &Request::Resume {}),
         Command::Exclude(arguments) => exclude(&arguments),
@@ -122,6 +124,7 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
         power: arguments.power_dir.clone(),
         memory: arguments.meminfo.clone(),
         look_every: Duration::from_millis(arguments.look_every_ms),
+        people_socket: arguments.people_socket.clone(),
         owner: OwnerSensors {
             never_in_use: arguments.never_in_use,
             devices: arguments.devices_dir.clone(),
@@ -242,8 +245,20 @@ fn tell(dir: &DirArg, request: &Request) -> Result<(), AgentError> {
     say(&text)
 }
 
+/// Asks for what anybody may ask: who has no agent of his own, that of the machine.
+fn ask_as_anybody(
+    dir: &DirArg,
+    request: &Request,
+) -> Result<(String, Option<Box<control::status::Status>>), AgentError> {
+    let socket = control::people::place();
+    match dir.is_nowhere() && socket.parent().is_some_and(Path::exists) {
+        true => ask_at(&socket, request),
+        false => ask(&dir.dir(), request),
+    }
+}
+
 fn status(arguments: &Status) -> Result<(), AgentError> {
-    let status = match ask(&arguments.dir.dir(), &Request::Status {}) {
+    let status = match ask_as_anybody(&arguments.dir, &Request::Status {}) {
         Ok((_, Some(status))) => status,
         Ok((_, None)) => return Err(AgentError::unreachable("the agent answers without a status")),
         Err(error @ AgentError::Unreachable { .. }) if arguments.json => {

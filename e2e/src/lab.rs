@@ -65,6 +65,12 @@ impl Lab {
         drop(self.coordinator.take());
     }
 
+    /// The coordinator's process, which is killed when it is dropped.
+    #[must_use]
+    pub fn take_coordinator(&mut self) -> Option<Killed> {
+        self.coordinator.take()
+    }
+
     /// What a command of the operator's prints with `--json`.
     pub fn json(&self, arguments: &[&str]) -> Value {
         fallow_json(&self.place(), arguments)

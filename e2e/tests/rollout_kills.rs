@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests: failures are panics")]
 #![allow(clippy::disallowed_methods, reason = "the moments are random, and how many comes from outside")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fallow_e2e::{Lab, PATIENCE, command, wait_for};
@@ -15,57 +16,103 @@ use serde_json::Value;
 
 const AGENTS: usize = 4;
 
-/// What holds whenever one looks: hosts were looked at before the rollout, which only goes on.
-fn check(lab: &Lab) -> Value {
-    let (hosts, rollout) = (lab.hosts(), lab.json(&["rollout"])["rollout"].clone());
-    if rollout.is_null() {
-        return rollout;
+/// What was seen so far of the hosts that have a version.
+#[derive(Default)]
+struct Seen(BTreeMap<u64, BTreeSet<String>>);
+
+impl Seen {
+    /// What holds whenever one looks: hosts were looked at before the rollout, which only goes on. All that
+    /// ever had the version count: one that had it too early and another that has it now are two.
+    fn check(&mut self, lab: &Lab) -> Value {
+        let (hosts, rollout) = (lab.hosts(), lab.json(&["rollout"])["rollout"].clone());
+        if rollout.is_null() {
+            return rollout;
+        }
+        let has_it = |host: &&Value| host["document_version"] == rollout["version"];
+        let ids = hosts.iter().filter(has_it).map(|host| host["agent_id"].as_str().unwrap().to_owned());
+        let seen = self.0.entry(rollout["version"].as_u64().unwrap()).or_default();
+        seen.extend(ids);
+        let released = rollout["released_hosts"].as_u64().unwrap();
+        assert!(!is_open(&rollout) || seen.len() as u64 <= released, "{seen:?} had it: {rollout}");
+        rollout
     }
-    let is_open = !["completed", "taken_back"].contains(&rollout["phase"].as_str().unwrap());
-    let have_it = hosts.iter().filter(|host| host["document_version"] == rollout["version"]).count() as u64;
-    let released = rollout["released_hosts"].as_u64().unwrap();
-    assert!(!is_open || have_it <= released, "{have_it} have it, released to {released}: {rollout}");
-    rollout
+}
+
+fn is_open(rollout: &Value) -> bool {
+    rollout["phase"].as_str().is_some_and(|phase| !["completed", "taken_back"].contains(&phase))
+}
+
+/// What is left of a command while whose coordinator is killed: the version that it made, if it was told.
+fn set(lab: &Lab, part: u32) -> Option<u64> {
+    let made = lab.asked(&["preferences", "set", "--cpu-fraction", &format!("{part}%")])?;
+    made["document_version"].as_u64()
 }
 
 #[test]
 fn r6_5_a_coordinator_that_is_killed_again_and_again_releases_nothing_too_early_and_loses_nothing() {
-    let kills = std::env::var("FALLOW_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(5);
+    let kills = std::env::var("FALLOW_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(6);
     let mut rng = StdRng::seed_from_u64(7);
     let mut lab = Lab::start(AGENTS);
     lab.json(&["rollout", "plan", "--waves", "1,50%", "--soak", "5s"]);
-    // The newest that a command was told is made, and what became of those before.
-    let (mut acknowledged, mut ended) = (1, [0, 0]);
+    let mut seen = Seen::default();
+    // The newest version that a command was told is made, with what it says, and how many ended in which way.
+    let (mut acknowledged, mut ended) = ((1, 100), [0, 0]);
     for kill in 0..kills {
-        let rollout = check(&lab);
-        let is_open =
-            rollout["phase"].as_str().is_some_and(|phase| !["completed", "taken_back"].contains(&phase));
+        let rollout = seen.check(&lab);
         if rollout["phase"] == "paused" {
             // Hosts may be off for longer than a wave: their agents wait longer after each kill.
             let _ = lab.asked(&["rollout", "resume"]);
         }
-        if !is_open {
-            if rollout["version"].as_u64() == Some(acknowledged) {
-                ended[usize::from(rollout["phase"] == "taken_back")] += 1;
+        let pause = Duration::from_millis(rng.random_range(0..9_000));
+        if is_open(&rollout) {
+            std::thread::sleep(pause);
+            lab.kill_coordinator();
+        } else {
+            if rollout["version"].as_u64() == Some(acknowledged.0) {
+                let is_taken_back = rollout["phase"] == "taken_back";
+                ended[usize::from(is_taken_back)] += 1;
+                assert_eq!(is_taken_back, acknowledged.1 == 1, "one that takes the CPUs away: {rollout}");
             }
             // One in three takes the CPUs away.
             let part = if rng.random_range(0..3) == 0 { 1 } else { rng.random_range(60..100) };
-            let set = ["preferences", "set", "--cpu-fraction", &format!("{part}%")];
-            let made = lab.asked(&set);
-            acknowledged = made.and_then(|made| made["document_version"].as_u64()).unwrap_or(acknowledged);
+            // Now and then it is killed while it is told.
+            let is_cut = rng.random_bool(0.3);
+            let made = match is_cut {
+                false => {
+                    let made = set(&lab, part);
+                    std::thread::sleep(pause);
+                    lab.kill_coordinator();
+                    made
+                }
+                true => {
+                    let coordinator = lab.take_coordinator();
+                    std::thread::scope(|both| {
+                        let made = both.spawn(|| set(&lab, part));
+                        std::thread::sleep(pause / 30);
+                        drop(coordinator);
+                        made.join().unwrap()
+                    })
+                }
+            };
+            if let Some(made) = made {
+                acknowledged = (made, part);
+            }
         }
-        std::thread::sleep(Duration::from_millis(rng.random_range(0..9_000)));
-        lab.kill_coordinator();
         lab.start_coordinator();
         let newest = lab.json(&["hosts"])["document_version"].as_u64().unwrap();
-        assert!(
-            newest >= acknowledged,
-            "version {acknowledged} was acknowledged, and {newest} is the newest"
-        );
-        println!("{kill}: version {newest}, {}", check(&lab)["stands"]);
+        let (known, said) = acknowledged;
+        assert!(newest >= known, "version {known} was acknowledged, and {newest} is the newest");
+        if newest == known {
+            let holds = lab.json(&["preferences"])["preferences"]["cpu_fraction"].as_f64().unwrap();
+            assert!(
+                (holds * 100.0 - f64::from(said)).abs() < 0.5,
+                "version {known} says {said}%, not {holds}"
+            );
+        }
+        println!("{kill}: version {newest}, {}", seen.check(&lab)["stands"]);
     }
     let phase = wait_for("the rollout to end", 3 * PATIENCE, || {
-        let phase = check(&lab)["phase"].as_str().unwrap_or("completed").to_owned();
+        let phase = seen.check(&lab)["phase"].as_str().unwrap_or("completed").to_owned();
         if phase == "paused" {
             lab.json(&["rollout", "resume"]);
         }

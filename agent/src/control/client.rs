@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use super::disk::DiskStatus;
@@ -35,6 +36,22 @@ pub fn ask_disk(dir: &DataDir) -> Result<DiskStatus, AgentError> {
     }
 }
 
+/// Asks the machine's agent at the socket for people, if there is one.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_at(socket: &Path, request: &Request) -> Result<(String, Option<Box<Status>>), AgentError> {
+    let connected = super::short_path(socket).and_then(|(short, _dir)| UnixStream::connect(short));
+    let shown = socket.display();
+    let stream = connected.map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => AgentError::refused(format!(
+            "{shown} is not for you: it is for the members of a group, which the administrator of this machine can put you into"
+        )),
+        _ => AgentError::unreachable(format!("the agent of this machine does not run ({shown}: {error})")),
+    })?;
+    converse(&stream, &format!("the agent at {shown}"), request)?.into_result()
+}
+
 fn respond(dir: &DataDir, request: &Request) -> Result<Response, AgentError> {
     let socket = dir.control_socket();
     let connected = super::short_path(&socket).and_then(|(short, _dir)| UnixStream::connect(short));
@@ -49,21 +66,21 @@ fn respond(dir: &DataDir, request: &Request) -> Result<Response, AgentError> {
             dir.path().display()
         )),
     })?;
-    let fail = |error: std::io::Error| {
-        AgentError::unreachable(format!("the agent in {} does not answer: {error}", dir.path().display()))
-    };
+    converse(&stream, &format!("the agent in {}", dir.path().display()), request)
+}
+
+fn converse(stream: &UnixStream, agent: &str, request: &Request) -> Result<Response, AgentError> {
+    let fail = |error: std::io::Error| AgentError::unreachable(format!("{agent} does not answer: {error}"));
     stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(fail)?;
     let mut line = serde_json::to_vec(request).unwrap_or_default();
     line.push(b'\n');
-    (&stream).write_all(&line).map_err(fail)?;
+    let mut writer = stream;
+    writer.write_all(&line).map_err(fail)?;
     let mut answer = String::new();
     BufReader::new(stream.take(LINE_MAX)).read_line(&mut answer).map_err(fail)?;
     if answer.is_empty() {
-        return Err(AgentError::unreachable(format!(
-            "the agent in {} ended before it answered: look at its log",
-            dir.path().display()
-        )));
+        return Err(AgentError::unreachable(format!("{agent} ended before it answered: look at its log")));
     }
     serde_json::from_str(&answer)
         .map_err(|error| fail(std::io::Error::other(format!("its answer cannot be read: {error}"))))

@@ -3,11 +3,12 @@
 //! Who may speak: the user that the agent runs as, and root. The file's mode says so, and the kernel's word
 //! on the peer is checked besides. Jobs run as that user too, and are kept from connecting. Where they are
 //! not, since they may use the network or the system has no filters, they are told from others by what they
-//! cannot do.
+//! cannot do. Another socket, if an administrator wants it, is for people of the machine (`people`).
 
 pub mod client;
 pub mod disk;
 pub mod notices;
+pub mod people;
 pub mod preferences;
 pub mod protocol;
 pub mod server;

@@ -22,11 +22,40 @@ const REFUSED_PATIENCE: Duration = Duration::from_millis(500);
 /// Most peers at once; more have to wait.
 const PEERS: usize = 16;
 
-/// Opens the socket, for the owner only.
+/// Who is answered at a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// The agent's own user and root, whatever they ask.
+    Owner,
+    /// Whoever may open the socket, by what the system lets people do with files: the status, and a pause.
+    People,
+}
+
+impl Door {
+    const fn mode(self) -> u32 {
+        match self {
+            Self::Owner => 0o600,
+            Self::People => 0o660,
+        }
+    }
+
+    /// Why a request is not for whoever asks here.
+    fn refuses(self, request: &Request) -> Option<AgentError> {
+        match (self, request) {
+            (Self::Owner, _) | (Self::People, Request::Status {} | Request::Snooze { .. }) => None,
+            (Self::People, _) => Some(AgentError::refused(
+                "people of this machine may ask for the status, and have it rest for a while (snooze): for anything else ask as \
+                 the user that the agent runs as, or as root",
+            )),
+        }
+    }
+}
+
+/// Opens the socket, for those alone whom the door is for.
 ///
 /// # Errors
 /// [`AgentError::System`].
-pub fn bind(path: &Path) -> Result<UnixListener, AgentError> {
+pub fn bind(path: &Path, door: Door) -> Result<UnixListener, AgentError> {
     let fail =
         |error| AgentError::system(format!("cannot open the control socket {}", path.display()), error);
     // Under another name first, so that it is never there with another mode. The directory's lock says that
@@ -37,7 +66,7 @@ pub fn bind(path: &Path) -> Result<UnixListener, AgentError> {
     }
     let (short, _dir) = super::short_path(&new).map_err(fail)?;
     let listener = UnixListener::bind(short).map_err(fail)?;
-    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600)).map_err(fail)?;
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(door.mode())).map_err(fail)?;
     std::fs::rename(&new, path).map_err(fail)?;
     Ok(listener)
 }
@@ -66,7 +95,7 @@ impl Peers {
 ///
 /// `wary` where jobs can reach the socket: they are known by that they can gain no privileges, as everything
 /// that they start, and nobody who can gain none is answered then.
-pub async fn serve<F, R>(listener: UnixListener, Peers(room): Peers, wary: bool, carry_out: F)
+pub async fn serve<F, R>(listener: UnixListener, door: Door, Peers(room): Peers, wary: bool, carry_out: F)
 where
     F: Fn(Request, oneshot::Sender<Response>) -> R + Send + Sync + 'static,
     R: Future<Output = ()> + Send,
@@ -78,7 +107,7 @@ where
             Ok((stream, _)) => {
                 let carry_out = Arc::clone(&carry_out);
                 tokio::spawn(async move {
-                    talk(stream, wary, &*carry_out).await;
+                    talk(stream, door, wary, &*carry_out).await;
                     drop(permit);
                 });
             }
@@ -90,19 +119,19 @@ where
     }
 }
 
-async fn talk<F, R>(mut stream: UnixStream, wary: bool, carry_out: &F)
+async fn talk<F, R>(mut stream: UnixStream, door: Door, wary: bool, carry_out: &F)
 where
     F: Fn(Request, oneshot::Sender<Response>) -> R,
     R: Future<Output = ()>,
 {
-    let response = match refusal(&stream, wary) {
+    let response = match refusal(&stream, door, wary) {
         Some(error) => {
             // Whoever asks is still writing, and could not read an answer that came before. He is not waited
             // for as long as others: jobs can be many.
             let _ = timeout(REFUSED_PATIENCE, hear(&mut stream)).await;
             Response::failed(&error)
         }
-        None => answer(&mut stream, carry_out).await,
+        None => answer(&mut stream, door, carry_out).await,
     };
     let mut line = serde_json::to_vec(&response).unwrap_or_default();
     line.push(b'\n');
@@ -113,7 +142,7 @@ where
     }
 }
 
-fn refusal(stream: &UnixStream, wary: bool) -> Option<AgentError> {
+fn refusal(stream: &UnixStream, door: Door, wary: bool) -> Option<AgentError> {
     let own = rustix::process::geteuid().as_raw();
     match stream.peer_cred() {
         Ok(peer) if wary && !peer.pid().is_some_and(may_gain_privileges) => Some(AgentError::refused(
@@ -121,7 +150,7 @@ fn refusal(stream: &UnixStream, wary: bool) -> Option<AgentError> {
              nobody is answered who can gain no privileges, as they cannot (NoNewPrivs in /proc/self/status); ask from a shell \
              that is not restricted so",
         )),
-        Ok(peer) if peer.uid() == own || peer.uid() == 0 => None,
+        Ok(peer) if door == Door::People || peer.uid() == own || peer.uid() == 0 => None,
         Ok(peer) => Some(AgentError::refused(format!(
             "user {} may not control this agent: only its own user ({own}) and root may",
             peer.uid()
@@ -147,7 +176,7 @@ fn may_gain_privileges(pid: i32) -> bool {
     value.is_some_and(|value| value.trim() == "0")
 }
 
-async fn answer<F, R>(stream: &mut UnixStream, carry_out: &F) -> Response
+async fn answer<F, R>(stream: &mut UnixStream, door: Door, carry_out: &F) -> Response
 where
     F: Fn(Request, oneshot::Sender<Response>) -> R,
     R: Future<Output = ()>,
@@ -159,6 +188,7 @@ where
         Err(why) => Response::failed(&AgentError::bad_input(format!(
             "this is no request ({why}): one line of JSON such as {{\"command\":\"status\"}} is expected"
         ))),
+        Ok(request) if let Some(error) = door.refuses(&request) => Response::failed(&error),
         Ok(request) => {
             let asks_for_the_end = matches!(request, Request::Stop {});
             let (reply, response) = oneshot::channel();
@@ -194,7 +224,8 @@ mod tests {
             peer.read_to_string(&mut answer).unwrap();
             answer
         });
-        talk(UnixStream::from_std(stream).unwrap(), false, &|_, reply| async { drop(reply) }).await;
+        talk(UnixStream::from_std(stream).unwrap(), Door::Owner, false, &|_, reply| async { drop(reply) })
+            .await;
         asking.join().unwrap()
     }
 

@@ -24,8 +24,9 @@ use super::gpus::{self, Gpus};
 use super::metrics::Metrics;
 use super::{Asked, Engine, Input, QUEUE, ToEngine};
 use crate::confine::{Allowed, Confinement};
+use crate::control::people;
 use crate::control::protocol::Request;
-use crate::control::server;
+use crate::control::server::{self, Door};
 use crate::dir::{DataDir, PARTIAL};
 use crate::error::AgentError;
 use crate::fleet::identity::Identity;
@@ -95,6 +96,8 @@ pub struct Settings {
     pub measure_disk: StdDuration,
     /// What senses whether somebody uses the machine.
     pub owner: OwnerSensors,
+    /// Where people of the machine may ask, if anywhere.
+    pub people_socket: Option<PathBuf>,
 }
 
 /// What is said of the fleet to join, or to go on in.
@@ -223,23 +226,38 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     // Whoever is answered over the socket meets an agent that nothing keeps from running any more, whatever
     // becomes of its disk.
     dir.write_daemon_file()?;
-    let listener = server::bind(&dir.control_socket()).inspect_err(|_| dir.remove_daemon_files())?;
+    let listener =
+        server::bind(&dir.control_socket(), Door::Owner).inspect_err(|_| dir.remove_daemon_files())?;
     let peers = server::Peers::default();
     let wary = !settings.unconfined && !confinement.keeps_from_sockets();
-    let control = tokio::spawn(server::serve(listener, peers.clone(), wary, move |request, reply| {
-        if matches!(request, Request::Stop {}) {
-            // Also heard by an engine that waits for disk space. The first one counts; patience is not to be
-            // measured by how often a tool asks.
-            ends.send_if_modified(|count| {
-                *count == 0 && {
-                    *count = 1;
-                    true
-                }
-            });
-        }
+    let for_people = settings.people_socket.as_deref().and_then(people::open).map(|listener| {
         let to_requests = to_requests.clone();
-        async move { drop(to_requests.send((request, reply)).await) }
-    }));
+        tokio::spawn(server::serve(
+            listener,
+            Door::People,
+            server::Peers::default(),
+            wary,
+            move |request, reply| {
+                let to_requests = to_requests.clone();
+                async move { drop(to_requests.send((request, reply)).await) }
+            },
+        ))
+    });
+    let control =
+        tokio::spawn(server::serve(listener, Door::Owner, peers.clone(), wary, move |request, reply| {
+            if matches!(request, Request::Stop {}) {
+                // Also heard by an engine that waits for disk space. The first one counts; patience is not
+                // to be measured by how often a tool asks.
+                ends.send_if_modified(|count| {
+                    *count == 0 && {
+                        *count = 1;
+                        true
+                    }
+                });
+            }
+            let to_requests = to_requests.clone();
+            async move { drop(to_requests.send((request, reply)).await) }
+        }));
 
     let mut engine = Engine {
         client,
@@ -315,6 +333,10 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     life.leave().await;
     life.say_goodbye(&stop_link, link_task).await;
     control.abort();
+    if let Some(people) = for_people {
+        people.abort();
+        let _ = settings.people_socket.as_deref().map(std::fs::remove_file);
+    }
     engine.answer_no_more();
     peers.answered(LAST_ANSWERS).await;
     engine.supervisor.join();
@@ -444,7 +466,7 @@ async fn enrolled(
                 };
             };
             // Before a use of the token is spent: what would keep the agent from running shows first.
-            drop(server::bind(&settings.dir.control_socket())?);
+            drop(server::bind(&settings.dir.control_socket(), Door::Owner)?);
             let _ = std::fs::remove_file(settings.dir.control_socket());
             require_few(organisation)?;
             let mut token = token.clone();

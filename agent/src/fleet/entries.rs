@@ -49,7 +49,8 @@ fn host(view: HostView, hostname: &str, name: &str) -> HostState {
         memory: view.memory,
         coprocessors: view.coprocessors,
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        owner: view.owner,
+        in_use: view.in_use.is_so,
+        owner: view.owner_limits,
         declined: view.declined,
         // The link knows that.
         organisation: Vec::new(),

@@ -19,6 +19,7 @@ mod incoming;
 mod link;
 mod messages;
 mod owner;
+mod people;
 mod preferences;
 mod proxied;
 #[path = "../../../shared/tls/tests/support/proxy.rs"]

@@ -146,7 +146,7 @@ async fn cpu_fraction(
     let asked = GetDocumentRequest { released: emergency };
     let document = operator.get_document(asked).await?.into_inner().document.unwrap();
     let preferences = wire::Preferences { cpu_fraction: part, ..document.preferences.unwrap() };
-    let request = SetPreferencesRequest { preferences: Some(preferences), emergency, message: String::new() };
+    let request = SetPreferencesRequest { preferences: Some(preferences), emergency, ..Default::default() };
     let reply = operator.set_preferences(request).await?.into_inner();
     Ok((reply.document.unwrap().version, reply.rollout))
 }

@@ -40,6 +40,7 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         memory,
         coprocessors,
         agent_version,
+        in_use,
         owner,
         declined,
         organisation,
@@ -87,6 +88,7 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         document_rollback: rolled_back.why,
         document_rolled_back_at_micros: rolled_back.at.as_micros(),
         organisation_keys: organisation.iter().map(ToString::to_string).collect(),
+        in_use: *in_use,
     }
 }
 
@@ -127,6 +129,7 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         document_rollback,
         document_rolled_back_at_micros,
         organisation_keys,
+        in_use,
     } = wire;
     check::text("document_content", &document_content)?;
     check::text("os", &os)?;
@@ -183,6 +186,7 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         memory: Bytes(memory_bytes),
         coprocessors: coprocessors_from_wire(&coprocessors)?,
         agent_version,
+        in_use,
         owner: owner::from_wire(&owner.unwrap_or_default())?,
         declined: declined.collect::<Result<_, _>>()?,
         organisation: organisation.collect::<Result<_, _>>()?,
@@ -330,6 +334,7 @@ mod tests {
             memory: Bytes(16),
             coprocessors: [(ResourceType::Amd, 2), (ResourceType::Nvidia, 1)].into(),
             agent_version: "0.1".into(),
+            in_use: true,
             owner: OwnerLimits { suspended: true, ..OwnerLimits::default() },
             declined: vec![MasterUrl::parse("http://127.0.0.1:1/a/").unwrap()],
             organisation: vec![fallow_domain::OrganisationKey::new([7; 32])],

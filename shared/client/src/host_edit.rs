@@ -8,8 +8,8 @@ use std::ops::Deref;
 
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{
-    Bytes, Coprocessor, Fraction, HostFacts, Hours, Instant, JobId, LocalTime, MasterUrl, Preferences,
-    ProjectId,
+    Bytes, Coprocessor, Fraction, HostFacts, Hours, Instant, JobId, LocalTime, MasterUrl, OwnerLimits,
+    Preferences, ProjectId,
 };
 use fallow_preferences::{InForce, Said};
 
@@ -134,6 +134,11 @@ impl HostRecord {
     pub(crate) fn is_suspended_by_file(&self) -> bool {
         let wished = self.meta.document.as_ref().is_some_and(|document| document.preferences.suspended);
         self.merged.values.fleet.suspended && !wished
+    }
+
+    /// What its owner takes away, by commands and by files.
+    pub(crate) fn owner_limits(&self) -> OwnerLimits {
+        self.sources.owner_limits(&self.meta)
     }
 
     /// What of its files cannot be read.

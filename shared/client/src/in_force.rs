@@ -5,7 +5,7 @@
 //! project. A file that cannot be read may have been the one that forbids: until it can, nothing computes.
 
 use fallow_boinc::scheduler::PreferenceFile;
-use fallow_domain::{Bytes, Instant, MasterUrl};
+use fallow_domain::{Bytes, Fraction, Instant, MasterUrl, OwnerLimits};
 use fallow_preferences::{InForce, Origin, Said, Source, in_force, of_site};
 
 use crate::machine::Client;
@@ -68,6 +68,28 @@ impl Sources {
             all.push(Source::limits(Origin::OwnerFile, said));
         }
         in_force(&all)
+    }
+
+    /// What the owner takes away from a coordinator's document: by commands and by the files of the host.
+    pub(crate) fn owner_limits(&self, meta: &Meta) -> OwnerLimits {
+        let PreferenceFiles { owner, overrides, client_config, .. } = &self.files;
+        let overrides = overrides.as_ref().filter(|_| meta.document.is_some());
+        let files = [overrides, client_config.as_ref(), owner.as_ref()];
+        files.into_iter().flatten().fold(meta.owner.clone(), |mut limits, said| {
+            limits.suspended |= said.suspended == Some(true);
+            let fractions = [
+                (&mut limits.cpu_fraction, said.cpu_fraction),
+                (&mut limits.cpu_time_fraction, said.cpu_time_fraction),
+                (&mut limits.memory_fraction, said.memory_fraction),
+                (&mut limits.disk_fraction, said.disk_fraction),
+            ];
+            for (limit, said) in fractions {
+                let is_tighter = |said: &Fraction| limit.is_none_or(|limit| *said < limit);
+                *limit = said.filter(is_tighter).or(*limit);
+            }
+            limits.excluded_devices.extend(said.excluded_devices.iter().flatten().copied());
+            limits
+        })
     }
 
     pub(crate) fn set_files(&mut self, files: PreferenceFiles) -> bool {

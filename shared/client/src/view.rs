@@ -33,8 +33,10 @@ pub struct HostView {
     pub in_use: InUseView,
     /// Devices that must not be used, by the document or the owner (R3.14).
     pub excluded_devices: BTreeSet<Device>,
-    /// The limits of the owner.
+    /// The limits of the owner that he set by commands.
     pub owner: OwnerLimits,
+    /// All limits of the owner: those, and what the files of the host say.
+    pub owner_limits: OwnerLimits,
     /// Main memory; 0 until it was measured.
     pub memory: Bytes,
     /// Coprocessors, how many of each kind.
@@ -165,6 +167,7 @@ impl Client {
             hours_change: meta.hours_change_at().map(|at| meta.local_time().show(at)),
             excluded_devices: self.preferences().excluded_devices.clone(),
             owner: meta.owner.clone(),
+            owner_limits: meta.owner_limits(),
             memory: facts.map_or(Bytes(0), |host| host.memory),
             coprocessors: facts
                 .iter()

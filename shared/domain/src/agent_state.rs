@@ -107,6 +107,9 @@ pub struct HostState {
     /// Version of the agent; empty where it does not say.
     #[serde(default)]
     pub agent_version: String,
+    /// Somebody uses the machine, whether or not computing rests for that.
+    #[serde(default)]
+    pub in_use: bool,
     /// The limits of the host's owner (R6.4).
     #[serde(default)]
     pub owner: OwnerLimits,

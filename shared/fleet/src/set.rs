@@ -6,7 +6,7 @@ use std::fmt;
 use fallow_domain::{FleetDocument, ProjectAssignment, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::{ContentHash, Foreign, GroupName, Groups};
+use crate::{ContentHash, Foreign, GroupName, Groups, Origin};
 
 /// Groups that a fleet may have.
 pub const GROUPS_MAX: usize = 256;
@@ -60,6 +60,18 @@ impl DocumentSet {
             code_sign_key: *code_sign_key,
         });
         own.or_else(|| self.groups.0.values().find_map(|group| group.projects.get(name)?.foreign.clone()))
+    }
+
+    /// Who says where a project is.
+    #[must_use]
+    pub fn origin_of_place(&self, name: &str) -> Option<Origin> {
+        if self.fleet.projects.iter().any(|project| project.name == name) {
+            return Some(Origin::Fleet);
+        }
+        let says = |group: &&GroupName| {
+            self.groups.0[*group].projects.get(name).is_some_and(|said| said.foreign.is_some())
+        };
+        self.groups.0.keys().find(says).cloned().map(Origin::Group)
     }
 
     /// The projects that groups alone name, by their names, with the share that the whole fleet gives them:

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::agent_state::{HostState, ProjectState, SuspendedBy};
-use fallow_domain::{AgentId, DocumentVersion, MasterUrl};
+use fallow_domain::{AgentId, DocumentVersion, MasterUrl, Preferences};
 use fallow_fleet::GroupName;
 use serde::{Deserialize, Serialize};
 
@@ -26,8 +26,9 @@ pub struct HostNow {
     pub refused: Option<(DocumentVersion, String)>,
     /// The version that it went back from last by itself, and why.
     pub rolled_back: Option<(DocumentVersion, String)>,
-    /// Somebody there suspended it, it is none of its hours, or somebody uses it: that it does not compute is
-    /// not to be judged by.
+    /// What keeps it from computing with all that its documents give it.
+    pub pause: Option<Pause>,
+    /// That it does not compute is not to be judged by: its pause is none of the version's doing.
     pub rests: bool,
     /// The part of the machine's CPUs that it may use, 0 to 1.
     pub offered: f64,
@@ -47,6 +48,64 @@ pub struct HostNow {
     pub calls: BTreeMap<MasterUrl, Calls>,
     /// How tight its owner's limits are: rises with each that is tightened.
     pub tightness: f64,
+}
+
+/// What keeps a host from computing with all that its documents give it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Its owner suspended it, or has a file of preferences that cannot be read. It ends when he does
+    /// something.
+    Owner,
+    /// What is the host's own, and passes: a snooze, the battery, other programs, no input for long.
+    Passing,
+    /// It is none of its hours.
+    Hours,
+    /// Somebody uses it, so it does not compute.
+    InUse,
+    /// Somebody uses it, and it computes on, perhaps with less.
+    Sharing,
+    /// There is less space on its disk than it is to leave.
+    Disk,
+}
+
+impl Pause {
+    /// Of a host that says this of itself.
+    fn of(state: &HostState) -> Option<Self> {
+        match state.suspended_by {
+            Some(SuspendedBy::Owner | SuspendedBy::PreferenceFile) => Some(Self::Owner),
+            Some(
+                SuspendedBy::Snooze
+                | SuspendedBy::Battery
+                | SuspendedBy::OtherPrograms
+                | SuspendedBy::NoInput,
+            ) => Some(Self::Passing),
+            Some(SuspendedBy::Hours) => Some(Self::Hours),
+            Some(SuspendedBy::InUse) => Some(Self::InUse),
+            Some(SuspendedBy::Disk) => Some(Self::Disk),
+            None => state.in_use.then_some(Self::Sharing),
+            Some(SuspendedBy::Coordinator | SuspendedBy::Other) => None,
+        }
+    }
+
+    /// Whether it ends by itself, or with what people do on the host anyway.
+    #[must_use]
+    pub const fn passes(self) -> bool {
+        !matches!(self, Self::Owner)
+    }
+
+    /// Whether two versions let it come about in the same way.
+    fn is_same_by(self, before: &Preferences, after: &Preferences) -> bool {
+        match self {
+            Self::Owner | Self::Passing => true,
+            Self::Hours => before.hours == after.hours,
+            Self::InUse | Self::Sharing => {
+                (before.run_in_use, before.idle_after) == (after.run_in_use, after.idle_after)
+            }
+            Self::Disk => {
+                (before.disk_fraction, before.disk_free_min) == (after.disk_fraction, after.disk_free_min)
+            }
+        }
+    }
 }
 
 /// Calls to a project's server since the agent's store was made.
@@ -130,19 +189,8 @@ impl HostNow {
             version: state.document_version,
             refused: state.document_refused.clone(),
             rolled_back: state.rolled_back.as_ref().map(|one| (one.version, one.why.clone())),
-            rests: matches!(
-                state.suspended_by,
-                Some(
-                    SuspendedBy::Owner
-                        | SuspendedBy::Hours
-                        | SuspendedBy::InUse
-                        | SuspendedBy::Snooze
-                        | SuspendedBy::Battery
-                        | SuspendedBy::OtherPrograms
-                        | SuspendedBy::NoInput
-                        | SuspendedBy::PreferenceFile
-                )
-            ),
+            pause: Pause::of(state),
+            rests: Pause::of(state).is_some(),
             // Whatever an agent says.
             offered: (f64::from(state.usable_cpus) / all).min(1.0),
             computing: (f64::from(state.usable_cpus.saturating_sub(state.idle_cpus)) / all).min(1.0),
@@ -169,6 +217,19 @@ impl HostNow {
             host.calls.insert(project.url.clone(), calls);
         }
         host
+    }
+
+    /// What it is asked for with the version before and with the new one: a pause that these bring about in
+    /// different ways may be the new one's doing, and what it takes is not offered.
+    pub fn is_asked(&mut self, before: &Preferences, after: &Preferences) {
+        if let Some(pause) = self.pause
+            && !pause.is_same_by(before, after)
+        {
+            self.rests = false;
+            if pause != Pause::Sharing {
+                (self.offered, self.computing) = (0.0, 0.0);
+            }
+        }
     }
 }
 

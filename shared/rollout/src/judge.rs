@@ -19,8 +19,8 @@
 //! Only hosts count to which the new version says something else. A link that is lost never condemns a
 //! version: machines are switched off.
 //!
-//! Where few hosts say little, that is no proof that all is well: a wave is waited for whose hosts are
-//! off, for three days; if many of its hosts were lost that may just be off, or do not take the version,
+//! Where few hosts say little, that is no proof that all is well: a wave is waited for whose hosts are off
+//! or rest, for three days; if many of its hosts were lost that may just be off, or do not take the version,
 //! it is uncertain, and somebody has to look. What an owner takes away from the fleet is his doing, and not
 //! the version's.
 
@@ -346,6 +346,17 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
             )),
         };
     }
+    let resting = soak.resting(rollout.plan.soak);
+    if resting > 0 && [Gate::Offered, Gate::Idle].into_iter().any(|gate| rollout.plan.gates.has(gate)) {
+        return match soak.watched() >= WEEKEND {
+            false => Judgement::Watch,
+            true => Judgement::Uncertain(format!(
+                "{} rested nearly all the time, by their hours or for people who used them: what the version \
+                 does to their computing was not seen",
+                crate::hosts(resting)
+            )),
+        };
+    }
     // Also those of which nothing was heard since they got it.
     let off = Off::of(rollout, hosts);
     if rollout.plan.gates.has(Gate::Lost) && off.is_more_of_new() {
@@ -362,7 +373,7 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
     let rested = there(soak).filter(|track| track.is_new && track.load().is_none()).count();
     let (seen, nothing) = match rested {
         0 => (String::new(), "nothing"),
-        // They are asked for nothing while their owners use them, or by their hours.
+        // Their owners had suspended them, or others of the wave were enough.
         rested => (
             format!(" ({rested} of them rested all the time: what it does to their computing was not seen)"),
             "nothing else",

@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
-use fallow_domain::{AgentId, DocumentVersion, Duration, Instant, MasterUrl};
+use fallow_domain::{AgentId, DocumentVersion, Duration, Instant, MasterUrl, Preferences};
 
 use super::*;
-use crate::{Calls, Gates, Plan, Transition};
+use crate::{Calls, Gates, Pause, Plan, Transition};
 
 const OLD: DocumentVersion = DocumentVersion(1);
 const NEW: DocumentVersion = DocumentVersion(2);
@@ -119,6 +119,70 @@ fn r6_5_of_hosts_that_rested_all_the_time_it_is_said_that_their_computing_was_no
     assert!(one.contains("(1 of them rested"), "{one}");
     let none = said(|_| false);
     assert!(none.contains("and nothing speaks against it") && !none.contains("rested"), "{none}");
+}
+
+#[test]
+fn r6_5_a_wave_that_only_rests_is_waited_for_and_its_owners_suspension_is_not() {
+    let rests = |pause: Pause| {
+        judged(
+            (4, 4),
+            move |host, is_new, _| (host.pause, host.rests) = (Some(pause), is_new),
+            nothing,
+            Gates::default(),
+        )
+    };
+    for pause in [Pause::Hours, Pause::InUse, Pause::Disk, Pause::Passing] {
+        match rests(pause) {
+            Some(Transition::Pause { why }) => {
+                assert!(why.contains("4 hosts rested nearly all the time"), "{why}");
+            }
+            other => panic!("{pause:?}: {other:?}"),
+        }
+    }
+    let owner = rests(Pause::Owner);
+    assert!(matches!(owner, Some(Transition::Release { .. } | Transition::Complete { .. })), "{owner:?}");
+    // One that could compute is enough.
+    let one = |host: &mut HostNow, is_new: bool, at: usize| {
+        (host.pause, host.rests) = (Some(Pause::Hours), is_new && at > 0);
+    };
+    let one = judged((4, 4), one, nothing, Gates::default());
+    assert!(matches!(one, Some(Transition::Release { .. } | Transition::Complete { .. })), "{one:?}");
+}
+
+#[test]
+fn r6_5_a_version_by_which_hosts_rest_is_taken_back_and_one_by_which_they_rest_as_before_is_not() {
+    let base = Preferences::default();
+    let versions = [
+        (Pause::Hours, Preferences { hours: "sun 03:00-04:00".parse().unwrap(), ..base.clone() }),
+        (Pause::InUse, Preferences { run_in_use: !base.run_in_use, ..base.clone() }),
+        (Pause::InUse, Preferences { idle_after: Duration::from_hours(24), ..base.clone() }),
+        (Pause::Disk, Preferences { disk_free_min: fallow_domain::Bytes(1 << 50), ..base.clone() }),
+    ];
+    for (pause, version) in versions {
+        let asked = |after: Preferences| {
+            let before = base.clone();
+            judged(
+                (1, 3),
+                nothing,
+                move |host, is_new, _| {
+                    if is_new {
+                        (host.pause, host.rests) = (Some(pause), true);
+                        host.is_asked(&before, &after);
+                    }
+                },
+                Gates::default(),
+            )
+        };
+        let why = taken_back(asked(version.clone()));
+        assert!(why.contains("may be used"), "{pause:?}: {why}");
+        let as_before = asked(base.clone());
+        assert!(!matches!(as_before, Some(Transition::TakeBack { .. })), "{pause:?}: {as_before:?}");
+    }
+    // Who shares his machine and computes with less is not one who does not compute.
+    let mut host = HostNow { pause: Some(Pause::Sharing), ..HostNow::named(AgentId("h".into())) };
+    (host.offered, host.computing) = (0.5, 0.5);
+    host.is_asked(&base, &Preferences { run_in_use: !base.run_in_use, ..base.clone() });
+    assert_eq!((host.rests, host.offered, host.computing), (false, 0.5, 0.5));
 }
 
 #[test]

@@ -22,7 +22,7 @@ mod statistics;
 
 pub use cohort::position;
 pub use gate::{Gate, Gates};
-pub use host::{Calls, HostNow, Load};
+pub use host::{Calls, HostNow, Load, Pause};
 pub use plan::{Plan, SOAK_MAX, SOAK_MIN, WAVES_MAX, Wave};
 pub use rollout::{Order, OrderError, Phase, Rollout, Step, Transition};
 pub use soak::Soak;

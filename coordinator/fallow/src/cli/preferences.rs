@@ -9,11 +9,15 @@ use fallow_domain::{
 use fallow_proto::fleet::preferences::{from_wire, to_wire};
 use fallow_proto::operator::v1::{GetDocumentRequest, SetPreferencesRequest};
 use serde_json::json;
+use tonic::Code;
 
 use super::connect::Target;
 use super::going_out::{self, GoingOut};
 use super::table::{self, Column::Text};
 use super::{Failure, overruled, print, print_json, units};
+
+/// A change is tried so often when others change the document at the same time.
+const ATTEMPTS: u32 = 20;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -237,18 +241,28 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut client = show.target.connect().await?;
     // An emergency starts from what is known to be good.
     let released = changes.as_ref().is_some_and(|(_, emergency, _)| *emergency);
-    let reply = client.get_document(GetDocumentRequest { released }).await?.into_inner();
-    let (mut document, mut rollout) = (reply.document.unwrap_or_default(), reply.rollout);
-    if let Some((changes, emergency, message)) = changes {
+    let mut attempts = 1..=ATTEMPTS;
+    let (document, rollout) = loop {
+        let reply = client.get_document(GetDocumentRequest { released }).await?.into_inner();
+        let document = reply.document.unwrap_or_default();
+        let Some((changes, emergency, message)) = &changes else { break (document, reply.rollout) };
         let before = from_wire(&document.preferences.unwrap_or_default())?;
         let mut preferences = before.clone();
         changes.apply(&mut preferences);
         preferences.check_set()?;
-        let request = SetPreferencesRequest { preferences: Some(to_wire(&preferences)), emergency, message };
-        let reply = client.set_preferences(request).await?.into_inner();
-        (document, rollout) = (reply.document.unwrap_or_default(), reply.rollout);
-        overruled::tell(&mut client, &differing(&before, &preferences)).await;
-    }
+        let (emergency, message) = (*emergency, message.clone());
+        let (given, made_from) = (Some(to_wire(&preferences)), document.version);
+        let request = SetPreferencesRequest { preferences: given, emergency, message, made_from };
+        match client.set_preferences(request).await {
+            // Somebody else was faster: his change stays, and this one follows it.
+            Err(status) if status.code() == Code::Aborted && attempts.next().is_some() => {}
+            reply => {
+                let reply = reply?.into_inner();
+                overruled::tell(&mut client, &differing(&before, &preferences)).await;
+                break (reply.document.unwrap_or_default(), reply.rollout);
+            }
+        }
+    };
     going_out::tell(&mut client, rollout).await;
     let preferences = from_wire(&document.preferences.unwrap_or_default())?;
     if show.json {

@@ -14,6 +14,10 @@ use super::version::{Audited, FORMAT, Published};
 use super::{Author, DocumentError, MESSAGE_MAX, Reach, Release, key, no_group, set_of, signing, under_way};
 use crate::audit::{self, Action};
 
+/// Versions that hosts may claim to follow beyond the coordinator's newest: one that claims more is in error,
+/// or lies so that no number is left.
+const CLAIMED: u64 = 1_000;
+
 /// The making of a version.
 #[derive(Clone)]
 pub(super) struct Making {
@@ -48,7 +52,7 @@ impl Making {
         if set == before && release.open().is_none() && !hurries {
             return Ok((before, set));
         }
-        set.fleet.version = set.fleet.version.max(newest.fleet.version.next());
+        set.fleet.version = set.fleet.version.max(self.after(newest.fleet.version));
         let mut made = self.made(set, change)?;
         let signed = self.inherited(&release, &made)?;
         let waits = signed.is_none() && !signing::organisation(&*self.store)?.keys.is_empty();
@@ -56,7 +60,7 @@ impl Making {
             && waits
         {
             // Where it was signed, nobody has to sign that hosts go back from what goes out now.
-            let next = newest.fleet.version.next();
+            let next = self.after(newest.fleet.version);
             let superseded = self.superseded(rollout, next);
             let author = Author { emergency: false, ..self.author.clone() };
             Self { author, ..self.clone() }.take_back(&release, superseded)?;
@@ -91,6 +95,17 @@ impl Making {
             change,
             message: printable::line(&self.author.message, MESSAGE_MAX),
         })
+    }
+
+    /// The number of the version that is made after another one: also after all that hosts of the fleet say
+    /// that they follow, or those would have it already that no rollout has reached. They may follow such as
+    /// this coordinator does not know any more, if its disk was put back to an earlier day.
+    pub(super) fn after(&self, newest: DocumentVersion) -> DocumentVersion {
+        let followed = self.reach.as_ref().map(|reach| reach.followed()).unwrap_or_default();
+        let is_believed = |followed: &DocumentVersion| {
+            followed.term() == newest.term() && followed.number() <= newest.number().saturating_add(CLAIMED)
+        };
+        followed.into_iter().filter(is_believed).fold(newest, DocumentVersion::max).next()
     }
 
     /// The rollout that an emergency takes the place of.
@@ -189,7 +204,8 @@ impl Making {
         let newest = Some(Arc::new(Published { audited, traceparent: author.traceparent, signed }));
         let rollout = rollout.map(Arc::new).or_else(|| release.rollout.clone());
         let is_open = rollout.as_ref().is_some_and(|rollout| rollout.is_open());
-        let base = if is_open { release.newest.clone() } else { None };
+        // Not what waited for its signature: nobody was to have that.
+        let base = if is_open { release.base().cloned() } else { None };
         current.send_replace(Arc::new(Release { newest, rollout, base, is_held, followed, is_urgent }));
         Ok(())
     }

@@ -76,6 +76,17 @@ pub enum DocumentError {
         /// How it stands, in words.
         stands: String,
     },
+    /// A change that was made from a version which is not the newest any more.
+    #[error(
+        "these preferences were made from version {made_from} of the document, and version {newest} is there by \
+         now: read it, and change it anew"
+    )]
+    Overtaken {
+        /// What it was made from.
+        made_from: DocumentVersion,
+        /// What it would replace.
+        newest: DocumentVersion,
+    },
     /// An order to a rollout that does not follow it.
     #[error(transparent)]
     Order(#[from] OrderError),
@@ -206,14 +217,16 @@ impl Documents {
     pub fn history(&self, limit: usize) -> Result<Vec<Head>, StoreError> {
         let mut found = Vec::new();
         let mut newest = self.document().version;
-        // Term by term: where one begins, the numbers before are far behind.
+        // Stretch by stretch: where a term begins, the numbers before are far behind, and some may be
+        // missing.
         loop {
             let before = DocumentVersion(newest.0.saturating_sub((limit - found.len()) as u64));
             let first = DocumentVersion::first_of(newest.term());
-            let mut heads = self.heads(before.max(DocumentVersion(first.0 - 1)), newest)?;
+            let before = before.max(DocumentVersion(first.0.saturating_sub(1)));
+            let mut heads = self.heads(before, newest)?;
             heads.append(&mut found);
             found = heads;
-            let earlier = KeyRange::between(PREFIX, key(first));
+            let earlier = KeyRange::between(PREFIX, key(before.next()));
             match (found.len() < limit).then(|| self::newest(&*self.store, PREFIX, &earlier)).transpose()? {
                 Some(Some((key, _))) => newest = DocumentVersion(number(PREFIX, &key)?),
                 _ => return Ok(found),
@@ -272,7 +285,8 @@ impl Documents {
         .await
     }
 
-    /// Replaces the preferences.
+    /// Replaces the preferences: all of them, so that they must have been made from the version that they
+    /// replace, if it is said from which.
     ///
     /// # Errors
     /// [`DocumentError`]; nothing is changed then.
@@ -281,9 +295,18 @@ impl Documents {
         author: Author,
         now: Instant,
         preferences: Preferences,
+        made_from: Option<DocumentVersion>,
     ) -> Result<FleetDocument, DocumentError> {
         preferences.check_set()?;
+        // An emergency may start from what hosts have, and not from what waits for its signature.
+        let followed = self.release().base().map(|base| base.audited.set.fleet.version);
+        let followed = followed.filter(|_| author.emergency);
         self.change_fleet(author, now, move |document| {
+            let newest = document.version;
+            let is_known = |made_from: DocumentVersion| made_from == newest || Some(made_from) == followed;
+            if let Some(made_from) = made_from.filter(|made_from| !is_known(*made_from)) {
+                return Err(DocumentError::Overtaken { made_from, newest });
+            }
             let said = changed_preferences(&document.preferences, &preferences);
             document.preferences = preferences;
             Ok(said)

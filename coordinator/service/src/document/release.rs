@@ -109,6 +109,8 @@ pub(super) fn plan_entry(plan: Option<&Plan>) -> Result<(Vec<u8>, Vec<u8>), Stor
 pub trait Reach: Send + Sync {
     /// How many there are for which these say something else. Blocks.
     fn changed_hosts(&self, before: &fallow_fleet::DocumentSet, after: &fallow_fleet::DocumentSet) -> u64;
+    /// The versions that its hosts say that they follow. Blocks.
+    fn followed(&self) -> Vec<DocumentVersion>;
     /// What all hosts are like now, for a rollout. Blocks.
     fn hosts_now(&self, rollout: &Rollout) -> Vec<fallow_rollout::HostNow>;
 }

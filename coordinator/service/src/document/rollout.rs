@@ -145,7 +145,7 @@ impl Making {
             return Ok(None);
         }
         let Some(newest) = release.newest.clone() else { return Ok(None) };
-        let next = newest.audited.set.fleet.version.next();
+        let next = self.after(newest.audited.set.fleet.version);
         let after = from.after(transition, self.now, next, hosts);
         // Of one that is over, what was made since would go with it.
         if !from.is_open() && newest.audited.set.fleet.version != from.candidate {
@@ -184,7 +184,8 @@ impl Making {
         // The statement about the candidate names what it may be taken back to.
         let signed = newest.and_then(|newest| newest.signed.as_ref()).zip(before);
         let signed = signed.map(|(newest, before)| Arc::new(newest.taken_back(&before.documents)));
-        set.fleet.version = newest.map(|newest| newest.audited.set.fleet.version).unwrap_or_default().next();
+        set.fleet.version =
+            self.after(newest.map(|newest| newest.audited.set.fleet.version).unwrap_or_default());
         let change = format!("version {} again, as it was before version {}", after.base, after.candidate);
         let made = self.made(set, change)?;
         tell(&after);

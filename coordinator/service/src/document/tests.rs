@@ -263,12 +263,17 @@ async fn shares_that_mean_nothing_change_nothing() {
     assert_eq!(documents.document().projects[0].share, Share::DEFAULT);
 }
 
-/// One host, for which every change makes a difference.
-struct One;
+/// One host, for which every change makes a difference. It says that it follows these versions.
+#[derive(Default)]
+struct One(Vec<DocumentVersion>);
 
 impl Reach for One {
     fn changed_hosts(&self, _: &DocumentSet, _: &DocumentSet) -> u64 {
         1
+    }
+
+    fn followed(&self) -> Vec<DocumentVersion> {
+        self.0.clone()
     }
 
     fn hosts_now(&self, _: &Rollout) -> Vec<fallow_rollout::HostNow> {
@@ -325,14 +330,14 @@ fn take(host: &fallow_fleet::Trust, version: &Published) -> Result<fallow_fleet:
 
 #[tokio::test]
 async fn r6_10_an_emergency_that_waits_for_its_signature_takes_hosts_back_from_what_goes_out() {
-    let (dir, reach) = (tempfile::tempdir().unwrap(), Arc::new(One) as Arc<dyn Reach>);
+    let (dir, reach) = (tempfile::tempdir().unwrap(), Arc::new(One::default()) as Arc<dyn Reach>);
     let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path()).unwrap());
     let documents = going_out(store.clone(), &reach).await;
     let host = fallow_fleet::Trust::new(AUTHORITY.into(), vec![organisation().public()]);
     let host = take(&host, documents.release().newest.as_ref().unwrap()).unwrap();
     let author = Author { emergency: true, ..Author::default() };
     let suspended = Preferences { suspended: true, ..Preferences::default() };
-    documents.set_preferences(author, Instant::EPOCH, suspended).await.unwrap();
+    documents.set_preferences(author, Instant::EPOCH, suspended, None).await.unwrap();
     let released = |documents: &Documents| {
         let release = documents.release();
         let has = DocumentVersion(2);
@@ -359,7 +364,7 @@ async fn r6_10_an_emergency_that_waits_for_its_signature_takes_hosts_back_from_w
 
 #[tokio::test]
 async fn r6_10_an_emergency_that_only_goes_back_is_taken_by_hosts_that_have_what_goes_out() {
-    let (dir, reach) = (tempfile::tempdir().unwrap(), Arc::new(One) as Arc<dyn Reach>);
+    let (dir, reach) = (tempfile::tempdir().unwrap(), Arc::new(One::default()) as Arc<dyn Reach>);
     let documents = going_out(Arc::new(SledStore::open(dir.path()).unwrap()), &reach).await;
     let host = fallow_fleet::Trust::new(AUTHORITY.into(), vec![organisation().public()]);
     let host = take(&host, documents.release().newest.as_ref().unwrap()).unwrap();
@@ -370,4 +375,86 @@ async fn r6_10_an_emergency_that_only_goes_back_is_taken_by_hosts_that_have_what
     let release = documents.release();
     assert!(!release.is_held);
     assert!(take(&host, release.newest.as_ref().unwrap()).is_ok());
+}
+
+#[tokio::test]
+async fn r6_5_a_change_beside_one_that_waits_for_its_signature_lets_no_host_have_that() {
+    let (dir, reach) = (tempfile::tempdir().unwrap(), Arc::new(One::default()) as Arc<dyn Reach>);
+    let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path()).unwrap());
+    let documents = Documents::open(store.clone()).unwrap();
+    documents.set_reach(Arc::downgrade(&reach));
+    documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+    documents.set_organisation(Author::default(), vec![organisation().public()]).await.unwrap();
+    shares(&documents, &[("a", 1.0)]).await.unwrap();
+    sign(&documents, 1).await;
+    let followed = documents.document();
+    let plan = Plan::new("50%,100%", fallow_domain::Duration::from_mins(10)).unwrap();
+    documents.set_plan(Author::default(), Some(plan)).await.unwrap();
+    // This waits for its signature; it is said back, and the key of an account is not what is signed.
+    shares(&documents, &[("a", 20.0)]).await.unwrap();
+    assert!(documents.release().is_held);
+    let back = ProjectAssignment { account_key: AccountKey::new("another"), ..followed.projects[0].clone() };
+    documents.put_project(Author::default(), Instant::EPOCH, back).await.unwrap();
+    let release = documents.release();
+    let (rollout, base) = release.open().expect("it goes out in waves");
+    assert_eq!((rollout.base, base.audited.set.fleet.version), (followed.version, followed.version));
+    let unreached = (0..100).map(|number| fallow_domain::AgentId(number.to_string()));
+    for host in unreached.filter(|host| !rollout.is_released_to(host, &[])) {
+        let has = release.of(&host, followed.version, Default::default).unwrap();
+        assert_eq!(has.audited.set.fleet.version, followed.version);
+    }
+}
+
+#[tokio::test]
+async fn r6_5_a_new_version_follows_those_that_hosts_know_and_this_coordinator_does_not() {
+    let followed = [2, 7, 5_000, u64::MAX].map(DocumentVersion).to_vec();
+    let (dir, reach) = (tempfile::tempdir().unwrap(), Arc::new(One(followed)) as Arc<dyn Reach>);
+    let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+    documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+    // As after its disk was put back: hosts follow versions that are not there.
+    documents.set_reach(Arc::downgrade(&reach));
+    let plan = Plan::new("1,100%", fallow_domain::Duration::from_mins(10)).unwrap();
+    documents.set_plan(Author::default(), Some(plan)).await.unwrap();
+    assert_eq!(shares(&documents, &[("a", 2.0)]).await.unwrap(), 8);
+    let release = documents.release();
+    let (rollout, _) = release.open().unwrap();
+    let unreached: Vec<_> = (0..100)
+        .map(|number| fallow_domain::AgentId(number.to_string()))
+        .filter(|host| !rollout.is_released_to(host, &[]))
+        .collect();
+    assert!(unreached.len() >= 99);
+    for host in unreached {
+        let has = release.of(&host, DocumentVersion(7), Default::default).unwrap();
+        assert_eq!(has.audited.set.fleet.version, DocumentVersion(1));
+    }
+    // Also where numbers are missing all versions are listed.
+    let versions =
+        |limit| documents.history(limit).unwrap().iter().map(|head| head.version.0).collect::<Vec<_>>();
+    assert_eq!((versions(10), versions(2), versions(1)), (vec![1, 8], vec![1, 8], vec![8]));
+}
+
+#[tokio::test]
+async fn r6_5_preferences_that_were_made_from_an_older_version_undo_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+    documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+    let set = |preferences: &Preferences, from: u64| {
+        let from = Some(DocumentVersion(from)).filter(|from| from.0 > 0);
+        documents.set_preferences(Author::default(), Instant::EPOCH, preferences.clone(), from)
+    };
+    let half = fallow_domain::Fraction::clamped(0.5);
+    let annas = Preferences { cpu_fraction: half, ..Preferences::default() };
+    assert_eq!(set(&annas, 1).await.unwrap().version, DocumentVersion(2));
+    // Bob read version 1, too.
+    let bobs = Preferences { suspended: true, ..Preferences::default() };
+    let error = set(&bobs, 1).await.unwrap_err();
+    assert!(
+        error.to_string().contains("made from version 1 of the document, and version 2 is there"),
+        "{error}"
+    );
+    assert_eq!(documents.document().preferences, annas);
+    let both = Preferences { suspended: true, ..annas };
+    assert_eq!(set(&both, 2).await.unwrap().preferences, both);
+    // Whoever does not say from which replaces all.
+    assert_eq!(set(&bobs, 0).await.unwrap().preferences, bobs);
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::AgentId;
-use fallow_fleet::{DocumentSet, Effective, Selector, ValueChange, differences};
+use fallow_fleet::{DocumentSet, Selector, ValueChange, differences};
 
 use super::Fleet;
 
@@ -28,7 +28,7 @@ impl Fleet {
         for agent in self.members() {
             preview.hosts += 1;
             let labels = agent.labels();
-            let changes = differences(&Effective::of(before, &labels), &Effective::of(after, &labels));
+            let changes = differences(before, after, &labels);
             preview.changed_hosts += u64::from(!changes.is_empty());
             for change in changes {
                 preview.values.entry(change).or_default().push(agent.id.clone());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fallow_daemon::{clock, lock};
 use fallow_domain::agent_state::HostState;
-use fallow_domain::{Duration, Labels};
+use fallow_domain::{DocumentVersion, Duration, Labels, Preferences};
 use fallow_fleet::{Contents, DocumentSet, Effective, GroupName};
 use fallow_rollout::{HostNow, Phase, Rollout, Soak, Transition};
 use tokio::sync::watch;
@@ -26,19 +26,24 @@ impl Reach for Fleet {
         self.members().iter().filter(|agent| differs.for_labels(&agent.labels())).count() as u64
     }
 
+    fn followed(&self) -> Vec<DocumentVersion> {
+        self.members().iter().map(|agent| agent.follows()).collect()
+    }
+
     fn hosts_now(&self, rollout: &Rollout) -> Vec<HostNow> {
         let release = self.documents.release();
         let (newest, base) = (set_of(release.newest.as_deref()), set_of(release.base.as_deref()));
         let mut differs = Differs::between(&base, &newest);
-        let (mut newest, mut base) = (Allowed::by(&newest), Allowed::by(&base));
+        let (mut newest, mut base) = (Asked::by(&newest), Asked::by(&base));
         let now = |agent: &Arc<Agent>| {
             let labels = agent.labels();
             let mut host = agent.now(rollout, &labels);
             host.changed = differs.for_labels(&labels);
-            let allowed = if host.version == rollout.candidate { &mut newest } else { &mut base };
+            let (before, after) = (base.to(&labels), newest.to(&labels));
+            let [time, part] = allowed(if host.version == rollout.candidate { after } else { before });
             // Of few CPUs one is always used, however small the part that is said.
-            let [time, part] = allowed.to(&labels);
             host.offered = (host.offered * time).min(part);
+            host.is_asked(before, after);
             host
         };
         self.members().iter().map(now).collect()
@@ -73,29 +78,34 @@ impl<'s> Differs<'s> {
     }
 }
 
-/// What documents let hosts compute with, each kind of host once.
-struct Allowed<'s> {
-    set: &'s DocumentSet,
-    known: BTreeMap<Vec<&'s GroupName>, [f64; 2]>,
+/// The part of the time that preferences let a host compute, and the part of its CPUs over all of the time.
+fn allowed(preferences: &Preferences) -> [f64; 2] {
+    let time = if preferences.suspended { 0.0 } else { preferences.cpu_time_fraction.get() };
+    [time, time * preferences.cpu_fraction.get()]
 }
 
-impl<'s> Allowed<'s> {
+/// What documents ask of hosts, each kind of host once.
+struct Asked<'s> {
+    set: &'s DocumentSet,
+    known: BTreeMap<Vec<&'s GroupName>, Preferences>,
+}
+
+impl<'s> Asked<'s> {
     const fn by(set: &'s DocumentSet) -> Self {
         Self { set, known: BTreeMap::new() }
     }
 
-    /// The part of the time, and the part of the CPUs over all of the time.
-    fn to(&mut self, labels: &Labels) -> [f64; 2] {
+    fn to(&mut self, labels: &Labels) -> &Preferences {
         let groups: Vec<_> = self.set.groups.of(labels).into_iter().map(|(name, _)| name).collect();
-        *self.known.entry(groups).or_insert_with(|| {
-            let said = Effective::of(self.set, labels).preferences();
-            let time = if said.suspended { 0.0 } else { said.cpu_time_fraction.get() };
-            [time, time * said.cpu_fraction.get()]
-        })
+        self.known.entry(groups).or_insert_with(|| Effective::of(self.set, labels).preferences())
     }
 }
 
 impl Agent {
+    fn follows(&self) -> DocumentVersion {
+        lock(&self.state).host().map_or_else(DocumentVersion::default, |host| host.document_version)
+    }
+
     fn now(&self, rollout: &Rollout, labels: &Labels) -> HostNow {
         let groups = if rollout.groups.is_empty() { Vec::new() } else { rollout.groups_of(labels) };
         let name = self.name();

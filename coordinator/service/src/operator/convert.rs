@@ -28,7 +28,16 @@ pub(super) fn within(whole: wire::Host, room: &mut usize) -> wire::Host {
             *room = left;
             whole
         }
-        None => wire::Host { tasks: Vec::new(), projects: Vec::new(), is_cut: true, ..whole },
+        None => {
+            let mut cut = wire::Host { tasks: Vec::new(), projects: Vec::new(), is_cut: true, ..whole };
+            if let Some(state) = &mut cut.state {
+                state.declined_urls.clear();
+                if let Some(owner) = &mut state.owner {
+                    owner.excluded_devices.clear();
+                }
+            }
+            cut
+        }
     }
 }
 

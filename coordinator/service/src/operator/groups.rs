@@ -152,13 +152,12 @@ pub(super) fn explained(explained: &Explained) -> wire::ExplainHostReply {
     let projects = projects.iter().map(|(name, resolved)| value(format!("projects.{name}"), resolved));
     let preferences =
         preferences.iter().map(|resolved| value(format!("preferences.{}", resolved.value.key()), resolved));
-    let is_wanted = |name: &str| effective.projects.get(name).is_some_and(|wish| wish.value != Wish::Absent);
-    let keys = set.fleet.projects.iter().filter_map(|project| {
-        let key = project.code_sign_key.filter(|_| is_wanted(&project.name))?;
+    let wanted = effective.projects.iter().filter(|(_, wish)| wish.value != Wish::Absent);
+    let keys = wanted.filter_map(|(name, _)| {
         Some(wire::ExplainedValue {
-            key: format!("projects.{}.code_sign_key", project.name),
-            value: key.to_string(),
-            origin: Origin::Fleet.to_string(),
+            key: format!("projects.{name}.code_sign_key"),
+            value: set.place(name)?.code_sign_key?.to_string(),
+            origin: set.origin_of_place(name)?.to_string(),
             lost: Vec::new(),
         })
     });

@@ -349,13 +349,15 @@ impl Service for OperatorService {
     ) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "SetPreferences");
         let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
-        let wire::SetPreferencesRequest { preferences: given, emergency, message } = request.into_inner();
+        let wire::SetPreferencesRequest { preferences: given, emergency, message, made_from } =
+            request.into_inner();
+        let made_from = (made_from != 0).then_some(DocumentVersion(made_from));
         let author = Author { emergency, message, ..author };
         let asked = author.record(Action::DocumentChanged, "preferences");
         let work = async {
             let given = given.ok_or_else(|| Status::invalid_argument("the request holds no preferences"))?;
             let preferences = preferences::from_wire(&given).map_err(|error| status::of_invalid(&error))?;
-            let document = self.documents.set_preferences(author, clock::now(), preferences).await;
+            let document = self.documents.set_preferences(author, clock::now(), preferences, made_from).await;
             let document = document.map_err(|error| status::of_document(&error))?;
             let rollout = self.documents.rollout_of(document.version);
             let reply = wire::DocumentReply { document: Some(document::to_wire(&document)), rollout };

@@ -43,6 +43,7 @@ pub(super) fn of_document(error: &DocumentError) -> Status {
         | DocumentError::UnderWay { .. }
         | DocumentError::Order(_)
         | DocumentError::NoRollout(_) => Status::failed_precondition(error.to_string()),
+        DocumentError::Overtaken { .. } => Status::aborted(error.to_string()),
         DocumentError::Serialise(_) => Status::internal(causes::line(error)),
         DocumentError::Store(error) => of_store(error),
     }

@@ -2,7 +2,7 @@
 
 use fallow_client::{CpuWork, Event, PreferenceFiles, RequestedBy, Surroundings};
 use fallow_domain::agent_state::SuspendedBy;
-use fallow_domain::{Bytes, Duration, Fraction, MasterUrl, Preferences};
+use fallow_domain::{Bytes, Duration, Fraction, MasterUrl, OwnerLimits, Preferences};
 use fallow_preferences::Said;
 
 use crate::life::{document, small_buffers};
@@ -53,6 +53,25 @@ fn r6_4_the_owners_file_holds_at_once_and_what_it_no_longer_says_is_over() {
     assert_eq!((world.computing(), suspended_by(&world)), (0, Some(SuspendedBy::Owner)));
     world.event(owner(Said::default()));
     assert_eq!((world.computing(), suspended_by(&world)), (2, None));
+}
+
+#[test]
+fn r6_4_r6_5_the_coordinator_hears_of_what_the_owner_takes_away_by_commands_and_by_files() {
+    let mut world = world(1, two_cpus());
+    let said = Said { cpu_fraction: part(0.5), memory_fraction: part(0.75), ..Said::default() };
+    world.event(Event::PreferenceFilesRead(Box::new(PreferenceFiles {
+        owner: Some(said),
+        client_config: Some(Said { cpu_fraction: part(0.25), ..Said::default() }),
+        ..PreferenceFiles::default()
+    })));
+    let view = world.client.host_view();
+    assert_eq!(view.owner, OwnerLimits::default());
+    let limits = view.owner_limits;
+    assert_eq!((limits.cpu_fraction, limits.memory_fraction), (part(0.25), part(0.75)));
+    assert_eq!((limits.disk_fraction, limits.suspended), (None, false));
+    world.event(owner(Said { suspended: Some(true), ..Said::default() }));
+    let limits = world.client.host_view().owner_limits;
+    assert_eq!((limits.cpu_fraction, limits.suspended), (None, true));
 }
 
 #[test]

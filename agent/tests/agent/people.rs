@@ -1,0 +1,93 @@
+//! People who do not administer their machine: they see what runs, and have it rest for a while.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::daemon::{Daemon, command};
+use crate::support::{agent, wait_for};
+
+/// A user who is nobody, and a group of people.
+const NOBODY: &str = "65534";
+const PEOPLE: u32 = 54_321;
+
+/// What somebody in a group is told, with the exit code.
+fn asked(program: &Path, home: &Path, groups: &str, arguments: &[&str]) -> (i32, String) {
+    let mut asks = Command::new("setpriv");
+    asks.args(["--reuid", NOBODY, "--regid", NOBODY, "--groups", groups]).arg(program).args(arguments);
+    asks.env_remove("FALLOW_AGENT_DIR").env_remove("XDG_STATE_HOME").env("HOME", home.join("nobody"));
+    let output = asks.env("FALLOW_PEOPLE_SOCKET", home.join("run/people.sock")).output().unwrap();
+    let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    (output.status.code().unwrap(), said.concat())
+}
+
+#[test]
+fn r6_4_people_of_a_group_see_what_the_agent_does_and_pause_it_and_do_nothing_else() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can be somebody else");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path();
+    fs::set_permissions(home, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = home.join("fallow-agent");
+    fs::copy(agent(), &program).unwrap();
+    let run = home.join("run");
+    fs::create_dir(&run).unwrap();
+    chown(&run, None, Some(PEOPLE)).unwrap();
+    fs::set_permissions(&run, fs::Permissions::from_mode(0o2750)).unwrap();
+    let socket = run.join("people.sock");
+    let place = home.join("agent");
+    let mut runs = command(&place, &["run", "--people-socket", socket.to_str().unwrap()]);
+    runs.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut daemon = Daemon::of(runs, &place);
+    wait_for("the socket for people", || socket.exists().then_some(()));
+    let people = PEOPLE.to_string();
+    let as_one_of_them = |arguments: &[&str]| asked(&program, home, &people, arguments);
+
+    let (code, said) = as_one_of_them(&["status"]);
+    assert!(code == 0 && said.contains("no projects"), "{said}");
+    let (code, said) = as_one_of_them(&["snooze", "2h"]);
+    assert!(code == 0, "{said}");
+    assert!(as_one_of_them(&["status"]).1.contains("snooze"), "{}", as_one_of_them(&["status"]).1);
+    assert_eq!(as_one_of_them(&["snooze", "off"]).0, 0);
+    // Whatever tool they use.
+    let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    std::io::Write::write_all(&mut stream, b"{\"command\":\"stop\"}\n").unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+    assert!(answer.contains("have it rest for a while") && answer.contains("\"code\":5"), "{answer}");
+    // Others, and people at the agent's own socket.
+    let (code, said) = asked(&program, home, NOBODY, &["status"]);
+    assert!(code == 5 && said.contains("members of a group"), "{said}");
+    let (code, said) = as_one_of_them(&["suspend", "--dir", place.to_str().unwrap()]);
+    assert!(code == 5 && said.contains("is not yours"), "{said}");
+    // Somebody with an agent of his own asks that one.
+    let own = home.join("nobody/.local/state/fallow-agent");
+    fs::create_dir_all(&own).unwrap();
+    let (code, said) = as_one_of_them(&["status"]);
+    assert!(code != 0 && said.contains("nobody/.local/state/fallow-agent"), "{said}");
+
+    daemon.kill();
+    fs::remove_dir_all(&own).unwrap();
+    let (code, said) = as_one_of_them(&["status"]);
+    assert!(code == 4 && said.contains("the agent of this machine does not run"), "{said}");
+}
+
+#[test]
+fn r6_4_an_agent_whose_socket_for_people_cannot_be_runs_without_it_and_takes_nothing_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let (place, precious) = (dir.path().join("agent"), dir.path().join("precious"));
+    fs::write(&precious, "mine").unwrap();
+    for socket in [precious.clone(), dir.path().join("nowhere/people.sock")] {
+        let mut runs = command(&place, &["run", "--people-socket", socket.to_str().unwrap()]);
+        let log = fs::File::create(dir.path().join("log")).unwrap();
+        runs.stdout(Stdio::null()).stderr(log);
+        let daemon = Daemon::of(runs, &place);
+        let log = || fs::read_to_string(dir.path().join("log")).unwrap_or_default();
+        wait_for("the log to say so", || log().contains("can neither see what the agent does").then_some(()));
+        drop(daemon);
+    }
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
+}
