@@ -11,8 +11,8 @@ use std::time::Duration;
 use fallow_domain::Bytes;
 use tokio::time::{Instant, sleep_until};
 
-/// A pause is never longer than this, so that a limit that is lifted holds nobody back for long.
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// While a piece waits, it is looked so often whether there is another limit by now.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Both directions. Clones are of the same lines.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,11 @@ pub(super) struct Rate {
 
 impl Rate {
     pub(super) fn limit(&self, limit: Option<Bytes>) {
-        self.limit.store(limit.map_or(0, |limit| limit.0.max(1)), Ordering::Relaxed);
+        let limit = limit.map_or(0, |limit| limit.0.max(1));
+        if self.limit.swap(limit, Ordering::Relaxed) != limit {
+            // Who waits by the limit before goes on.
+            *fallow_daemon::lock(&self.free_at) = None;
+        }
     }
 
     pub(super) fn is_limited(&self) -> bool {
@@ -42,8 +46,11 @@ impl Rate {
     /// Waits until a piece has had its time. Gives how long that was.
     pub(super) async fn pass(&self, bytes: u64) -> Duration {
         let began = Instant::now();
+        let limit = self.limit.load(Ordering::Relaxed);
         if let Some(until) = self.place(began, bytes) {
-            sleep_until(until.min(began + PAUSE_MAX)).await;
+            while Instant::now() < until && self.limit.load(Ordering::Relaxed) == limit {
+                sleep_until(until.min(Instant::now() + LOOK)).await;
+            }
         }
         began.elapsed()
     }
@@ -66,6 +73,34 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A limit below which all pieces that wait had gone on after a minute.
+    #[tokio::test(start_paused = true)]
+    async fn r6_4_a_low_limit_holds_however_many_pieces_wait_until_there_is_another() {
+        let (rate, began) = (Arc::new(Rate::default()), Instant::now());
+        rate.limit(Some(Bytes(1_000)));
+        let passing: Vec<_> = (0..40)
+            .map(|_| {
+                let rate = rate.clone();
+                tokio::spawn(async move { rate.pass(8_000).await })
+            })
+            .collect();
+        let mut took = Vec::new();
+        for one in passing {
+            took.push(one.await.unwrap());
+        }
+        took.sort_unstable();
+        let expected: Vec<_> = (1..=40).map(|number| Duration::from_secs(8 * number)).collect();
+        assert!(took.iter().zip(&expected).all(|(took, least)| took >= least), "{took:?}");
+        assert!(began.elapsed() < Duration::from_secs(8 * 40 + 20));
+        // Who waits for hours goes on soon after the limit is lifted.
+        let (waits, began) = (rate.clone(), Instant::now());
+        let waiting = tokio::spawn(async move { waits.pass(10_000_000).await });
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        rate.limit(None);
+        waiting.await.unwrap();
+        assert!(began.elapsed() <= Duration::from_secs(30) + LOOK);
+    }
 
     #[test]
     fn r6_4_pieces_of_all_files_share_the_bytes_of_a_second() {

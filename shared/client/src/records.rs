@@ -24,6 +24,9 @@ const NOTICES_MAX: usize = 20;
 const SAVE_PERIOD: Duration = Duration::from_secs(10);
 /// The history behind the metrics is longer; so much of it may be lost with a killed agent.
 const METRICS_SAVE_PERIOD: Duration = Duration::from_secs(60);
+/// Both, while no job is in a slot: all that is lost then is for how long the host was idle. Each time, the
+/// threads of the store wake up.
+const IDLE_SAVE_PERIOD: Duration = Duration::from_mins(5);
 /// How often the host's hours are stored: they are learned by the half hour.
 const ON_TIME_SAVE_PERIOD: Duration = Duration::from_mins(30);
 
@@ -111,7 +114,9 @@ impl Kept {
 
     /// Stores the running totals, if that is due.
     fn save<'a>(&mut self, now: Instant, running: impl Iterator<Item = &'a JobId>) {
-        if !is_over(self.saved_at, SAVE_PERIOD, now) {
+        let mut running = running.peekable();
+        let period = if running.peek().is_some() { SAVE_PERIOD } else { IDLE_SAVE_PERIOD };
+        if !is_over(self.saved_at, period, now) {
             return;
         }
         self.saved_at = now;

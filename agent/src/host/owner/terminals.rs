@@ -19,8 +19,8 @@ pub(super) const NAME: &str = "terminals";
 
 /// How often they are looked at while there are tasks ...
 const ATTENTIVE: StdDuration = StdDuration::from_secs(5);
-/// ... and while there are none.
-const IDLE: StdDuration = StdDuration::from_secs(60);
+/// ... and while there are none. They are looked at when one begins, so nothing is missed meanwhile.
+const IDLE: StdDuration = StdDuration::from_mins(3);
 /// A look may take this part of the time between two.
 const COST: u32 = 200;
 /// Most terminals that are looked at: as many as the kernel gives out by default.

@@ -3,7 +3,7 @@
 //!
 //! Model: a task of the runtime looks every ten seconds, at what the client asks for and at nothing else:
 //! where there is no battery, no exclusive program, no limit on the load of others and no task that waits in
-//! memory, once a minute whether a battery has come. What it saw is told when it is something else than
+//! memory, every ten minutes whether a battery has come. What it saw is told when it is something else than
 //! before; of the CPUs each time.
 //!
 //! Left out: the kernel's own word that power was lost, which would come at once.
@@ -22,8 +22,9 @@ use tokio::task::JoinHandle;
 
 use super::owner::Tell;
 
-/// Without anything that changes from one moment to the next, a look so often.
-const SELDOM: StdDuration = StdDuration::from_secs(60);
+/// Without anything that changes from one moment to the next, a look so often: a battery is seldom put into a
+/// machine that had none.
+const SELDOM: StdDuration = StdDuration::from_mins(10);
 
 /// Where to look, and how often.
 #[derive(Clone, Debug)]
