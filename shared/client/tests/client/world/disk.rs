@@ -23,6 +23,8 @@ pub(crate) struct ModelVolume {
     pub(crate) lengths: BTreeMap<FileKey, u64>,
     /// When files came that no record tells of.
     pub(crate) changed: BTreeMap<FileKey, Instant>,
+    /// What the client was told last that is free.
+    pub(crate) told: Option<u64>,
     /// How often it was measured.
     pub(crate) looks: usize,
 }
@@ -81,6 +83,17 @@ impl World {
             if self.files.contains(&key) {
                 found.files.push(self.look_at(&key, self.now));
             }
+        }
+    }
+
+    /// As a shell does in every turn: the client is told when another amount is free than before.
+    pub(super) fn see_volume(&mut self) {
+        let ours = self.on_disk() + OWN.0;
+        let Some(volume) = &mut self.volume else { return };
+        let free = volume.size.saturating_sub(volume.foreign + ours);
+        if volume.told != Some(free) {
+            volume.told = Some(free);
+            self.event(Event::VolumeSeen { free: Bytes(free) });
         }
     }
 
