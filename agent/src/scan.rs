@@ -2,10 +2,11 @@
 //! priority (R4.1, R4.12).
 //!
 //! Model: every directory of a project is listed and each thing in it counted, with all that is in it; so are
-//! slots, and what else is in the data directory. What waits to be removed is nobody's, as if others had it. No link is followed, and no depth is too deep, see
-//! [`crate::tree`]. What has several names counts once. Of files that nobody knows, so many are named that
-//! they can be removed in time, however many a job has made; all of them count. Files and links alone are
-//! named: when a directory was changed last says nothing of the files in it, so none is ever an orphan.
+//! slots, and what else is in the data directory. What waits to be removed is nobody's, as if others had it.
+//! No link is followed, and no depth is too deep, see [`crate::walk`]. What has several names counts once. Of
+//! files that nobody knows, so many are named that they can be removed in time, however many a job has made;
+//! all of them count. Files and links alone are named: when a directory was changed last says nothing of the
+//! files in it, so none is ever an orphan.
 //!
 //! Not seen: what is mounted below the data directory counts as if it were on its volume.
 

@@ -5,7 +5,8 @@
 //! directory that it came from. Where it is not, its tree was moved under the walk: then it goes back from
 //! the top, by the names that led there, as far down as that is still the way, and on from there.
 //!
-//! A walk says if it could not see all there is ([`Missed`]): what it counted is then the least that there is.
+//! A walk says if it could not see all there is ([`Missed`]): what it counted is then the least that there
+//! is.
 //!
 //! Left out: a file that is moved from where the walk is to come to where it has been, an instant before it
 //! comes. It is seen by the next walk, or when its task stands still.

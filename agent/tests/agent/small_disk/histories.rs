@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Keeper, Kind, agent, as_child, disk, inputs, leave, passes_on, suspended_by};
+use super::{GIVEN_BACK, Keeper, Kind, agent, as_child, disk, inputs, leave, passes_on, suspended_by};
 use crate::daemon::{Daemon, outcome};
 use crate::spinning::attach;
 use crate::support::wait_for;
@@ -21,8 +21,6 @@ const HISTORIES: &str = "FALLOW_SMALL_DISK_HISTORIES";
 const JOBS: usize = 12;
 /// So many things happen.
 const EVENTS: u64 = 14;
-/// BOINC's number for what the client itself has given back.
-const GIVEN_BACK: i32 = 194;
 
 struct Draws(u64);
 
@@ -33,14 +31,18 @@ impl Draws {
     }
 }
 
+/// What a job reads.
+fn input_of(result: &str) -> Option<String> {
+    Some(format!("{}_in", result.strip_suffix("_0")?))
+}
+
 /// The inputs of tasks that have begun and are not over.
 fn needed(dir: &Path) -> BTreeSet<String> {
     let (_, text) = outcome(dir, &["status", "--json"]);
     let status: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     let tasks = status["tasks"].as_array().cloned().unwrap_or_default();
     let begun = tasks.iter().filter(|task| task["pid"].is_u64());
-    let name =
-        |task: &serde_json::Value| Some(task["name"].as_str()?.trim_end_matches("_0").to_owned() + "_in");
+    let name = |task: &serde_json::Value| input_of(task["name"].as_str()?);
     begun.filter_map(name).collect()
 }
 
@@ -55,7 +57,6 @@ fn history(volume: &Path, seed: u64) {
     let mut daemon = agent(dir, &log);
     disk(dir);
     attach(dir, &keeper.server);
-    let mut spoilt = BTreeSet::new();
     let mut told = Vec::new();
     for _ in 0..EVENTS {
         let kept = std::fs::read_dir(dir.join("projects")).unwrap().flatten().next();
@@ -88,11 +89,11 @@ fn history(volume: &Path, seed: u64) {
                 let _ = std::fs::write(project.join(format!("stray{}", draws.below(3))), [1; 5_000]);
             }
             (7, Some(project)) => {
-                let needed = needed(dir);
-                if let Some(name) = inputs(dir).into_iter().find(|name| !needed.contains(name)) {
+                // One that is kept, and that no job needs any more.
+                let mut over = keeper.reports().into_iter().filter_map(|report| input_of(&report.name));
+                if let Some(name) = over.find(|name| project.join(name).exists()) {
                     told.push(format!("{name} vanishes"));
-                    let _ = std::fs::remove_file(project.join(&name));
-                    spoilt.insert(name);
+                    let _ = std::fs::remove_file(project.join(name));
                 }
             }
             _ => {}
@@ -102,7 +103,7 @@ fn history(volume: &Path, seed: u64) {
             std::thread::sleep(Duration::from_millis(400));
             let (before, here) = (needed(dir), inputs(dir));
             let still = needed(dir);
-            for name in before.intersection(&still).filter(|name| !spoilt.contains(*name)) {
+            for name in before.intersection(&still) {
                 assert!(here.contains(name), "seed {seed}: {name} is gone, and a task needs it: {told:#?}");
             }
         }

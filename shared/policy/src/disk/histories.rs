@@ -1,6 +1,6 @@
-//! Whole lives of a disk, by seeds: files arrive, jobs come, run and end, others fill the volume and put files
-//! among a project's, somebody deletes some, time passes, and the agent crashes at any point between planning,
-//! deleting and recording.
+//! Whole lives of a disk, by seeds: files arrive, jobs come, run and end, others fill the volume and put
+//! files among a project's, somebody deletes some, time passes, and the agent crashes at any point between
+//! planning, deleting and recording.
 //!
 //! What lies on the disk, what is recorded and which jobs there are is kept here, apart from what is tested.
 //! Each plan is compared with the plain reading of R4 in `model.rs` and carried out step by step. Nothing
