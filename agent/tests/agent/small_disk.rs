@@ -389,14 +389,21 @@ fn child_ends_who_hides(volume: &Path) {
     disk(dir);
     attach(dir, &keeper.server);
     wait_for("the end of who hides", || (keeper.reported() == 1).then_some(()));
+    wait_for("work again", || suspended_by(dir).is_null().then_some(()));
     keeper.supply.store(2, Ordering::Relaxed);
+    // It would ask by itself, but later each time that there was nothing.
+    assert_eq!(outcome(dir, &["update", &keeper.server.url("")]).0, 0);
     wait_for("another job", || (keeper.reported() == 2).then_some(()));
     let reports = keeper.reports();
     let of = |name: &str| reports.iter().find(|report| report.name == name).unwrap();
-    assert_eq!((of("keep_0_0").exit_status, of("keep_1_0").exit_status), (196, 0), "{reports:?}");
+    assert_eq!(
+        (of("keep_0_0").exit_status, of("keep_1_0").exit_status),
+        (196, 0),
+        "{reports:?}\n{}",
+        std::fs::read_to_string(&log).unwrap()
+    );
     let message = of("keep_0_0").stderr_out.message.clone().unwrap_or_default();
     assert!(message.contains("without a name"), "{message}");
-    wait_for("work again", || suspended_by(dir).is_null().then_some(()));
     let found = disk(dir);
     assert!(found["used"].as_u64() <= found["limit"].as_u64(), "{found}");
 }

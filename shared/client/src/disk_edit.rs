@@ -36,7 +36,7 @@ impl Client {
         let Some(period) = self.config.measure_disk else { return };
         let now = self.now();
         let may_be_due = self.timers.may_be_due(Timer::Disk, now);
-        if may_be_due && self.set_disk_limit() || self.disk.has_news() && self.is_disk_at_issue() {
+        if may_be_due && self.set_disk_limit() || self.disk.has_news() && self.is_over_disk_limit() {
             self.shrink_disk();
         }
         if !may_be_due {
@@ -48,10 +48,11 @@ impl Client {
         }
     }
 
-    /// Whether the limit is exceeded, or was when that was looked at last.
-    fn is_disk_at_issue(&mut self) -> bool {
+    /// Whether the limit is exceeded. Where it no longer is because a task has left its slot, that space is yet
+    /// to be freed: computing goes on when the volume shows it.
+    fn is_over_disk_limit(&mut self) -> bool {
         self.settle_disk();
-        self.disk.suspension().is_some() || self.disk.books().is_some_and(|disk| disk.over() > Bytes(0))
+        self.disk.books().is_some_and(|disk| disk.over() > Bytes(0))
     }
 
     /// So much is free on the volume: others fill it too, and that is not to wait for a measurement (R4.8).
@@ -59,7 +60,7 @@ impl Client {
         self.settle_disk();
         let (owner, now) = (self.owner_disk(), self.now());
         let is_short = self.disk.see(&owner, free, now);
-        if self.set_disk_limit() {
+        if self.set_disk_limit() || self.disk.suspension().is_some() {
             self.shrink_disk();
         }
         if is_short {
