@@ -63,10 +63,10 @@ impl Places {
         self.scan_on(|| Space::of(self.dir.path()))
     }
 
-    /// The same where `ask` asks the volume. The walk may take minutes, in which others write and delete: what
-    /// is free at its end counts. Should the walk have counted too much or too little of what changed
-    /// meanwhile, then that counts as used and as allowed alike, and what is left beside it stays right. What
-    /// was free before would be held against files that are needed: a job may have ended since.
+    /// The same where `ask` asks the volume. The walk may take minutes, in which others write and delete:
+    /// what is free at its end counts. Should the walk have counted too much or too little of what changed
+    /// meanwhile, then that counts as used and as allowed alike, and what is left beside it stays right.
+    /// What was free before would be held against files that are needed: a job may have ended since.
     fn scan_on(&self, mut ask: impl FnMut() -> Result<Space, String>) -> Result<DiskFound, String> {
         let begun = Clock::now();
         let mut scan = Scan::default();

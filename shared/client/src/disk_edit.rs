@@ -48,8 +48,8 @@ impl Client {
         }
     }
 
-    /// Whether the limit is exceeded. Where it no longer is because a task has left its slot, that space is yet
-    /// to be freed: computing goes on when the volume shows it.
+    /// Whether the limit is exceeded. Where it no longer is because a task has left its slot, that space is
+    /// yet to be freed: computing goes on when the volume shows it.
     fn is_over_disk_limit(&mut self) -> bool {
         self.settle_disk();
         self.disk.books().is_some_and(|disk| disk.over() > Bytes(0))
