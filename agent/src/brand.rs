@@ -55,6 +55,11 @@ impl Brand {
         Self { value: self.value | (u64::from(slot) & ((1 << SLOT_BITS) - 1)), open: 0 }
     }
 
+    /// The slot of the task that has this number.
+    pub fn slot(value: u64) -> u32 {
+        (value & ((1 << SLOT_BITS) - 1)) as u32
+    }
+
     /// The number, of a task.
     pub fn value(self) -> u64 {
         self.value

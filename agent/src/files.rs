@@ -11,7 +11,8 @@ use fallow_boinc::{names, signature};
 use fallow_domain::{Bytes, printable};
 use rustix::fs::{FileType, Mode, OFlags};
 
-pub use crate::tree::{remove, size_below};
+pub use crate::tree::remove;
+pub use crate::walk::size_below;
 
 /// Longest path in the log, in bytes: as long as the kernel takes one.
 const PATH_MAX: usize = 4096;

@@ -2,10 +2,11 @@
 //! priority (R4.1, R4.12).
 //!
 //! Model: every directory of a project is listed and each thing in it counted, with all that is in it; so are
-//! slots, and what else is in the data directory. No link is followed, and no depth is too deep, see
-//! [`crate::tree`]. What has several names counts once. Of files that nobody knows, so many are named that
-//! they can be removed in time, however many a job has made; all of them count. Files and links alone are
-//! named: when a directory was changed last says nothing of the files in it, so none is ever an orphan.
+//! slots, and what else is in the data directory. What waits to be removed is nobody's, as if others had it.
+//! No link is followed, and no depth is too deep, see [`crate::walk`]. What has several names counts once. Of
+//! files that nobody knows, so many are named that they can be removed in time, however many a job has made;
+//! all of them count. Files and links alone are named: when a directory was changed last says nothing of the
+//! files in it, so none is ever an orphan.
 //!
 //! Not seen: what is mounted below the data directory counts as if it were on its volume.
 
@@ -21,8 +22,12 @@ use fallow_domain::{Bytes, Duration, Instant, ProjectId, SlotId};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, open, statat, statvfs};
 use rustix::io::Errno;
 
+use crate::brand::{self, Brand};
 use crate::dir::{DataDir, PARTIAL};
-use crate::tree::{Counted, Walk, list_directory};
+use crate::nameless::Nameless;
+use crate::proc::{self, Process};
+use crate::tree::list_directory;
+use crate::walk::{Counted, Walk};
 
 /// So many things that nobody knows are named in each project's directory.
 const UNKNOWN_MAX: usize = 2_000;
@@ -58,11 +63,12 @@ impl Places {
         self.scan_on(|| Space::of(self.dir.path()))
     }
 
-    /// The same where `ask` asks the volume. The walk may take minutes, in which others write: it is asked
-    /// before and after, and what was free at the worse time counts.
+    /// The same where `ask` asks the volume. The walk may take minutes, in which others write and delete:
+    /// what is free at its end counts. Should the walk have counted too much or too little of what changed
+    /// meanwhile, then that counts as used and as allowed alike, and what is left beside it stays right.
+    /// What was free before would be held against files that are needed: a job may have ended since.
     fn scan_on(&self, mut ask: impl FnMut() -> Result<Space, String>) -> Result<DiskFound, String> {
         let begun = Clock::now();
-        let before = ask()?;
         let mut scan = Scan::default();
         for (id, path) in &self.projects {
             let none = BTreeSet::new();
@@ -72,15 +78,15 @@ impl Places {
             }
             scan.found.projects.push((*id, total));
         }
-        scan.slots(&self.dir.slots());
+        scan.slots(&self.dir.slots(), self.dir.path());
         let ours: BTreeSet<&Path> = self.projects.iter().map(|(_, path)| path.as_path()).collect();
         scan.rest(&self.dir, &ours);
         let mut found = scan.found;
         let projects = found.projects.iter().map(|(_, bytes)| *bytes);
         let slots = found.slots.iter().map(|(_, bytes)| *bytes);
         found.ours = projects.chain(slots).fold(found.own, Bytes::plus);
-        let after = ask()?;
-        (found.size, found.free) = (after.size, after.free.min(before.free));
+        let Space { size, free } = ask()?;
+        (found.size, found.free) = (size, free);
         found.took = Duration::from_secs_f64(begun.elapsed().as_secs_f64());
         Ok(found)
     }
@@ -101,6 +107,11 @@ impl Space {
         let reserved = volume.f_bfree.saturating_sub(volume.f_bavail);
         Ok(Self { size: of(volume.f_blocks.saturating_sub(reserved)), free: of(volume.f_bavail) })
     }
+}
+
+/// What an ordinary user may still write to the volume of a directory, if that can be said.
+pub fn free(dir: &Path) -> Option<Bytes> {
+    Space::of(dir).ok().map(|space| space.free)
 }
 
 /// What one thing in a project's directory is, looked at once more; none if it is not there.
@@ -154,6 +165,8 @@ struct Scan {
     found: DiskFound,
     /// The directory that was listed last could not be read.
     is_blind: bool,
+    /// What the tree that was walked through last lies on.
+    devices: BTreeSet<u64>,
 }
 
 impl Scan {
@@ -204,15 +217,29 @@ impl Scan {
         blocks
     }
 
-    fn slots(&mut self, path: &Path) {
+    /// Lists slots. What has no name and is open there belongs to its task's slot as well: by the number that
+    /// all processes of the task have.
+    fn slots(&mut self, path: &Path, data_dir: &Path) {
         let mut slots = Vec::new();
+        let numbers = Brand::of_agent(&data_dir.display().to_string());
+        let mut processes: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
+        for (number, its) in brand::sorted(&proc::all()) {
+            if numbers.covers(number) {
+                processes.entry(Brand::slot(number)).or_default().extend(its);
+            }
+        }
         let mut own = Bytes(0);
         self.list(path, |scan, dir, name, data| {
             let number = name.to_str().ok().and_then(|name| name.parse::<u32>().ok());
             let number = number.filter(|_| is_directory(data));
-            let blocks = scan.whole((dir, name, data), number.is_some());
+            let mut blocks = scan.whole((dir, name, data), number.is_some());
             match number {
-                Some(number) => slots.push((SlotId(number), blocks)),
+                Some(number) => {
+                    let its = processes.get(&number).map_or(&[][..], Vec::as_slice);
+                    let devices = scan.devices.iter().copied().chain([data.st_dev]).collect();
+                    blocks = blocks.plus(Nameless::of(its, &devices, path).usage().blocks);
+                    slots.push((SlotId(number), blocks));
+                }
                 None => own = own.plus(blocks),
             }
             blocks
@@ -223,12 +250,22 @@ impl Scan {
 
     /// What is neither of a project that is known nor in a slot.
     fn rest(&mut self, dir: &DataDir, projects: &BTreeSet<&Path>) {
-        let (at, slots) = (dir.projects(), dir.slots());
+        let (at, slots, trash) = (dir.projects(), dir.slots(), dir.trash());
         let besides = [at.clone(), slots];
+        let mut gone = Bytes(0);
         let own = self.list(dir.path(), |scan, parent, name, data| {
             let path = dir.path().join(os(name));
-            if besides.contains(&path) { Bytes(0) } else { scan.whole((parent, name, data), false) }
+            if besides.contains(&path) {
+                return Bytes(0);
+            }
+            let takes = scan.whole((parent, name, data), path == trash.path());
+            if path != trash.path() {
+                return takes;
+            }
+            gone = takes;
+            Bytes(0)
         });
+        self.found.trash = gone;
         let forsaken = self.list(&at, |scan, parent, name, data| {
             let path = at.join(os(name));
             if projects.contains(path.as_path()) { Bytes(0) } else { scan.whole((parent, name, data), false) }
@@ -245,6 +282,7 @@ impl Scan {
         }
         let mut walk = Walk::below_at(dir, name, opens);
         while !walk.step(&mut self.counted, u64::MAX) {}
+        self.devices.clone_from(walk.devices());
         own.plus(walk.total().blocks)
     }
 
@@ -303,6 +341,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
     use super::*;
+    use crate::sys;
 
     /// How many random trees, and from which seed on: `FALLOW_SCANS=5000 FALLOW_SCAN_SEED=1`.
     const TREES: u64 = 200;
@@ -396,7 +435,7 @@ mod tests {
         let own = |path: &PathBuf| (path.symlink_metadata().unwrap().blocks() * 512).max(4096);
         let listed: u64 = tops.iter().chain(&projects).map(own).sum();
         let expected = blocks_below(place.path(), &mut BTreeSet::new()) - listed;
-        assert_eq!(found.ours, Bytes(expected), "{found:?}");
+        assert_eq!(found.ours.plus(found.trash), Bytes(expected), "{found:?}");
         for file in &found.files {
             let project = &projects[file.key.project.0 as usize];
             let place = if file.is_part { project.join(PARTIAL) } else { project.clone() };
@@ -438,6 +477,44 @@ mod tests {
         assert!(found.projects[0].1.0 >= 3_000 * 4096, "{:?}", found.projects);
         assert_eq!(found.files.len(), 300 + UNKNOWN_MAX);
     }
+
+    #[test]
+    fn r4_1_what_a_task_holds_open_without_a_name_counts_as_if_it_were_in_its_slot() {
+        use std::io::Read as _;
+        use std::process::{Command, Stdio};
+        let place = tempfile::tempdir().unwrap();
+        let dir = DataDir::at(place.path());
+        let slot = dir.slot(SlotId(3));
+        fs::create_dir_all(&slot).unwrap();
+        let brand = Brand::of_life(&format!("{}:life:", dir.path().display())).of_slot(3);
+        let mut command = Command::new("/bin/sh");
+        let hides = "exec 3> gone; rm gone; head -c 3000000 /dev/zero >&3; echo ready; read end";
+        command.args(["-c", hides]).current_dir(slot).stdin(Stdio::piped()).stdout(Stdio::piped());
+        sys::limit(&mut command, sys::Limits { brand: brand.value(), ..sys::Limits::default() });
+        let mut task = command.spawn().unwrap();
+        task.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+        let found = Places::new(dir, Vec::new(), BTreeMap::new()).scan();
+        drop(task.stdin.take());
+        task.wait().unwrap();
+        let found = found.unwrap();
+        assert!(found.slots[0].1.0 >= 3_000_000 && found.ours >= found.slots[0].1, "{found:?}");
+    }
+
+    #[test]
+    fn r4_2_what_waits_to_be_removed_is_nobodys_and_leaves_projects_what_they_may_have() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = DataDir::at(place.path());
+        fs::create_dir_all(dir.store()).unwrap();
+        fs::write(dir.store().join("state"), vec![1; 10_000]).unwrap();
+        let before = Places::new(dir.clone(), Vec::new(), BTreeMap::new()).scan().unwrap();
+        let left = dir.trash().path().join("1.0/deep");
+        fs::create_dir_all(&left).unwrap();
+        fs::write(left.join("file"), vec![1; 1 << 20]).unwrap();
+        let found = Places::new(dir, Vec::new(), BTreeMap::new()).scan().unwrap();
+        assert_eq!((found.own, found.ours), (before.own, before.ours));
+        assert!(found.own.0 >= 10_000 && found.trash.0 > 1 << 20 && before.trash == Bytes(0), "{found:?}");
+    }
+
     #[test]
     fn r4_12_a_directory_that_nobody_knows_counts_and_is_no_file_without_an_owner() {
         let place = tempfile::tempdir().unwrap();
@@ -475,15 +552,15 @@ mod tests {
     }
 
     #[test]
-    fn r4_1_free_is_what_was_left_at_the_worse_end_of_a_look() {
+    fn r4_1_free_is_what_is_left_at_the_end_of_a_look() {
         let place = tempfile::tempdir().unwrap();
         let places = Places::new(DataDir::at(place.path()), Vec::new(), BTreeMap::new());
-        // Others write meanwhile, or delete.
-        for left in [[200, 100], [100, 200]] {
-            let mut left = left.into_iter();
-            let ask = || Ok(Space { size: Bytes(1_000), free: Bytes(left.next().unwrap()) });
-            assert_eq!(places.scan_on(ask).unwrap().free, Bytes(100));
-        }
+        let mut asked = 0;
+        let mut ask = || {
+            asked += 1;
+            Ok(Space { size: Bytes(1_000), free: Bytes(100) })
+        };
+        assert_eq!((places.scan_on(&mut ask).unwrap().free, asked), (Bytes(100), 1));
     }
 
     #[test]

@@ -1,18 +1,15 @@
-//! Trees of files that somebody else made: removed and measured, however deep, wide or closed they are.
+//! Trees of files that somebody else made: opened and removed, however deep, wide or closed they are. What
+//! they take is measured in [`crate::walk`].
 //!
 //! Model: everything goes by descriptors and single names, never by a path through the tree, so that no link
-//! is followed and no depth is too deep. Neither call recurses, and both hold a handful of descriptors at
-//! most.
+//! is followed and no depth is too deep. No call recurses, and each holds a handful of descriptors at most.
 //!
-//! - Removing flattens: the subdirectories of a subdirectory are lifted to the top until there are none, so
-//!   the tree itself is the list of what there is to do, and who is interrupted goes on where he was.
-//! - Measuring remembers, for each level above, the place in its list of entries, and goes up by `..`, where
-//!   it looks whether it is the directory that it came from.
+//! Removing flattens: the subdirectories of a subdirectory are lifted to the top until there are none, so
+//! the tree itself is the list of what there is to do, and who is interrupted goes on where he was.
 //!
 //! Directories that their owner closed to himself are opened again. What belongs to another user, or is
 //! mounted there, stays, and is an error.
 
-use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,19 +17,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use fallow_domain::Bytes;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, chmod, fchmod, fstat, open,
     openat, renameat, statat, statx, unlinkat,
 };
 use rustix::io::Errno;
 
-/// Entries that are counted at most: more of them than any job has good use for, in some seconds.
-const COUNTED_MAX: u64 = 5_000_000;
-/// Files with several names that are remembered at most, some megabytes.
-const SHARED_MAX: usize = 1 << 17;
-/// What a directory itself counts: a block, so that nesting them without end is no way around a limit.
-const DIRECTORY: Bytes = Bytes(4096);
 /// Entries between two looks at the clock.
 const STRIDE: u32 = 64;
 
@@ -230,170 +220,12 @@ impl Removal {
     }
 }
 
-/// What files take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Their lengths, as BOINC counts them, and a block for each directory.
-    pub length: Bytes,
-    /// The blocks that are theirs on the disk.
-    pub blocks: Bytes,
-}
-
-impl Usage {
-    /// Both of them with those of others.
-    #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
-        Self { length: self.length.plus(other.length), blocks: self.blocks.plus(other.blocks) }
-    }
-
-    /// What counts against a bound on lengths: tiny files without end, or more blocks than a length says, are
-    /// no way around it; nor is a length without blocks.
-    pub fn most(self) -> Bytes {
-        self.length.max(self.blocks)
-    }
-
-    fn of(data: &Stat) -> Self {
-        let bytes = |number: i64| Bytes(u64::try_from(number).unwrap_or(0));
-        // The unit of `st_blocks` is 512 bytes whatever the file system's own is.
-        let usage = Self { length: bytes(data.st_size), blocks: bytes(data.st_blocks.saturating_mul(512)) };
-        match is_directory(data) {
-            true => Self { length: DIRECTORY, blocks: usage.blocks.max(DIRECTORY) },
-            false => usage,
-        }
-    }
-}
-
-/// The files with several names that were counted: each counts once. Those that are too many to be remembered
-/// count by each name.
-#[derive(Debug, Default)]
-pub struct Counted(BTreeSet<(u64, u64)>);
-
-impl Counted {
-    /// What a file or a directory counts, but for what is in it.
-    pub fn count(&mut self, data: &Stat) -> Usage {
-        let is_known = data.st_nlink > 1
-            && !is_directory(data)
-            && !(self.0.len() < SHARED_MAX && self.0.insert((data.st_dev, data.st_ino)))
-            && self.0.contains(&(data.st_dev, data.st_ino));
-        if is_known { Usage::default() } else { Usage::of(data) }
-    }
-}
-
-/// Bytes of all files below a directory, links not followed, and a block for each directory in it. What
-/// cannot be read counts as nothing.
-pub fn size_below(dir: &Path) -> Bytes {
-    usage_below(dir).length
-}
-
-/// The same, with their blocks.
-pub fn usage_below(dir: &Path) -> Usage {
-    let mut walk = Walk::below(dir);
-    let mut counted = Counted::default();
-    while !walk.step(&mut counted, u64::MAX) {}
-    walk.total()
-}
-
 /// How directories are opened.
-const LIST: OFlags = OFlags::RDONLY
+pub const LIST: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
     .union(OFlags::CLOEXEC);
-
-/// A walk through a tree, which can be made in steps, so that somebody else's tree has its turn in between.
-#[derive(Debug)]
-pub struct Walk {
-    /// None when it is over.
-    dir: Option<Dir>,
-    above: Vec<Level>,
-    left: u64,
-    total: Usage,
-    /// Whether directories that are closed to their owner are opened up.
-    opens: bool,
-}
-
-/// A directory above the present one, and how far it is read.
-#[derive(Debug)]
-struct Level {
-    device: u64,
-    inode: u64,
-    next: i64,
-}
-
-impl Walk {
-    /// Through what is below a directory that a job had: what it closed is opened up.
-    pub fn below(dir: &Path) -> Self {
-        let opened = match open(dir, LIST, Mode::empty()) {
-            Err(Errno::ACCESS) => open_up(CWD, dir).and_then(|()| open(dir, LIST, Mode::empty())),
-            opened => opened,
-        };
-        Self::of(opened, true)
-    }
-
-    /// Through what is below the directory `name` in `parent`. What is closed to its owner is opened up if
-    /// `opens` says so; else it stays as it is, and what cannot be read is not counted.
-    pub fn below_at(parent: BorrowedFd<'_>, name: &CStr, opens: bool) -> Self {
-        Self::of(list_directory(parent, name, opens), opens)
-    }
-
-    fn of(opened: Result<OwnedFd, Errno>, opens: bool) -> Self {
-        let dir = opened.and_then(Dir::new).ok();
-        Self { dir, above: Vec::new(), left: COUNTED_MAX, total: Usage::default(), opens }
-    }
-
-    /// What was counted so far.
-    pub const fn total(&self) -> Usage {
-        self.total
-    }
-
-    /// Goes on by at most so many entries. True when it is over.
-    pub fn step(&mut self, counted: &mut Counted, most: u64) -> bool {
-        let steps = most.min(self.left);
-        self.left -= steps;
-        for _ in 0..steps {
-            let Some(dir) = &mut self.dir else { return true };
-            match dir.read() {
-                Some(Ok(entry)) if is_dots(entry.file_name()) => {}
-                Some(Ok(entry)) => {
-                    let usage = self.enter(entry.file_name(), entry.offset(), counted);
-                    self.total = self.total.plus(usage);
-                }
-                Some(Err(_)) | None => {
-                    if self.leave().is_none() {
-                        self.dir = None;
-                    }
-                }
-            }
-        }
-        self.left == 0 || self.dir.is_none()
-    }
-
-    /// What an entry counts. A directory is gone into.
-    fn enter(&mut self, name: &CStr, next: i64, counted: &mut Counted) -> Usage {
-        let Some(Ok(at)) = self.dir.as_ref().map(Dir::fd) else { return Usage::default() };
-        let Ok(data) = statat(at, name, AtFlags::SYMLINK_NOFOLLOW) else { return Usage::default() };
-        if is_directory(&data) {
-            let here = fstat(at);
-            if let (Ok(here), Ok(dir)) = (here, list_directory(at, name, self.opens).and_then(Dir::new)) {
-                self.above.push(Level { device: here.st_dev, inode: here.st_ino, next });
-                self.dir = Some(dir);
-            }
-        }
-        counted.count(&data)
-    }
-
-    /// Goes up and on from there; none at the top, or where the tree was moved under the walk.
-    fn leave(&mut self) -> Option<()> {
-        let level = self.above.pop()?;
-        let up = openat(self.dir.as_ref()?.fd().ok()?, c"..", LIST, Mode::empty()).ok()?;
-        let data = fstat(&up).ok()?;
-        if (data.st_dev, data.st_ino) != (level.device, level.inode) {
-            return None;
-        }
-        let dir = self.dir.insert(Dir::new(up).ok()?);
-        dir.seek(level.next).ok()
-    }
-}
 
 /// Opens a directory for all that can be done with it. One that is closed to its owner is opened up first.
 pub fn open_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
@@ -460,6 +292,8 @@ fn is_dots(name: &CStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::walk::size_below;
+    use fallow_domain::Bytes;
     use std::fs;
     use std::time::Duration;
 
@@ -518,49 +352,6 @@ mod tests {
         assert_eq!(size_below(&tree), Bytes(50 * 10 + 150 * 4096 + links));
         remove(&tree).unwrap();
         assert!(!tree.exists() && dir.path().join("outside").exists());
-    }
-
-    #[test]
-    fn r4_1_each_file_counts_once_with_its_blocks_whatever_its_length_says_and_however_many_names_it_has() {
-        let dir = tempfile::tempdir().unwrap();
-        let tree = dir.path().join("tree");
-        fs::create_dir_all(tree.join("sub")).unwrap();
-        fs::write(tree.join("full"), vec![1; 1 << 20]).unwrap();
-        for number in 0..20 {
-            fs::hard_link(tree.join("full"), tree.join(format!("sub/{number}"))).unwrap();
-        }
-        let once = usage_below(&tree);
-        assert!(once.blocks.0 >= 1 << 20 && once.blocks.0 < 2 << 20, "{once:?}");
-        assert!(once.length.0 >= 1 << 20 && once.length.0 < 2 << 20, "{once:?}");
-        // A hole has a length and no blocks; tiny files have blocks and next to no length.
-        fs::File::create(tree.join("hole")).unwrap().set_len(1 << 40).unwrap();
-        let holed = usage_below(&tree);
-        assert!(holed.blocks.0 < once.blocks.0 + (1 << 20) && holed.most().0 > 1 << 40, "{holed:?}");
-        fs::remove_file(tree.join("hole")).unwrap();
-        for number in 0..1_000 {
-            fs::write(tree.join(format!("sub/tiny{number}")), [1]).unwrap();
-        }
-        let tiny = usage_below(&tree);
-        assert!(
-            tiny.length.0 < once.length.0 + 100_000 && tiny.most().0 > once.length.0 + 400_000,
-            "{tiny:?}"
-        );
-    }
-
-    #[test]
-    fn r4_1_a_walk_that_is_made_in_steps_counts_what_one_in_a_go_does() {
-        let dir = tempfile::tempdir().unwrap();
-        for number in 0..300 {
-            let sub = dir.path().join(format!("{}/{number}", number % 7));
-            fs::create_dir_all(&sub).unwrap();
-            fs::write(sub.join("f"), vec![0; number]).unwrap();
-        }
-        let (mut walk, mut counted, mut steps) = (Walk::below(dir.path()), Counted::default(), 0);
-        while !walk.step(&mut counted, 10) {
-            steps += 1;
-        }
-        assert!(steps > 50, "{steps}");
-        assert_eq!(walk.total(), usage_below(dir.path()));
     }
 
     #[test]

@@ -153,6 +153,8 @@ fn spare_others(rules: &mut Rules) -> Result<(), Error> {
     let own = SeccompRule::new(vec![is(1, Is::Eq, brand)?, sets])?;
     rules.insert(libc::SYS_prlimit64, vec![others, own]);
     rules.insert(libc::SYS_setrlimit, vec![when(0, Is::Eq, brand)?]);
+    // Nor may it close itself to the agent, which looks at what files it has open (see [`crate::nameless`]).
+    rules.insert(libc::SYS_prctl, vec![when(0, Is::Eq, libc::PR_SET_DUMPABLE.unsigned_abs().into())?]);
     // Of whole groups and users, or of one that is not the caller.
     for (call, of_process) in [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)] {
         rules.insert(call, vec![when(0, Is::Ne, of_process)?, when(1, Is::Ne, 0)?]);

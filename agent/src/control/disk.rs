@@ -26,6 +26,9 @@ pub struct DiskStatus {
     pub used: u64,
     /// What the agent itself uses of that.
     pub own: u64,
+    /// What waits to be removed: it is nobody's any more.
+    #[serde(default)]
+    pub trash: u64,
     /// What projects may still use.
     pub free: u64,
     /// By how much the limit is exceeded.
@@ -115,6 +118,7 @@ impl DiskStatus {
             limit_why: view.limit_why,
             used: view.used.0,
             own: view.own.0,
+            trash: view.trash.0,
             free: view.free.0,
             over: view.over.0,
             suspended: view.suspended,
@@ -142,6 +146,9 @@ impl DiskStatus {
             0 => writeln!(out, "{} free for projects", Bytes(self.free)),
             over => writeln!(out, "{} too much", Bytes(over)),
         };
+        if self.trash > 0 {
+            let _ = writeln!(out, "beside: {} that wait to be removed", Bytes(self.trash));
+        }
         if let Some(suspended) = &self.suspended {
             let _ = writeln!(out, "{suspended}");
         }

@@ -1,9 +1,11 @@
 //! The disk of the host: has it measured, tells the client what was found, and answers who asks about it.
 
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::thread::JoinHandle;
 
 use fallow_client::{DiskFound, Event, FileFound, FileKey};
+use fallow_domain::Bytes;
 use rustix::io::Errno;
 use tokio::sync::mpsc;
 
@@ -20,11 +22,16 @@ use crate::sys::{self, Urgency};
 pub(super) struct DiskLooks {
     inputs: mpsc::Sender<Input>,
     running: Option<JoinHandle<()>>,
+    /// What was free on the volume when the client was told last.
+    told: Bytes,
 }
+
+/// So much more or less is free, and the client is told.
+const NEWS: u64 = 1 << 20;
 
 impl DiskLooks {
     pub(super) const fn new(inputs: mpsc::Sender<Input>) -> Self {
-        Self { inputs, running: None }
+        Self { inputs, running: None, told: Bytes(0) }
     }
 
     /// Begins, unless the last look goes on: it may take long, or hang where a disk does not answer.
@@ -48,6 +55,18 @@ impl DiskLooks {
                 let _ = self.inputs.try_send(Input::DiskFound(Err(why)));
             }
         }
+    }
+}
+
+impl DiskLooks {
+    /// What is free on the volume of the directory `dir`, if that is news to the client.
+    pub(super) fn news(&mut self, dir: &Path) -> Option<Bytes> {
+        let free = scan::free(dir)?;
+        let is_news = free.0.abs_diff(self.told.0) >= NEWS;
+        is_news.then(|| {
+            self.told = free;
+            free
+        })
     }
 }
 
@@ -100,12 +119,23 @@ impl Engine {
         Response::Done { text: String::new(), status: None, disk: Some(Box::new(disk)) }
     }
 
-    /// While nothing can be stored: deletes files that no job needs, the first ones that the client would
-    /// give up. That needs no storing: what is recorded and not there is believed to be gone at the next
-    /// look. True if there were any.
+    /// While nothing can be stored: deletes some files that the client gives up. True if there were any.
     pub(super) fn give_up_unneeded(&mut self) -> bool {
-        let mut gone = 0_usize;
-        for key in self.client.unneeded_files() {
+        loop {
+            let keys = self.client.give_up_files();
+            if keys.is_empty() {
+                return false;
+            }
+            if self.delete_unneeded(keys) {
+                return true;
+            }
+        }
+    }
+
+    /// Deletes these. True if one is gone by that.
+    fn delete_unneeded(&self, keys: Vec<FileKey>) -> bool {
+        let mut is_any_gone = false;
+        for key in keys {
             let Some(url) = self.client.project_view(key.project).map(|view| view.url) else { continue };
             if !fallow_boinc::names::is_file_name(&key.name) {
                 continue;
@@ -117,19 +147,13 @@ impl Engine {
             match tokio::task::block_in_place(|| self.dir.trash().take(&path)) {
                 Ok(()) => {
                     tracing::warn!(file = crate::files::shown(&key.name), project = %url, "deleted a file that no job needs, for there is no space to store anything");
-                    gone += 1;
+                    is_any_gone = true;
                 }
                 Err(error) => {
                     tracing::warn!(path = crate::files::shown_path(&path), %error, "cannot delete a file");
                 }
             }
-            if gone >= UNNEEDED_AT_ONCE {
-                break;
-            }
         }
-        gone > 0
+        is_any_gone
     }
 }
-
-/// So many files that no job needs go between two tries to store something.
-const UNNEEDED_AT_ONCE: usize = 4;

@@ -154,6 +154,9 @@ impl Engine {
         if let Some(local) = self.wall_clock.due(clock::now()) {
             self.tell(Event::LocalTime(local), None).await?;
         }
+        if let Some(free) = self.disk.news(self.dir.path()) {
+            self.tell(Event::VolumeSeen { free }, None).await?;
+        }
         let of_owner = matches!(event, Event::OwnerInput { .. } | Event::OwnerUnseen(_));
         self.tell(event, trace).await?;
         if of_owner && self.supervisor.freezer().has_fired() {

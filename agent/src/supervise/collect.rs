@@ -19,7 +19,7 @@ use super::record::{Output, SlotRecord};
 use super::slot_dir::SlotDir;
 use crate::dir::{DataDir, PARTIAL};
 use crate::files::{is_its_own, md5_of, open_own, open_plain, shown};
-use crate::tree::{Usage, usage_below};
+use crate::walk::{Usage, usage_below};
 
 /// How much of `stderr.txt` is reported (BOINC: the last 63 KiB).
 const STDERR_MAX: u64 = 63 * 1024;

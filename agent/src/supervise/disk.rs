@@ -7,17 +7,26 @@
 //! by then than when it was counted last is told so before its end.
 //!
 //! What counts is the larger of lengths, as BOINC counts them, and blocks: else a job could hide what it
-//! holds in tiny files. Holes count with their length.
+//! holds in tiny files. Holes count with their length. Files without a name count that its processes hold
+//! open ([`crate::nameless`]). One whose files cannot be counted to their end is said to be so: at once if
+//! they are too many, and after some counts in a row if it moves or closes directories meanwhile, for an
+//! honest one may do so once.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use fallow_client::{DiskHeld, Uncounted};
+
 use super::collect::usage_of_one;
 use super::task::Meter;
+use crate::brand;
+use crate::nameless::Nameless;
+use crate::proc::{self, Process, Sessions};
 use crate::sys::{self, Urgency};
-use crate::tree::{Counted, Usage, Walk};
+use crate::walk::{COUNTED_MAX, Counted, Missed, Usage, Walk};
 
 /// How often tasks are counted.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -25,9 +34,10 @@ const PERIOD: Duration = Duration::from_secs(60);
 const PERIOD_LEAST: Duration = Duration::from_secs(3);
 /// So much less space, and they are counted again.
 const FALL: u64 = 256 << 20;
-
 /// Entries of a turn: some tenths of a second.
 const TURN: u64 = 50_000;
+/// So many counts in a row may miss something.
+const MISSES_MAX: u32 = 3;
 
 /// Where the files of a task are.
 #[derive(Debug)]
@@ -36,6 +46,8 @@ pub(super) struct Files {
     pub(super) slot: PathBuf,
     /// Its outputs outside of the slot.
     pub(super) outputs: Vec<PathBuf>,
+    /// The sessions of its processes.
+    pub(super) sessions: Sessions,
     /// Where the figure goes.
     pub(super) meter: Arc<Meter>,
 }
@@ -56,20 +68,25 @@ impl DiskLook {
     }
 
     /// Counts if it is time to. `places` are asked for only then; `news` says that one was never counted, and
-    /// all of them lie on the volume of `slots`.
-    pub(super) fn look(&mut self, news: bool, slots: &Path, places: impl FnOnce() -> Vec<Files>) {
+    /// `unsure` that the last count missed something. All of them lie on the volume of `slots`.
+    pub(super) fn look(
+        &mut self,
+        (news, unsure): (bool, bool),
+        slots: &Path,
+        places: impl FnOnce() -> Vec<Files>,
+    ) {
         let free = rustix::fs::statvfs(slots)
             .map_or(self.free, |volume| volume.f_bavail.saturating_mul(volume.f_frsize));
         let falls = free.saturating_add(FALL) <= self.free;
-        let period = if falls { PERIOD_LEAST } else { PERIOD };
+        let period = if falls || unsure { PERIOD_LEAST } else { PERIOD };
         let is_due = news || self.last.is_none_or(|last| last.elapsed() >= period);
         if !is_due || self.running.as_ref().is_some_and(|running| !running.is_finished()) {
             return;
         }
-        let places = places();
+        let (places, slots) = (places(), slots.to_path_buf());
         let count = move || {
             sys::lower(Urgency::Idle);
-            count_in_turn(&places);
+            count_in_turn(&places, &slots, COUNTED_MAX);
         };
         (self.last, self.free) = (Some(Instant::now()), free);
         // No thread, no figures: the next look tries again.
@@ -77,29 +94,110 @@ impl DiskLook {
     }
 }
 
-/// Counts all of them, each for so many entries at a time.
-fn count_in_turn(places: &[Files]) {
+/// Counts all of them, each for so many entries at a time, and at most for so many.
+fn count_in_turn(places: &[Files], slots: &Path, most: u64) {
     let mut walks = Vec::new();
     for files in places {
-        walks.push((files, Walk::below(&files.slot), Counted::default()));
+        walks.push((files, Walk::below(&files.slot).of_at_most(most), Counted::default()));
     }
     while !walks.is_empty() {
         walks.retain_mut(|(files, walk, counted)| {
             let is_over = walk.step(counted, TURN);
-            files.note(walk.total(), is_over);
+            if is_over {
+                files.note(walk, slots);
+            } else {
+                files.meter.note_disk_of_at_least(files.held(walk.total()).most());
+            }
             !is_over
         });
     }
 }
 
 impl Files {
-    fn note(&self, in_slot: Usage, is_over: bool) {
-        let outputs = self.outputs.iter().map(|path| usage_of_one(path));
-        let held = outputs.fold(in_slot, Usage::plus).most();
-        if is_over {
-            self.meter.note_disk(held);
-        } else {
-            self.meter.note_disk_of_at_least(held);
+    fn held(&self, in_slot: Usage) -> Usage {
+        self.outputs.iter().map(|path| usage_of_one(path)).fold(in_slot, Usage::plus)
+    }
+
+    /// Takes note of a count that is over.
+    fn note(&self, walk: &Walk, slots: &Path) {
+        let nameless = Nameless::of(&self.processes(), walk.devices(), slots);
+        let missed = walk.missed().or(nameless.are_too_many().then_some(Missed::TooMany));
+        self.meter.note_disk(DiskHeld {
+            all: self.held(walk.total()).plus(nameless.usage()).most(),
+            nameless: nameless.usage().most(),
+            uncounted: self.meter.note_miss(missed),
+        });
+    }
+
+    fn processes(&self) -> Vec<Process> {
+        let all = proc::all();
+        let by_session: BTreeSet<u32> =
+            proc::of_sessions(&all, &self.sessions).map(|process| process.pid).collect();
+        let number = self.meter.brand();
+        let is_own = |process: &&Process| {
+            let by_number = || number > 0 && brand::of(process) == Some(number);
+            !process.zombie && (by_session.contains(&process.pid) || by_number())
+        };
+        all.iter().filter(is_own).copied().collect()
+    }
+}
+
+/// How often in a row something was missed, and what follows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Misses(u32);
+
+impl Misses {
+    /// Whether another count may say more.
+    pub(super) const fn is_unsure(self) -> bool {
+        self.0 > 0 && self.0 < MISSES_MAX
+    }
+
+    /// After another count.
+    pub(super) fn note(&mut self, missed: Option<Missed>) -> Option<Uncounted> {
+        self.0 = if missed.is_some() { self.0.saturating_add(1) } else { 0 };
+        match missed? {
+            Missed::TooMany => Some(Uncounted::TooMany),
+            Missed::Moved if self.0 >= MISSES_MAX => Some(Uncounted::Moved),
+            Missed::Closed if self.0 >= MISSES_MAX => Some(Uncounted::Closed),
+            Missed::Moved | Missed::Closed => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fallow_domain::Bytes;
+
+    #[test]
+    fn r4_8_too_many_files_are_said_at_once_and_what_is_moved_or_closed_after_some_counts_in_a_row() {
+        let mut misses = Misses::default();
+        assert_eq!(misses.note(Some(Missed::TooMany)), Some(Uncounted::TooMany));
+        assert_eq!(misses.note(None), None);
+        let moved = [0, 1, 2].map(|_| misses.note(Some(Missed::Moved)));
+        assert_eq!(moved, [None, None, Some(Uncounted::Moved)]);
+        assert!(!misses.is_unsure());
+        misses.note(None);
+        assert_eq!(misses.note(Some(Missed::Closed)), None);
+        assert!(misses.is_unsure());
+        assert_eq!(misses.note(None), None);
+        assert!(!misses.is_unsure(), "an honest one");
+    }
+
+    #[test]
+    fn r4_8_a_task_with_more_files_than_can_be_counted_is_said_to_be_so() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..100 {
+            std::fs::write(dir.path().join(number.to_string()), [1]).unwrap();
+        }
+        let meter = Arc::<Meter>::default();
+        let (slot, outputs) = (dir.path().to_path_buf(), Vec::new());
+        let files = Files { slot, outputs, sessions: Sessions::new(), meter: Arc::clone(&meter) };
+        for (most, uncounted) in [(50, Some(Uncounted::TooMany)), (1_000, None)] {
+            count_in_turn(std::slice::from_ref(&files), dir.path(), most);
+            let held = meter.disk().unwrap();
+            assert_eq!((held.uncounted, held.nameless), (uncounted, Bytes(0)));
+            assert!(held.all >= Bytes(30), "{held:?}");
         }
     }
 }

@@ -24,9 +24,12 @@ impl EndedTasks {
     /// A task is gone.
     pub(super) fn note(&mut self, job: JobId, task: &Task, end: &TaskEnd, outputs: Vec<PathBuf>) {
         // Where it could not be looked at, the last count has to do.
-        let holds = Some(end.disk_usage).filter(|bytes| bytes.0 > 0).or(task.disk_usage());
+        let holds = Some(end.disk_usage).filter(|bytes| bytes.0 > 0).or(task.disk().map(|held| held.all));
         let (slot, is_finished) = (task.slot(), is_finished(end));
-        self.0.insert(slot, (Held { slot, job, holds, is_finished, is_going: false }, outputs));
+        self.0.insert(
+            slot,
+            (Held { slot, job, holds, is_uncounted: false, is_finished, is_going: false }, outputs),
+        );
     }
 
     /// A job's task begins in this slot. The outputs of the job are this one's, whichever slot it had before.
@@ -110,7 +113,8 @@ mod tests {
         let mut ended_tasks = EndedTasks::default();
         let outputs = || vec![PathBuf::from("output")];
         for (slot, job) in [(SlotId(1), JobId(7)), (SlotId(2), JobId(8))] {
-            let held = Held { slot, job, holds: None, is_finished: false, is_going: false };
+            let held =
+                Held { slot, job, holds: None, is_uncounted: false, is_finished: false, is_going: false };
             ended_tasks.0.insert(slot, (held, outputs()));
         }
         ended_tasks.begins(JobId(7), SlotId(3));

@@ -444,7 +444,7 @@ impl Supervision {
                 self.take_outputs(task, why, &mut end);
                 end.made_room = Some(why);
                 // It was killed for this usage: the most that was seen of it is reported.
-                end.disk_usage = end.disk_usage.max(task.disk_usage().unwrap_or_default());
+                end.disk_usage = end.disk_usage.max(task.disk().unwrap_or_default().all);
             }
             Some(task) => self.ended_tasks.note(job, task, &end, task.files(&self.shared).outputs),
             None => {}
@@ -460,7 +460,7 @@ impl Supervision {
                 cpu_time,
                 working_set,
                 threads: used.threads,
-                disk_usage: None,
+                disk: None,
                 status,
             }]));
         }
@@ -499,14 +499,17 @@ impl Supervision {
                     task.kill("it did not leave before the agent ends");
                 }
                 let (used, status) = task.look(&self.shared, job, &used, now, &mut self.unsent)?;
-                let disk_usage = task.disk_usage();
+                let disk = task.disk();
                 let (cpu_time, working_set, threads) = (used.cpu, used.memory, used.threads);
-                Some(TaskSample { job, cpu_time, working_set, threads, disk_usage, status })
+                Some(TaskSample { job, cpu_time, working_set, threads, disk, status })
             })
             .collect();
         let (tasks, shared) = (&self.tasks, &self.shared);
-        let news = tasks.values().any(Task::is_uncounted);
-        self.disk.look(news, &shared.dir.slots(), || tasks.values().map(|task| task.files(shared)).collect());
+        let (news, unsure) =
+            (tasks.values().any(Task::is_uncounted), tasks.values().any(Task::is_unsurely_counted));
+        self.disk.look((news, unsure), &shared.dir.slots(), || {
+            tasks.values().map(|task| task.files(shared)).collect()
+        });
         self.make_room();
         // None of a task before its start is told.
         if !samples.is_empty() && self.reports.is_empty() {

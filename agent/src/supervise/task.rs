@@ -11,12 +11,12 @@ use fallow_boinc::runtime::control::ControlQueue;
 use fallow_boinc::runtime::exit::{Ended, FINISH_GRACE, QUIT_GRACE};
 use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::message::{AppStatus, Heartbeat, ProcessControl, TrickleUp};
-use fallow_client::{Event, Goes, Held, SlotFile, StartFault, TaskEnd, TaskSetup};
+use fallow_client::{DiskHeld, Event, Goes, Held, SlotFile, StartFault, TaskEnd, TaskSetup, Uncounted};
 use fallow_domain::{Bytes, Duration, Instant, JobId, MasterUrl, SlotId};
 use rand::TryRng;
 use rustix::process::{WaitId, WaitIdOptions};
 
-use super::disk::Files;
+use super::disk::{Files, Misses};
 use super::early_uploads::EarlyLook;
 use super::members::{First, Members};
 use super::memory::SharedMemory;
@@ -29,6 +29,7 @@ use crate::brand;
 use crate::files::shown;
 use crate::proc::{self, Sessions, Used};
 use crate::sys::{self, Segment, Urgency};
+use crate::walk::Missed;
 
 /// How often processes that left a task's session are looked for and killed at its end, at most.
 const STRAY_ROUNDS: u32 = 20;
@@ -45,8 +46,8 @@ const UPLOAD_TOLD: &str = "<upload_file_status/>\n";
 pub(super) struct Meter {
     cpu_micros: AtomicI64,
     peak_bytes: AtomicU64,
-    /// 0 before the first count: a slot always holds something.
-    disk_bytes: AtomicU64,
+    /// What its files hold; none before the first count.
+    disk: Mutex<(Option<DiskHeld>, Misses)>,
     /// When its first process was started, as the kernel counts; 0 before that.
     start: AtomicU64,
     /// The number of its processes (see [`crate::brand`]); 0 where it has none.
@@ -70,15 +71,27 @@ impl Meter {
         Used { cpu: Duration::from_micros(cpu), ..used }
     }
     /// Notes what its files hold.
-    pub(super) fn note_disk(&self, bytes: Bytes) {
-        self.disk_bytes.store(bytes.0.max(1), Ordering::Relaxed);
+    pub(super) fn note_disk(&self, held: DiskHeld) {
+        fallow_daemon::lock(&self.disk).0 = Some(held);
     }
     /// Notes what they hold as far as it is counted, if that is more than was known.
     pub(super) fn note_disk_of_at_least(&self, bytes: Bytes) {
-        self.disk_bytes.fetch_max(bytes.0, Ordering::Relaxed);
+        let known = &mut fallow_daemon::lock(&self.disk).0;
+        let held = known.unwrap_or_default();
+        if bytes > held.all {
+            *known = Some(DiskHeld { all: bytes, ..held });
+        }
     }
-    fn disk(&self) -> Option<Bytes> {
-        Some(Bytes(self.disk_bytes.load(Ordering::Relaxed))).filter(|bytes| bytes.0 > 0)
+    /// Notes what a count has missed, and says what follows from that.
+    pub(super) fn note_miss(&self, missed: Option<Missed>) -> Option<Uncounted> {
+        fallow_daemon::lock(&self.disk).1.note(missed)
+    }
+    /// What its files hold, as they were counted last.
+    pub(super) fn disk(&self) -> Option<DiskHeld> {
+        fallow_daemon::lock(&self.disk).0
+    }
+    fn is_unsure(&self) -> bool {
+        fallow_daemon::lock(&self.disk).1.is_unsure()
     }
     fn cpu(&self) -> Duration {
         Duration::from_micros(self.cpu_micros.load(Ordering::Relaxed))
@@ -89,6 +102,9 @@ impl Meter {
     pub(super) fn set_start(&self, start: u64) {
         self.start.store(start, Ordering::Relaxed);
     }
+    fn start(&self) -> u64 {
+        self.start.load(Ordering::Relaxed)
+    }
     pub(super) fn brand(&self) -> u64 {
         self.brand.load(Ordering::Relaxed)
     }
@@ -97,7 +113,7 @@ impl Meter {
     }
     /// Whether a process has its first process's id and is another.
     pub(super) fn is_other(&self, first: &proc::Process) -> bool {
-        let start = self.start.load(Ordering::Relaxed);
+        let start = self.start();
         start > 0 && first.start != start
     }
     pub(super) fn is_frozen(&self) -> bool {
@@ -209,8 +225,13 @@ impl Task {
     }
 
     /// What its files hold, if they were counted yet.
-    pub(super) fn disk_usage(&self) -> Option<Bytes> {
+    pub(super) fn disk(&self) -> Option<DiskHeld> {
         self.meter.disk()
+    }
+
+    /// True when the last count missed something that another one may see.
+    pub(super) fn is_unsurely_counted(&self) -> bool {
+        self.process.is_some() && self.meter.is_unsure()
     }
 
     /// True when it has a process, and its files were never counted.
@@ -224,8 +245,18 @@ impl Task {
         Files {
             slot: context.dir.slot(self.slot),
             outputs: self.outputs.iter().map(|name| project.join(name)).collect(),
+            sessions: self.sessions(),
             meter: self.meter(),
         }
+    }
+
+    /// The sessions of its processes, as far as they are known.
+    fn sessions(&self) -> Sessions {
+        let mut sessions = self.meter.strays().clone();
+        if let Some((pid, _)) = self.leader() {
+            sessions.insert(pid, self.meter.start());
+        }
+        sessions
     }
 
     /// Its process runs.
@@ -293,8 +324,9 @@ impl Task {
 
     /// What its files hold, and how it stands.
     pub(super) fn held(&self, job: JobId) -> Held {
-        let (slot, holds, is_going) = (self.slot, self.meter.disk(), self.discarded.is_some());
-        Held { slot, job, holds, is_finished: false, is_going }
+        let (slot, disk, is_going) = (self.slot, self.meter.disk(), self.discarded.is_some());
+        let is_uncounted = disk.is_some_and(|held| held.uncounted.is_some());
+        Held { slot, job, holds: disk.map(|held| held.all), is_uncounted, is_finished: false, is_going }
     }
 
     /// Why its slot is to be emptied when it is gone, if it is.

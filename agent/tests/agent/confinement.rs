@@ -22,8 +22,8 @@ use crate::support::{is_alive, project, put, signed};
 
 /// What has to fail: its name, who can do it at all, and a script that succeeds if it does. In it stand for
 /// themselves: `DIR` (the agent's directory), `HOME` (somebody's own files), `PID` (a neighbour's process),
-/// `AGENT`, `TCP` and `UDP` (ports of this machine), `ABSTRACT` (a socket's name), `PTRACE`, `PRLIMIT` and
-/// `SETTIME` (numbers of calls).
+/// `AGENT`, `TCP` and `UDP` (ports of this machine), `ABSTRACT` (a socket's name), `PTRACE`, `PRLIMIT`,
+/// `PRCTL` and `SETTIME` (numbers of calls).
 struct Attack(&'static str, Who, &'static str);
 
 #[derive(Clone, Copy, PartialEq)]
@@ -80,6 +80,7 @@ const ATTACKS: &[Attack] = &[
         Anybody,
         "perl -e 'my $less = pack(\"QQ\", 5, 5); exit !(syscall(PRLIMIT, 0, 10, $less, 0) == 0)'",
     ),
+    Attack("closes itself to the agent", Anybody, "perl -e 'exit !(syscall(PRCTL, 4, 0, 0, 0, 0) == 0)'"),
     Attack("limits a neighbour", Anybody, "prlimit --pid PID --nofile=500:500"),
     Attack("limits the agent's CPU time", Anybody, "prlimit --pid AGENT --cpu=1000000:"),
     Attack("makes a neighbour wait", Anybody, "renice -n 19 -p PID"),
@@ -206,6 +207,7 @@ impl Scene {
             ("ABSTRACT", self.name.clone()),
             ("PTRACE", ptrace.to_string()),
             ("PRLIMIT", prlimit.to_string()),
+            ("PRCTL", PRCTL.to_string()),
             ("SETTIME", settime.to_string()),
         ];
         known.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))

@@ -4,13 +4,15 @@
 //! By its preferences an agent leaves 1 GiB free, so the volumes are a little larger than that, and next to
 //! nothing of them is ever written.
 
+mod histories;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fallow_boinc::scheduler::{
-    App, AppVersion, FileInfo, FileRef, ResultJob, SchedulerReply, SchedulerRequest, Workunit,
+    App, AppVersion, FileInfo, FileRef, ReportedResult, ResultJob, SchedulerReply, SchedulerRequest, Workunit,
 };
 use fallow_boinc::signature::{PrivateKey, md5_hex};
 use fallow_domain::{Bytes, Duration, Flops};
@@ -22,6 +24,8 @@ use crate::transfers::{Server, http};
 
 /// Names the small volume to the child.
 const VOLUME: &str = "FALLOW_TEST_SMALL_DISK";
+/// BOINC's number for what the client itself has given back.
+const GIVEN_BACK: i32 = 194;
 /// What an input holds.
 const INPUT: usize = 20 << 20;
 const PLATFORM: &str =
@@ -85,6 +89,8 @@ fn agent(dir: &Path, log: &Path) -> Daemon {
 struct Keeper {
     server: Server,
     reported: Arc<AtomicUsize>,
+    /// How many jobs it gives.
+    supply: Arc<AtomicUsize>,
 }
 
 impl Keeper {
@@ -101,7 +107,8 @@ impl Keeper {
         let signature = key.sign_file(&md5_hex(&script), &mut random).ok();
         let sign_key = key.public_key().to_text();
         let (sent, reported) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
-        let told = Arc::clone(&reported);
+        let supply = Arc::new(AtomicUsize::new(supply));
+        let (told, has) = (Arc::clone(&reported), Arc::clone(&supply));
         let server = Server::start(move |asked| {
             let host = asked.head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
             let url = |name: &str| vec![format!("http://{host}/p/{name}")];
@@ -133,7 +140,7 @@ impl Keeper {
                 ..SchedulerReply::default()
             };
             let number = sent.load(Ordering::Relaxed);
-            if number < supply && request.cpu_req_secs > 0.0 {
+            if number < has.load(Ordering::Relaxed) && request.cpu_req_secs > 0.0 {
                 sent.fetch_add(1, Ordering::Relaxed);
                 let program = FileInfo {
                     name: "spin".into(),
@@ -155,11 +162,18 @@ impl Keeper {
             }
             http("200 OK", "", reply.write().as_bytes())
         });
-        Self { server, reported }
+        Self { server, reported, supply }
     }
 
     fn reported(&self) -> usize {
         self.reported.load(Ordering::Relaxed)
+    }
+
+    /// All that was reported.
+    fn reports(&self) -> Vec<ReportedResult> {
+        let asked = self.server.asked();
+        let calls = asked.iter().filter(|asked| asked.head.starts_with("post /p/cgi "));
+        calls.flat_map(|asked| SchedulerRequest::parse(asked.text().as_bytes()).unwrap().results).collect()
     }
 
     /// What was said to the scheduler last.
@@ -351,18 +365,47 @@ fn child_loses_nothing_at_the_last_block(volume: &Path) {
         daemon = agent(dir, &log);
     }
     wait_for("all jobs", || (keeper.reported() == 8).then_some(()));
-    let mut names: Vec<String> = keeper
-        .server
-        .asked()
-        .iter()
-        .filter(|asked| asked.head.starts_with("post /p/cgi "))
-        .flat_map(|asked| SchedulerRequest::parse(asked.text().as_bytes()).unwrap().results)
-        .map(|result| format!("{} {}", result.name, result.exit_status))
-        .collect();
-    names.sort();
-    let expected: Vec<String> = (0..8).map(|number| format!("keep_{number}_0 0")).collect();
+    let mut reports: Vec<_> =
+        keeper.reports().into_iter().map(|report| (report.name, report.exit_status)).collect();
+    reports.sort();
+    let names: Vec<&str> = reports.iter().map(|(name, _)| name.as_str()).collect();
+    let expected: Vec<String> = (0..8).map(|number| format!("keep_{number}_0")).collect();
     assert_eq!(names, expected);
+    // What had not begun may be given back: by that its server loses nothing.
+    assert!(reports.iter().all(|(_, status)| [0, GIVEN_BACK].contains(status)), "{reports:?}");
     drop(daemon);
+}
+
+/// A job fills the volume with what no directory shows: a file that it has open and has deleted. It is ended
+/// for that, and the host goes on by itself.
+fn child_ends_who_hides(volume: &Path) {
+    let dir = &volume.join("agent");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let log = elsewhere.path().join("log");
+    let script = "grep -q '<result_name>keep_0_0<' init_data.xml || { echo 0 > boinc_finish_called; exit 0; }
+        exec 3> hidden; rm hidden; dd if=/dev/zero bs=1048576 count=400 >&3 2>/dev/null; sleep 1000";
+    let keeper = Keeper::new(script, 1);
+    let _daemon = agent(dir, &log);
+    disk(dir);
+    attach(dir, &keeper.server);
+    wait_for("the end of who hides", || (keeper.reported() == 1).then_some(()));
+    wait_for("work again", || suspended_by(dir).is_null().then_some(()));
+    keeper.supply.store(2, Ordering::Relaxed);
+    // It would ask by itself, but later each time that there was nothing.
+    assert_eq!(outcome(dir, &["update", &keeper.server.url("")]).0, 0);
+    wait_for("another job", || (keeper.reported() == 2).then_some(()));
+    let reports = keeper.reports();
+    let of = |name: &str| reports.iter().find(|report| report.name == name).unwrap();
+    assert_eq!(
+        (of("keep_0_0").exit_status, of("keep_1_0").exit_status),
+        (196, 0),
+        "{reports:?}\n{}",
+        std::fs::read_to_string(&log).unwrap()
+    );
+    let message = of("keep_0_0").stderr_out.message.clone().unwrap_or_default();
+    assert!(message.contains("without a name"), "{message}");
+    let found = disk(dir);
+    assert!(found["used"].as_u64() <= found["limit"].as_u64(), "{found}");
 }
 
 /// Passes as a test where there is no volume for it: then it is no child.
@@ -385,6 +428,21 @@ fn child_resting() {
 #[test]
 fn child_losing_nothing() {
     as_child(child_loses_nothing_at_the_last_block);
+}
+
+#[test]
+fn child_ending_who_hides() {
+    as_child(child_ends_who_hides);
+}
+
+#[test]
+fn r4_8_on_a_tmpfs_a_job_that_fills_it_with_what_has_no_name_is_ended_and_the_host_goes_on() {
+    passes_on(Kind::Tmpfs, 1_250, "small_disk::child_ending_who_hides");
+}
+
+#[test]
+fn r4_8_on_an_ext4_a_job_that_fills_it_with_what_has_no_name_is_ended_and_the_host_goes_on() {
+    passes_on(Kind::Ext4, 1_250, "small_disk::child_ending_who_hides");
 }
 
 #[test]

@@ -568,8 +568,8 @@ fn the_disk_that_a_task_takes_is_its_slot_and_its_outputs() {
     setup.files = bench.setup(true, false).files;
     setup.files[0].copy = true;
     bench.supervisor.start_task(setup);
-    let sample = bench.sample("a count", |sample| sample.disk_usage.is_some());
-    let counted = sample.disk_usage.unwrap().0;
+    let sample = bench.sample("a count", |sample| sample.disk.is_some());
+    let counted = sample.disk.unwrap().all.0;
     assert!((1_500_000..1_600_000).contains(&counted), "{counted}");
     bench.supervisor.stop(StdDuration::ZERO);
     bench.supervisor.join();

@@ -159,7 +159,7 @@ impl Host {
             cpu_time: self.cpu,
             working_set: Bytes::from_mebibytes(10),
             threads: 1,
-            disk_usage: None,
+            disk: None,
             status: Some(AppStatus { current_cpu_time: self.cpu, ..AppStatus::default() }),
         };
         self.running.iter().map(sample).collect()

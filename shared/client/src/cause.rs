@@ -9,6 +9,8 @@ use fallow_policy::disk::{Deletion, DeletionRule, ReturnedJob};
 use fallow_policy::hopeless::WhyHopeless;
 use fallow_policy::job_queue::Devices;
 
+use crate::Uncounted;
+
 /// The rule by which something is done. It is printed as the id of a requirement, as BOINC's word for it, or
 /// as what it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,6 +239,17 @@ pub enum LimitExceeded {
     Disk {
         /// So much.
         held: Bytes,
+        /// Of that, files without a name, which its processes hold open.
+        nameless: Bytes,
+        /// What its project allows.
+        allowed: Bytes,
+    },
+    /// Its files cannot be counted, so nobody can say that they hold no more than they may.
+    UncountedDisk {
+        /// Why not.
+        why: Uncounted,
+        /// What was counted.
+        held: Bytes,
         /// What its project allows.
         allowed: Bytes,
     },
@@ -264,6 +277,7 @@ impl Cause {
                 DeletionRule::OffenderGivesWay { .. } | DeletionRule::OwnRoom => Rule::RoomForFile,
                 DeletionRule::OffenderShrinks { .. }
                 | DeletionRule::InTurn
+                | DeletionRule::NothingStored
                 | DeletionRule::JobGivenBack { .. } => Rule::DiskLimit,
             },
             Self::GivenBack(_) => Rule::DiskLimit,
@@ -347,6 +361,16 @@ impl fmt::Display for Cause {
     }
 }
 
+impl fmt::Display for Uncounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooMany => "they are too many",
+            Self::Moved => "it moves them about while they are counted",
+            Self::Closed => "it closes their directories while they are counted",
+        })
+    }
+}
+
 impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -359,9 +383,17 @@ impl fmt::Display for LimitExceeded {
             Self::Threads { threads, allowed } => {
                 write!(f, "has {threads} processes and threads, this host allows {allowed}")
             }
-            Self::Disk { held, allowed } => {
+            Self::Disk { held, nameless: Bytes(0), allowed } => {
                 write!(f, "its files hold {held}, its project allows {allowed}")
             }
+            Self::Disk { held, nameless, allowed } => write!(
+                f,
+                "its files hold {held}, {nameless} of it without a name and open; its project allows {allowed}"
+            ),
+            Self::UncountedDisk { why, held, allowed } => write!(
+                f,
+                "its files hold {held} and more that cannot be counted: {why}; its project allows {allowed}"
+            ),
         }
     }
 }
@@ -378,7 +410,7 @@ mod tests {
         assert_eq!(printed(Cause::JobOver), "the job is over [slots]");
         let due = Cause::TransferDue { file: "in".to_owned(), failures: 2 };
         assert_eq!(printed(due), "in, after 2 failures in a row [BOINC transfers]");
-        let disk = LimitExceeded::Disk { held: Bytes(2_000), allowed: Bytes(1_000) };
+        let disk = LimitExceeded::Disk { held: Bytes(2_000), nameless: Bytes(0), allowed: Bytes(1_000) };
         assert_eq!(
             printed(Cause::LimitExceeded(disk)),
             "its files hold 2000 B, its project allows 1000 B [limits]"

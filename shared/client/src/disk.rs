@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId, SlotId};
 use fallow_policy::disk::{
-    Admission, DiskJob, DiskReport, DiskSuspension, DiskUse, FileAttributes, FileId, Hold, JobStage,
-    MEASURE_PERIOD, Priority, ShrinkPlan, TotalLimit, Volume,
+    Admission, Deletion, DiskJob, DiskReport, DiskSuspension, DiskUse, FileAttributes, FileId, Hold,
+    JobStage, MEASURE_PERIOD, OwnerDisk, Priority, ShrinkPlan, TotalLimit, Volume,
 };
 
 use crate::end_state::EndState;
@@ -29,6 +29,8 @@ const SHORT_PERIOD: Duration = Duration::from_secs(15);
 const ANSWER_MAX: Duration = Duration::from_mins(30);
 /// So many files are remembered that were deleted during a measurement.
 const GONE_MAX: usize = 10_000;
+/// So long it may take until a file system is free of what was deleted.
+const FREEING: Duration = Duration::from_mins(1);
 /// So many times as long as a measurement took passes before the next one at least.
 const REST: i64 = 20;
 
@@ -52,10 +54,19 @@ pub(crate) struct Disk {
     asked: Option<Instant>,
     /// Whose each slot was when that began.
     holders: BTreeMap<SlotId, JobId>,
+    /// What may be used at most by what was seen of the volume since the last measurement.
+    seen: Option<TotalLimit>,
+    /// Until then it is not believed that the volume is short: files were deleted, and some file systems take
+    /// a while until they are free of them.
+    freeing_until: Instant,
+    /// Files that a shell was told to delete while nothing could be stored, which no record tells of.
+    given_up: BTreeSet<FileKey>,
     /// Files that were deleted since then: a look may have seen them before.
     gone: BTreeSet<FileKey>,
     /// Somebody met a full disk since the last measurement.
     is_wanted: bool,
+    /// What waited to be removed when it was measured last.
+    trash: Bytes,
     /// The last measurement came to nothing, then.
     failed_at: Option<Instant>,
     suspension: Option<DiskSuspension>,
@@ -79,6 +90,8 @@ struct Books {
     slots: BTreeMap<SlotId, (JobId, Bytes)>,
     /// What each project has beside its known files and its slots.
     beside: BTreeMap<ProjectId, Bytes>,
+    /// What files may become that are on their way, and of which their projects say no size.
+    granted: BTreeMap<FileKey, Bytes>,
 }
 
 /// Something of which the books have not heard yet.
@@ -89,6 +102,15 @@ enum Changed {
     Job(JobId),
 }
 
+impl Changed {
+    /// All that there is.
+    fn all(state: &State) -> impl Iterator<Item = Self> {
+        let projects = state.projects.keys().map(|id| Self::Project(*id));
+        let files = state.files.keys().map(|key| Self::File(key.clone()));
+        projects.chain(files).chain(state.jobs.keys().map(|id| Self::Job(*id)))
+    }
+}
+
 /// What was measured, apart from files.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
@@ -96,6 +118,8 @@ pub(crate) struct Measured {
     pub took: Duration,
     /// What the agent itself uses.
     pub own: Bytes,
+    /// What waits to be removed.
+    pub trash: Bytes,
     pub whole: BTreeMap<FileKey, Bytes>,
     pub parts: BTreeMap<FileKey, Bytes>,
     pub slots: BTreeMap<SlotId, Bytes>,
@@ -145,6 +169,7 @@ impl Disk {
     pub(crate) fn observe(&mut self, now: Instant) {
         self.asked = self.asked.map(|at| at.min(now));
         self.failed_at = self.failed_at.map(|at| at.min(now));
+        self.freeing_until = self.freeing_until.min(now + FREEING);
         self.is_wanted |= self.books.as_ref().is_some_and(|books| books.volume.at() > now);
         if let Some(books) = &mut self.books
             && books.volume.at() > now
@@ -155,27 +180,28 @@ impl Disk {
 
     /// The disk was measured.
     pub(crate) fn measured(&mut self, measured: Measured, state: &State) {
-        let Measured { volume, took, own, mut whole, mut parts, slots, mut beside, unseen } = measured;
-        let (mut disk, mut changed) = match self.books.take() {
+        let Measured { volume, took, own, trash, mut whole, mut parts, slots, mut beside, unseen } = measured;
+        let (mut disk, mut changed, mut granted) = match self.books.take() {
             Some(was) => {
                 let is_unseen = |key: &FileKey| unseen.contains(&key.project);
                 whole.extend(was.whole.into_iter().filter(|(key, _)| is_unseen(key)));
                 parts.extend(was.parts.into_iter().filter(|(key, _)| is_unseen(key)));
                 beside.extend(was.beside.into_iter().filter(|(id, _)| unseen.contains(id)));
-                (was.disk, was.changed)
+                (was.disk, was.changed, was.granted)
             }
             None => Default::default(),
         };
         let of_job = |(slot, bytes)| Some((slot, (*self.holders.get(&slot)?, bytes)));
         let slots = slots.into_iter().filter_map(of_job).collect();
         disk.set_own_usage(own);
-        let projects = state.projects.keys().map(|id| Changed::Project(*id));
-        let files = state.files.keys().map(|key| Changed::File(key.clone()));
+        self.trash = trash;
         // What went since is still to be told.
-        changed.extend(projects.chain(files).chain(state.jobs.keys().map(|id| Changed::Job(*id))));
-        self.books = Some(Books { disk, volume, took, changed, whole, parts, slots, beside });
-        (self.asked, self.failed_at) = (None, None);
+        changed.extend(Changed::all(state));
+        granted.retain(|key, _| state.files.contains_key(key));
+        self.books = Some(Books { disk, volume, took, changed, whole, parts, slots, beside, granted });
+        (self.asked, self.failed_at, self.seen) = (None, None, None);
         self.gone.clear();
+        self.given_up.clear();
     }
 
     /// Has a look tell how things are by now: what was deleted meanwhile is gone, and what it could not see
@@ -212,14 +238,48 @@ impl Disk {
         self.books.as_ref().map(|books| &books.volume)
     }
 
+    /// What waited to be removed then.
+    pub(crate) const fn trash(&self) -> Bytes {
+        self.trash
+    }
+
     /// How long that took.
     pub(crate) fn took(&self) -> Duration {
         self.books.as_ref().map_or(Duration::ZERO, |books| books.took)
     }
 
-    /// What all may use together is this from now on. Says whether that is something else than before.
-    pub(crate) fn set_limit(&mut self, limit: TotalLimit) -> bool {
+    /// So much is free on the volume, as the shell sees it between two measurements. What our own files take
+    /// of it since then is not known to the byte, but what counts as theirs is: what is missing beside it is
+    /// missing, whoever wrote it. So the limit can only become less by this, until it is measured. Says
+    /// whether it is exceeded by that.
+    pub(crate) fn see(&mut self, owner: &OwnerDisk, free: Bytes, now: Instant) -> bool {
+        let Some(books) = &self.books else { return false };
+        let used = books.disk.used_total();
+        let size = books.volume.size();
+        let Ok(volume) = Volume::measured(now, size, free.min(size), used) else { return false };
+        let limit = TotalLimit::new(owner, &volume);
+        if limit.bytes < used && now < self.freeing_until {
+            return false;
+        }
+        self.seen = Some(limit);
+        limit.bytes < used
+    }
+
+    /// Files are deleted for want of space.
+    pub(crate) fn frees(&mut self, now: Instant) {
+        self.freeing_until = now + FREEING;
+    }
+
+    /// Whether something has changed of which the books have not heard.
+    pub(crate) fn has_news(&self) -> bool {
+        self.books.as_ref().is_some_and(|books| !books.changed.is_empty())
+    }
+
+    /// What all may use together is this by the last measurement, and less if less was seen since. Says
+    /// whether that is something else than before.
+    pub(crate) fn set_limit(&mut self, measured: TotalLimit) -> bool {
         let Some(books) = &mut self.books else { return false };
+        let limit = self.seen.filter(|seen| seen.bytes < measured.bytes).unwrap_or(measured);
         let is_other = books.disk.total_limit() != Some(limit);
         if is_other {
             books.disk.set_total_limit(limit);
@@ -253,6 +313,7 @@ impl Disk {
         if let Some(books) = &mut self.books {
             books.whole.remove(key);
             books.parts.remove(key);
+            books.granted.remove(key);
         }
         if self.asked.is_some() && self.gone.len() < GONE_MAX {
             self.gone.insert(key.clone());
@@ -295,6 +356,45 @@ impl Disk {
         let held = disk.file_id(key.project, &key.name).and_then(|id| disk.attributes(id));
         let held = held.map_or(Bytes(0), |file| file.size);
         Some(disk.admit(key.project, Bytes(bytes.0.saturating_sub(held.0))))
+    }
+
+    /// What a file may become of which nobody says how large it is: what its project says that it is at most,
+    /// if there is so much room, else half of what is free, so that others can come beside it. It counts with
+    /// that while it is on its way. None where nothing is free.
+    pub(crate) fn grant(&mut self, key: &FileKey, most: Option<Bytes>) -> Option<Bytes> {
+        let books = self.books.as_mut()?;
+        let held = books.parts.get(key).copied().unwrap_or_default();
+        let free = books.disk.free();
+        let room = most.filter(|most| most.0 <= held.plus(free).0).unwrap_or(held.plus(Bytes(free.0 / 2)));
+        let granted = (room > held).then_some(room);
+        if let Some(bytes) = granted {
+            books.granted.insert(key.clone(), bytes);
+            books.changed.insert(Changed::File(key.clone()));
+        }
+        granted
+    }
+
+    /// The next files that go while nothing can be stored, at most so many, the first to go first. They count
+    /// as gone from now on. Before the first measurement the records have to do.
+    pub(crate) fn give_up(&mut self, most: usize, state: &State, now: Instant) -> Vec<Deletion> {
+        let mut of_records = None;
+        let books = match &mut self.books {
+            Some(books) => books,
+            None => match Books::of_records(state, now) {
+                Some(books) => of_records.insert(books),
+                None => return Vec::new(),
+            },
+        };
+        for key in &self.given_up {
+            if let Some(id) = books.disk.file_id(key.project, &key.name) {
+                books.disk.remove_file(id);
+            }
+        }
+        let next = books.disk.first_to_go(most);
+        let key = |gone: &Deletion| FileKey { project: gone.project, name: gone.name.clone() };
+        self.given_up.extend(next.iter().map(key));
+        self.is_wanted |= !next.is_empty();
+        next
     }
 
     /// A queued job is given back. Its downloads that no other job needs are to be cancelled.
@@ -352,15 +452,31 @@ impl Disk {
         if let Some(limit) = books.disk.total_limit() {
             anew.disk.set_total_limit(limit);
         }
-        let projects = state.projects.keys().map(|id| Changed::Project(*id));
-        let files = state.files.keys().map(|key| Changed::File(key.clone()));
-        anew.changed = projects.chain(files).chain(state.jobs.keys().map(|id| Changed::Job(*id))).collect();
+        anew.changed = Changed::all(state).collect();
         anew.settle(state, now, unknown);
         Some([books.disk, anew.disk])
     }
 }
 
 impl Books {
+    /// As they are by the records alone. None where no volume could be.
+    fn of_records(state: &State, now: Instant) -> Option<Self> {
+        let volume = Volume::measured(now, Bytes(u64::MAX), Bytes(0), Bytes(0)).ok()?;
+        let mut books = Self {
+            disk: DiskUse::default(),
+            volume,
+            took: Duration::ZERO,
+            changed: Changed::all(state).collect(),
+            whole: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            beside: BTreeMap::new(),
+            granted: BTreeMap::new(),
+        };
+        books.settle(state, now, now);
+        Some(books)
+    }
+
     fn settle(&mut self, state: &State, now: Instant, unknown: Instant) {
         self.disk.advance(now);
         // In the order of `Changed`: jobs refer to files, and files belong to projects.
@@ -427,7 +543,10 @@ impl Books {
                 let said = file.found.as_ref().map(|(bytes, _)| *bytes).or(file.info.nbytes);
                 said.unwrap_or_default()
             }),
-            _ if downloads(file) => file.info.nbytes.unwrap_or_default().max(part),
+            _ if downloads(file) => {
+                let said = file.info.nbytes.or_else(|| self.granted.get(key).copied());
+                said.unwrap_or_default().max(part)
+            }
             FileStatus::Absent | FileStatus::Failed(..) => whole.unwrap_or_default().plus(part),
         }
     }

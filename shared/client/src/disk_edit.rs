@@ -11,7 +11,7 @@ use fallow_boinc::runtime::exit;
 use fallow_domain::{Bytes, Instant, JobId, ProjectId};
 use fallow_policy::disk::reconcile::{FileLocation, Mismatch, Orphans, Recorded, reconcile};
 use fallow_policy::disk::{
-    Admission, Deletion, DeletionRule, OwnerDisk, ReturnedJob, ShrinkStep, TotalLimit, Volume,
+    Admission, Deletion, DeletionRule, OwnerDisk, ReturnedJob, ShrinkStep, TotalLimit, Volume, WhyNotAdmitted,
 };
 
 use crate::disk::{DiskDeed, Measured};
@@ -23,24 +23,55 @@ use crate::{Cause, DiskFound, Effect, Entity, FileFound, FileKey, NoticeLevel};
 /// So many files without an owner at once are a reason to look soon again.
 const MANY: usize = 1_000;
 
-/// So many files of a project are named that may go while nothing can be stored.
-const UNNEEDED_MAX: usize = 100;
+/// So many files that no job needs go between two tries to store something.
+const GIVEN_UP_AT_ONCE: usize = 4;
+
+/// So much is made free, if nothing is, before a file comes of which nobody says how large it is.
+const UNSAID: Bytes = Bytes::from_mebibytes(1);
 
 impl Client {
-    /// Has the disk measured when that is due, and does what the owner's limit asks for when that changed.
+    /// Does what the owner's limit asks for when that or what counts has changed (R4.8), and has the disk
+    /// measured when that is due.
     pub(crate) fn poll_disk(&mut self) {
         let Some(period) = self.config.measure_disk else { return };
         let now = self.now();
-        if !self.timers.may_be_due(Timer::Disk, now) {
-            return;
-        }
-        if self.set_disk_limit() {
+        let may_be_due = self.timers.may_be_due(Timer::Disk, now);
+        if may_be_due && self.set_disk_limit() || self.disk.has_news() && self.is_over_disk_limit() {
             self.shrink_disk();
+        }
+        if !may_be_due {
+            return;
         }
         if self.disk.due_at(period).is_some_and(|at| at <= now) {
             self.disk.ask(now, self.state.jobs.slots());
             self.act(Effect::MeasureDisk, Cause::DiskMeasured);
         }
+    }
+
+    /// Whether the limit is exceeded. Where it no longer is because a task has left its slot, that space is
+    /// yet to be freed: computing goes on when the volume shows it.
+    fn is_over_disk_limit(&mut self) -> bool {
+        self.settle_disk();
+        self.disk.books().is_some_and(|disk| disk.over() > Bytes(0))
+    }
+
+    /// So much is free on the volume: others fill it too, and that is not to wait for a measurement (R4.8).
+    pub(crate) fn volume_seen(&mut self, free: Bytes) {
+        self.settle_disk();
+        let (owner, now) = (self.owner_disk(), self.now());
+        let is_short = self.disk.see(&owner, free, now);
+        if self.set_disk_limit() || self.disk.suspension().is_some() {
+            self.shrink_disk();
+        }
+        if is_short {
+            // Who has taken it is told by a measurement alone.
+            self.disk_was_full();
+        }
+    }
+
+    /// Whether nothing is known of the disk that is to be measured: no file comes before that (R4.4).
+    pub(crate) fn awaits_disk(&self) -> bool {
+        self.config.measure_disk.is_some() && self.disk.books().is_none()
     }
 
     /// When the disk is to be measured.
@@ -94,8 +125,8 @@ impl Client {
             *held = held.plus(file.blocks);
         }
         let slots = found.slots.into_iter().collect();
-        let (took, own, unseen) = (found.took, found.own, found.unseen);
-        let measured = Measured { volume, took, own, whole, parts, slots, beside, unseen };
+        let (took, own, trash, unseen) = (found.took, found.own, found.trash, found.unseen);
+        let measured = Measured { volume, took, own, trash, whole, parts, slots, beside, unseen };
         self.disk.measured(measured, &self.state);
         self.set_disk_limit();
         self.shrink_disk();
@@ -143,19 +174,29 @@ impl Client {
     }
 
     /// Makes room for a file that is to come whole. Says why it cannot come, if it cannot.
-    pub(crate) fn make_room_for(&mut self, key: &FileKey) -> Result<(), String> {
-        let Some(bytes) = self.state.files.get(key).and_then(|file| file.info.nbytes) else { return Ok(()) };
-        if self.disk.books().is_none() {
-            return Ok(());
+    /// Gives what it may become on this host, where its project does not say its size.
+    pub(crate) fn make_room_for(&mut self, key: &FileKey) -> Result<Option<Bytes>, String> {
+        if self.config.measure_disk.is_none() {
+            return Ok(None);
         }
+        let said = self.state.files.get(key).and_then(|file| file.info.nbytes);
+        let most = self.most_announced(key);
         self.settle_disk();
-        match self.disk.admit(key, bytes) {
-            None | Some(Admission::Fits { .. }) => Ok(()),
+        if let (None, Some(room)) = (said, self.disk.grant(key, most)) {
+            return Ok(Some(room));
+        }
+        match self.disk.admit(key, said.unwrap_or(UNSAID)) {
+            None => return Err(WhyNotAdmitted::NotMeasured.to_string()),
+            Some(Admission::Fits { .. }) => {}
             Some(Admission::AfterDeleting(deletions)) => {
                 deletions.iter().for_each(|deletion| self.delete_for_room(deletion));
-                Ok(())
+                self.settle_disk();
             }
-            Some(Admission::Refused(why)) => Err(why.to_string()),
+            Some(Admission::Refused(why)) => return Err(why.to_string()),
+        }
+        match said {
+            Some(_) => Ok(None),
+            None => self.disk.grant(key, most).map(Some).ok_or_else(|| "nothing is free for it".to_owned()),
         }
     }
 
@@ -173,6 +214,7 @@ impl Client {
             deletion.why
         );
         self.take_from_disk(&key, Cause::Deleted(Box::new(deletion.clone())));
+        self.disk.frees(self.now());
         self.disk_deed(NoticeLevel::Info, Some(key.project), text);
     }
 
@@ -355,16 +397,29 @@ impl Client {
         doubtful.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Files that no job needs and that may be deleted when nothing can be stored for want of space, the
-    /// first to go first.
-    pub fn unneeded_files(&mut self) -> Vec<FileKey> {
+    /// Some files that no job needs, to be deleted now because nothing can be stored for want of space; each
+    /// is named once. Of the project that exceeds its limit by most, or leaves least of it, they are the
+    /// first to go. That needs no storing: what is recorded and not there is believed to be gone.
+    pub fn give_up_files(&mut self) -> Vec<FileKey> {
         self.settle_disk();
-        let Some(disk) = self.disk.books() else { return Vec::new() };
-        let next = self.state.projects.keys().flat_map(|id| {
-            let next = disk.next_deletions(*id, UNNEEDED_MAX).into_iter();
-            next.map(|(name, ..)| FileKey { project: *id, name })
-        });
-        next.filter(|key| !self.is_needed(key)).collect()
+        loop {
+            let next = self.disk.give_up(GIVEN_UP_AT_ONCE, &self.state, self.clock.now());
+            if next.is_empty() {
+                return Vec::new();
+            }
+            let mut keys = Vec::new();
+            for Deletion { project, name, bytes, rule, .. } in next {
+                let key = FileKey { project, name };
+                if !self.is_needed(&key) {
+                    let text = format!("deleted {} ({bytes}): {rule}", key.name);
+                    self.disk.note(DiskDeed { at: self.clock.now(), project: Some(project), text });
+                    keys.push(key);
+                }
+            }
+            if !keys.is_empty() {
+                return keys;
+            }
+        }
     }
 
     /// Files are not on the disk any more, or are not what they were.

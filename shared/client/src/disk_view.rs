@@ -27,6 +27,8 @@ pub struct DiskView {
     pub limit_why: String,
     /// What the agent itself uses.
     pub own: Bytes,
+    /// What waits to be removed, and counts as nobody's.
+    pub trash: Bytes,
     /// What agent and projects use, with what is kept for files on their way.
     pub used: Bytes,
     /// What projects may still use.
@@ -80,6 +82,7 @@ impl Client {
             limit: limit.bytes,
             limit_why: limit.bound.to_string(),
             own: disk.own_usage(),
+            trash: self.disk.trash(),
             used: disk.used_total(),
             free: disk.free(),
             over: disk.over(),

@@ -183,6 +183,11 @@ pub enum Event {
     HostMeasured(Box<HostFacts>),
     /// The disk was measured, as [`crate::Effect::MeasureDisk`] asks for; or why it could not be.
     DiskMeasured(Result<Box<DiskFound>, String>),
+    /// So much is free on the volume that holds the agent's data, when a shell sees that this has changed.
+    VolumeSeen {
+        /// What an ordinary user may still write there.
+        free: Bytes,
+    },
 }
 
 /// Somebody who waits for an answer, by a number that the shell gave him.
@@ -253,8 +258,10 @@ pub struct DiskFound {
     pub free: Bytes,
     /// What the agent and all projects occupy of it.
     pub ours: Bytes,
-    /// Of that, what is in no project's directory and in no slot: state, logs, what waits to be removed.
+    /// Of that, what is in no project's directory and in no slot: state and logs.
     pub own: Bytes,
+    /// What waits to be removed, and is nobody's any more: no part of the two before.
+    pub trash: Bytes,
     /// What is in each project's directory, all of it.
     pub projects: Vec<(ProjectId, Bytes)>,
     /// The files and links in these directories and among the parts of downloads there. All that the client
@@ -312,10 +319,32 @@ pub struct TaskSample {
     pub working_set: Bytes,
     /// How many processes and threads it has.
     pub threads: u32,
-    /// Bytes of its slot directory and its outputs, when they were counted last; that is about once a minute.
-    pub disk_usage: Option<Bytes>,
+    /// What its files hold, when they were counted last; that is about once a minute.
+    pub disk: Option<DiskHeld>,
     /// What the application said of itself since the last look, if anything.
     pub status: Option<AppStatus>,
+}
+
+/// What the files of a task hold: in its slot, its outputs, and what has no name and is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskHeld {
+    /// All of them.
+    pub all: Bytes,
+    /// Of that, files without a name that its processes hold open.
+    pub nameless: Bytes,
+    /// Why that is not all there is.
+    pub uncounted: Option<Uncounted>,
+}
+
+/// Why what a task holds cannot be counted to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uncounted {
+    /// There are more files than can be counted.
+    TooMany,
+    /// Its directories were moved each time they were counted.
+    Moved,
+    /// It closes directories again as soon as they are opened up to be counted.
+    Closed,
 }
 
 /// How a task's process ended, and what it left.

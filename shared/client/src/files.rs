@@ -178,6 +178,9 @@ impl Client {
         let now = self.now();
         for direction in Direction::BOTH {
             self.state.transfers.of(direction).wake(now);
+            if direction == Direction::Download && self.awaits_disk() {
+                continue;
+            }
             while let Some((key, rank)) = self.next_transfer(direction) {
                 // The job that it was wanted for first may be gone; then others may be in greater haste.
                 let is_wanted = |job| self.state.file_use.is_awaited_by(&key, job);
@@ -217,15 +220,17 @@ impl Client {
                 false => self.transfer_failed(key, &TransferError::new(TransferErrorKind::DiskFull, why)),
             };
         }
-        if self.is_download(key)
-            && let Err(why) = self.make_room_for(key)
-        {
-            return self.transfer_failed(key, &TransferError::new(TransferErrorKind::DiskFull, why));
-        }
+        let room = match self.is_download(key).then(|| self.make_room_for(key)).transpose() {
+            Ok(room) => room.flatten(),
+            Err(why) => {
+                return self.transfer_failed(key, &TransferError::new(TransferErrorKind::DiskFull, why));
+            }
+        };
         let Some(project) = self.state.projects.get(&key.project) else { return };
         let keep_free = self.preferences().disk_free_min;
-        let by_project = self.most_announced(key);
-        let limit = by_project.unwrap_or_else(|| self.room_for(key));
+        let by_host = room.unwrap_or_else(|| self.room_for(key));
+        let by_project = self.most_announced(key).filter(|most| room.is_none_or(|room| *most <= room));
+        let limit = by_project.unwrap_or(by_host);
         let (url, code_key) = (project.url.clone(), project.code_sign_key.clone().unwrap_or_default());
         let Some(file) = self.state.files.get(key) else { return };
         let Some(transfer) = &file.transfer else { return };
@@ -316,7 +321,7 @@ impl Client {
     }
 
     /// What a file becomes at most by what its project says.
-    fn most_announced(&self, key: &FileKey) -> Option<Bytes> {
+    pub(crate) fn most_announced(&self, key: &FileKey) -> Option<Bytes> {
         self.state.files.get(key)?.info.max_nbytes.filter(|most| *most > Bytes(0))
     }
 

@@ -191,6 +191,8 @@ fn between(was: &Run, is: &Run) -> Changes {
         elapsed: _,
         peak_working_set: _,
         disk_usage: _,
+        // As far as limits go, it is looked at in each step.
+        disk_held: _,
     } = *is;
     let checkpoint = (was.checkpoint_said, was.checkpoint_cpu, was.checkpoint_elapsed, was.checkpoint_at)
         != (checkpoint_said, checkpoint_cpu, checkpoint_elapsed, checkpoint_at)

@@ -41,8 +41,20 @@ impl Client {
         if held == Bytes(0) {
             return None;
         }
-        let allowed = self.disk_bound(self.state.jobs.get(&id)?);
-        (held > allowed).then_some(LimitExceeded::Disk { held, allowed })
+        let job = self.state.jobs.get(&id)?;
+        let (allowed, nameless) = (self.disk_bound(job), job.run.disk_held.nameless);
+        (held > allowed).then_some(LimitExceeded::Disk { held, nameless, allowed })
+    }
+
+    /// The same of a task that has a process. One whose files cannot be counted is beyond its bound, whatever
+    /// was counted: else what it hides would be nobody's, and all others would rest for want of it.
+    fn beyond_disk_bound(&self, job: &Job) -> Option<LimitExceeded> {
+        let held = job.run.disk_usage;
+        let hides = || {
+            let (why, allowed) = (job.run.disk_held.uncounted?, self.disk_bound(job));
+            Some(LimitExceeded::UncountedDisk { why, held, allowed })
+        };
+        self.over_disk_bound(job.id, held).or_else(hides)
     }
 
     /// Ends tasks that go beyond what their project or this host allows them.
@@ -55,7 +67,7 @@ impl Client {
             let (run, allowed) = (&job.run, job.elapsed_max);
             // Also one that is suspended, perhaps for want of the very space that it holds.
             if matches!(job.process, Process::Suspended(_)) {
-                let why = self.over_disk_bound(job.id, run.disk_usage)?;
+                let why = self.beyond_disk_bound(job)?;
                 return Some((job.id, exit::DISK_LIMIT_EXCEEDED, why));
             }
             if !matches!(job.process, Process::Executing(_)) {
@@ -69,7 +81,7 @@ impl Client {
                 let why = LimitExceeded::Memory { working_set: run.working_set, limit: memory };
                 return Some((job.id, exit::MEM_LIMIT_EXCEEDED, why));
             }
-            self.over_disk_bound(job.id, run.disk_usage).map(|why| (job.id, exit::DISK_LIMIT_EXCEEDED, why))
+            self.beyond_disk_bound(job).map(|why| (job.id, exit::DISK_LIMIT_EXCEEDED, why))
         };
         let broken: Vec<_> = self.state.jobs.slots().values().filter_map(broken).collect();
         for (id, exit_status, why) in broken {
@@ -86,7 +98,9 @@ impl Client {
         let (pid, was_over) = (job.process.pid(), job.outcome.is_some());
         let end = match why {
             LimitExceeded::Memory { .. } | LimitExceeded::Threads { .. } => Effect::KillTask { job: id },
-            LimitExceeded::Elapsed { .. } | LimitExceeded::Disk { .. } => Effect::AbortTask { job: id },
+            LimitExceeded::Elapsed { .. }
+            | LimitExceeded::Disk { .. }
+            | LimitExceeded::UncountedDisk { .. } => Effect::AbortTask { job: id },
         };
         self.act(end, Cause::LimitExceeded(why));
         self.set_process(id, Process::Aborting(pid));

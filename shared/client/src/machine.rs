@@ -310,6 +310,7 @@ impl Client {
             Event::TaskEnded { job, end } => self.task_ended(job, &end),
             Event::OutputsGone { job } => self.outputs_deleted(job),
             Event::HostMeasured(facts) => self.edit_host(*facts),
+            Event::VolumeSeen { free } => self.volume_seen(free),
             Event::DiskMeasured(found) => self.disk_measured(found.map(|found| *found)),
         }
     }

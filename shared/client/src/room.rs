@@ -34,6 +34,8 @@ pub struct Held {
     pub job: JobId,
     /// How much that is, as far as it was counted.
     pub holds: Option<Bytes>,
+    /// That is not all: the rest cannot be counted.
+    pub is_uncounted: bool,
     /// The task has finished, and its end is told.
     pub is_finished: bool,
     /// It was killed to make room, and is not gone yet.
@@ -114,7 +116,9 @@ impl Room {
     fn why(&self, held: &Held) -> Option<Goes> {
         match self.most.get(&held.job) {
             None => Some(Goes::NotWanted),
-            Some((_, most)) if held.holds.is_some_and(|holds| holds > *most) => Some(Goes::OverBound),
+            Some((_, most)) if held.is_uncounted || held.holds.is_some_and(|holds| holds > *most) => {
+                Some(Goes::OverBound)
+            }
             Some(_) => None,
         }
     }
@@ -141,7 +145,7 @@ mod tests {
     /// Of the job with the slot's number.
     fn holds(slot: u32, megabytes: u64) -> Held {
         let (holds, job) = (Some(Bytes(megabytes * MB)), JobId(slot.into()));
-        Held { slot: SlotId(slot), job, holds, is_finished: false, is_going: false }
+        Held { slot: SlotId(slot), job, holds, is_uncounted: false, is_finished: false, is_going: false }
     }
 
     /// Jobs 1 to 4 may hold 100 MB each, and are of four projects.
@@ -169,6 +173,7 @@ mod tests {
             (vec![holds(1, 101), holds(2, 100)], vec![1]),
             (vec![holds(9, 0), holds(1, 1)], vec![9]),
             (vec![finished(holds(1, 100)), finished(holds(2, 101)), finished(holds(9, 1))], vec![2, 9]),
+            (vec![Held { is_uncounted: true, ..holds(1, 1) }, holds(2, 1)], vec![1]),
             // The same job, in the slot that it had before.
             (vec![holds(1, 1), Held { slot: SlotId(7), ..holds(1, 200) }], vec![7]),
             (vec![Held { is_going: true, ..holds(1, 200) }], vec![]),

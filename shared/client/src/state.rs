@@ -32,7 +32,7 @@ use crate::transfers::Transfers;
 use crate::trickles::Trickles;
 use crate::versions::{VersionKey, Versions};
 use crate::workunits::Workunits;
-use crate::{Direction, FileKey, RequiredSignature};
+use crate::{Direction, DiskHeld, FileKey, RequiredSignature};
 
 /// What concerns the host as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -402,7 +402,11 @@ pub(crate) struct Run {
     pub checkpoint_fraction: f64,
     pub working_set: Bytes,
     pub peak_working_set: Bytes,
+    /// The most that its files ever held.
     pub disk_usage: Bytes,
+    /// What they held when they were counted last.
+    #[serde(skip)]
+    pub disk_held: DiskHeld,
     /// Ends without a finish file since the last checkpoint.
     pub premature_exits: u32,
     /// Those of them that came soon after their start, one after the other.

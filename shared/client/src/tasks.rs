@@ -13,7 +13,9 @@ use crate::machine::Client;
 use crate::set_aside::is_due;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
 use crate::timers::Timer;
-use crate::{Cause, Effect, FileKey, Goes, LimitExceeded, NoticeLevel, StartFault, TaskEnd, TaskSample};
+use crate::{
+    Cause, DiskHeld, Effect, FileKey, Goes, LimitExceeded, NoticeLevel, StartFault, TaskEnd, TaskSample,
+};
 
 /// How much of `stderr.txt` a report carries.
 const STDERR_MAX: usize = 63 * 1024;
@@ -165,7 +167,10 @@ impl Client {
             self.look_at(sample.job, sample.cpu_time, contested, sample.status.as_ref(), |job| {
                 job.run.peak_working_set = job.run.peak_working_set.max(sample.working_set);
                 job.run.working_set = smooth(job.run.working_set, sample.working_set);
-                job.run.disk_usage = job.run.disk_usage.max(sample.disk_usage.unwrap_or_default());
+                if let Some(held) = sample.disk {
+                    job.run.disk_held = held;
+                    job.run.disk_usage = job.run.disk_usage.max(held.all);
+                }
             });
         }
         for (id, threads) in crowds {
@@ -218,6 +223,7 @@ impl Client {
         self.edit_job(id, |job| {
             job.process = Process::None;
             job.run.live = false;
+            job.run.disk_held = DiskHeld::default();
         });
     }
 
@@ -263,6 +269,7 @@ impl Client {
             job.process = Process::None;
             job.run.live = false;
             job.run.ran = true;
+            job.run.disk_held = DiskHeld::default();
             job.run.peak_working_set = job.run.peak_working_set.max(end.peak_working_set);
             job.run.disk_usage = job.run.disk_usage.max(end.disk_usage);
             if is_finished {

@@ -84,7 +84,7 @@ fn a_look_at_a_task_is_shown_and_its_checkpoint_stored() {
         status: None,
         working_set: Bytes(0),
         threads: 1,
-        disk_usage: None,
+        disk: None,
     };
     client.tasks_sampled(vec![sample(1)]);
     client.finish_step(None);

@@ -20,6 +20,7 @@ use super::comings::new_file;
 use super::world::World;
 use super::{NOW, client, id_of, put_job};
 use crate::machine::Client;
+use crate::state::{File, FileStatus};
 use crate::{DiskFound, Effect, Event, FileFound, FileKey, PreferenceFiles};
 
 /// How many histories, and from which seed on: `FALLOW_DISK_HISTORIES=5000 FALLOW_DISK_SEED=1`.
@@ -328,4 +329,112 @@ fn r4_1_a_measurement_that_never_answers_is_asked_for_again() {
         step.actions.iter().any(|action| matches!(action.effect, Effect::MeasureDisk))
     };
     assert_eq!([29, 30, 31, 60].map(|minutes| asks(&mut client, minutes)), [false, true, false, true]);
+}
+
+/// A kept file of project `name`, which takes so much.
+fn keep(client: &mut Client, name: &str, number: u64, bytes: u64) -> FileKey {
+    let key = FileKey { project: id_of(client, name), name: format!("{name}{number:03}") };
+    let mut file = File { status: FileStatus::Present, ..new_file(false) };
+    (file.info.sticky, file.info.nbytes) = (true, Some(Bytes(bytes)));
+    client.insert_file(key.clone(), file);
+    key
+}
+
+fn deleted(step: &crate::Step) -> Vec<FileKey> {
+    let file = |action: &crate::Action| match &action.effect {
+        Effect::DeleteFile { file, .. } => Some(file.clone()),
+        _ => None,
+    };
+    step.actions.iter().filter_map(file).collect()
+}
+
+/// A look that finds these files, on a volume of 1000 bytes that holds 10 of the agent's own beside them.
+fn found_with(files: &[(&FileKey, u64)]) -> Event {
+    let own = Bytes(10);
+    let mut look = DiskFound { free: Bytes(990), ours: own, own, ..found() };
+    for (key, bytes) in files {
+        let (blocks, length) = (Bytes(*bytes), Bytes(*bytes));
+        look.files.push(FileFound { key: (*key).clone(), blocks, length, changed: NOW, is_part: false });
+        look.projects.push((key.project, blocks));
+        look.ours = look.ours.plus(blocks);
+        look.free = Bytes(look.free.0 - bytes);
+    }
+    Event::DiskMeasured(Ok(Box::new(look)))
+}
+
+/// A client that may fill its volume but for 100 bytes, and has asked for a measurement.
+fn measuring_on_all_but_100() -> Client {
+    let mut client = measuring();
+    let preferences = FleetDocument { projects: Vec::new(), ..document(1, leaving(100)) };
+    client.handle(NOW, Event::DocumentOffered(preferences));
+    client
+}
+
+/// A client that may fill its volume of 1000 bytes but for 100, and has a file of 300 bytes in each project.
+fn with_two_files() -> (Client, FileKey, FileKey) {
+    let mut client = measuring_on_all_but_100();
+    let (first, second) = (keep(&mut client, "a", 1, 300), keep(&mut client, "b", 1, 300));
+    let step = client.handle(NOW, found_with(&[(&first, 300), (&second, 300)]));
+    assert_eq!((deleted(&step), client.disk_view().unwrap().limit), (vec![], Bytes(900)));
+    (client, first, second)
+}
+
+#[test]
+fn r4_8_what_exceeds_the_limit_between_two_measurements_is_done_something_about_at_once() {
+    let (mut client, first, _) = with_two_files();
+    // Its own doing: a file is recorded as larger than there is room for.
+    let later = keep(&mut client, "a", 2, 500);
+    let step = client.handle(NOW + Duration::from_secs(1), Event::WakeUp);
+    assert_eq!(deleted(&step), std::slice::from_ref(&first));
+    assert!(client.state.files.contains_key(&later));
+}
+
+#[test]
+fn r4_8_what_others_write_between_two_measurements_is_done_something_about_at_once() {
+    let (mut client, first, second) = with_two_files();
+    let mut at = NOW;
+    let mut see = |client: &mut Client, secs: i64, free: u64| {
+        at = at + Duration::from_secs(secs);
+        deleted(&client.handle(at, Event::VolumeSeen { free: Bytes(free) }))
+    };
+    assert_eq!(see(&mut client, 1, 100), vec![], "that is left, and no more");
+    assert_eq!(see(&mut client, 1, 90), std::slice::from_ref(&first));
+    assert_eq!(see(&mut client, 1, 90), vec![], "some file systems take a while");
+    assert_eq!(see(&mut client, 60, 90), std::slice::from_ref(&second));
+    assert_eq!(see(&mut client, 60, 90), vec![]);
+    assert!(client.disk_view().unwrap().suspended.is_some(), "there is nothing left");
+    assert_eq!(see(&mut client, 1, 700), vec![]);
+    assert!(client.disk_view().unwrap().suspended.is_none(), "it goes on by itself");
+    // More than was measured is not promised before it is measured.
+    assert!(client.disk_view().unwrap().limit <= Bytes(900));
+}
+
+#[test]
+fn r4_12_while_nothing_can_be_stored_each_file_that_no_job_needs_is_given_up_once_and_no_other() {
+    for is_measured in [false, true] {
+        let mut client = measuring_on_all_but_100();
+        let keys: Vec<FileKey> =
+            (0..300).map(|n| keep(&mut client, if n < 250 { "a" } else { "b" }, n, 1)).collect();
+        let upload = FileKey { project: id_of(&client, "b"), name: "sent".to_owned() };
+        let mut file = File { status: FileStatus::Present, ..new_file(true) };
+        file.transfer.as_mut().unwrap().direction = crate::Direction::Upload;
+        file.info.nbytes = Some(Bytes(50));
+        client.insert_file(upload, file);
+        if is_measured {
+            let files: Vec<(&FileKey, u64)> = keys.iter().map(|key| (key, 1)).collect();
+            client.handle(NOW, found_with(&files));
+        }
+        let mut given_up: Vec<FileKey> = Vec::new();
+        loop {
+            let next = client.give_up_files();
+            assert!(next.len() <= 4);
+            if next.is_empty() {
+                break;
+            }
+            given_up.extend(next);
+        }
+        assert_eq!(given_up.len(), 300, "measured: {is_measured}");
+        assert_eq!(given_up.iter().collect::<BTreeSet<_>>().len(), 300);
+        assert!(given_up.iter().all(|key| keys.contains(key)));
+    }
 }

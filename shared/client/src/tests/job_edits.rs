@@ -13,7 +13,7 @@ use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Job, Outcome, Process, Stage};
-use crate::{Cause, Entity, Event, StartFault, TaskSample, TaskView};
+use crate::{Cause, DiskHeld, Entity, Event, StartFault, TaskSample, TaskView};
 
 /// What a shell has of a client's jobs: their records, and their views.
 #[derive(Default)]
@@ -132,7 +132,8 @@ fn change(job: &mut Job, what: u8, n: u32) {
 /// Something that happens to a job.
 fn happens(client: &mut Client, id: JobId, what: u8, n: u32) {
     let cpu_time = Duration::from_secs(i64::from(n));
-    let (working_set, disk_usage) = (Bytes::from_mebibytes(u64::from(n) * 2_000), Some(Bytes(1)));
+    let working_set = Bytes::from_mebibytes(u64::from(n) * 2_000);
+    let disk = Some(DiskHeld { all: Bytes(1), ..DiskHeld::default() });
     match what {
         0 => client.task_started(id, n),
         1 => client.task_start_failed(id, "why".to_owned(), StartFault::Host),
@@ -143,7 +144,7 @@ fn happens(client: &mut Client, id: JobId, what: u8, n: u32) {
             status: None,
             working_set,
             threads: n,
-            disk_usage,
+            disk,
         }]),
         4 => client.fall_back(id),
         5 => client.begin_anew(id),
@@ -177,8 +178,8 @@ fn running() -> (Client, JobId) {
 fn a_look_at_a_task_is_told_to_the_queue_and_makes_no_decision_due() {
     let (mut client, id) = running();
     let (cpu_time, working_set) = (Duration::from_secs(500), Bytes::from_mebibytes(1));
-    let (status, threads, disk_usage) = (None, 1, None);
-    client.tasks_sampled(vec![TaskSample { job: id, cpu_time, status, working_set, threads, disk_usage }]);
+    let (status, threads, disk) = (None, 1, None);
+    client.tasks_sampled(vec![TaskSample { job: id, cpu_time, status, working_set, threads, disk }]);
     assert_eq!(client.workload.queue().get(id).unwrap().working_set, working_set);
     assert_eq!(due(&mut client), (false, false, false));
     assert!(client.finish_step(None).touched.contains(&Entity::Job(id)));

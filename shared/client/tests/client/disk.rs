@@ -1,10 +1,10 @@
 //! The disk on a modelled host: what goes when it is short, what is told of it, what is believed.
 
-use fallow_client::{DiskFound, Event, FileKey, Phase};
+use fallow_client::{ClientConfig, DiskFound, Event, FileKey, Phase};
 use fallow_domain::{Bytes, Duration, Fraction, Preferences, ProjectId};
 
 use crate::life::{document, small_buffers};
-use crate::world::World;
+use crate::world::{World, version};
 
 /// Of a host that leaves half of ten thousand bytes free.
 fn half_of_it() -> Preferences {
@@ -56,6 +56,7 @@ fn r4_8_computing_is_suspended_while_others_fill_the_disk_and_resumes_by_itself(
     let mut world = keeping(10_000, 40);
     world.event(Event::DocumentOffered(document(2, &[("a", 3.0), ("b", 1.0)], half_of_it())));
     world.run_until("tasks run", Duration::from_mins(10), |w| w.computing() > 0);
+    world.run_for(Duration::from_secs(5));
     world.fill(9_000);
     world.run_until("it rests", Duration::from_mins(11), World::is_short);
     assert_eq!(world.computing(), 0);
@@ -171,4 +172,60 @@ fn r4_12_files_that_cannot_be_looked_at_for_now_are_not_lost_and_count_as_before
     let found = nothing();
     world.client.handle(world.now, Event::DiskMeasured(Ok(Box::new(found))));
     assert!(world.client.known_files().get(&ProjectId(0)).is_none_or(|files| files.len() < kept));
+}
+
+#[test]
+fn r4_4_no_file_comes_before_the_disk_was_measured() {
+    let measure_disk = Some(Duration::from_mins(10));
+    // Whoever looks at the disk does not answer.
+    let mut world = World::with(ClientConfig { measure_disk, ..ClientConfig::new(7, version()) });
+    world.add_project("a", 3, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(1, &[("a", 3.0)], all_of_it())));
+    world.run_until("a job", Duration::from_mins(10), |w| !w.client.task_views().is_empty());
+    world.run_for(Duration::from_mins(10));
+    assert!(world.transfers.is_empty(), "{:?}", world.transfers);
+    let found = DiskFound { size: Bytes(10_000), free: Bytes(9_000), ..DiskFound::default() };
+    world.event(Event::DiskMeasured(Ok(Box::new(found))));
+    world.run_until("all jobs are done", Duration::from_hours(2), |w| w.acknowledged("a") == 3);
+}
+
+#[test]
+fn r4_4_a_file_of_which_nobody_says_how_large_it_is_comes_only_if_something_is_free_and_no_larger_than_that()
+{
+    let mut world = keeping(10_000, 4);
+    world.alter = Some(|reply, _| {
+        reply.files.iter_mut().filter(|file| file.name.ends_with("_in")).for_each(|file| file.nbytes = None);
+    });
+    world.run_until("a first input", Duration::from_mins(10), |w| {
+        w.downloads.iter().any(|download| download.file.name == "a_0_in")
+    });
+    let inputs = |w: &World| {
+        let downloads = w.downloads.iter().filter(|download| download.file.name.ends_with("_in"));
+        downloads.map(|download| (download.limit, download.limited_by_host)).collect::<Vec<_>>()
+    };
+    let sum: u64 = inputs(&world).iter().map(|(limit, _)| limit.0).sum();
+    assert!(sum <= 10_000 && inputs(&world).iter().all(|(_, by_host)| *by_host), "{:?}", inputs(&world));
+    // Others leave nothing: no further one comes, until they do.
+    world.run_until("all jobs are done", Duration::from_hours(2), |w| w.acknowledged("a") == 4);
+    let before = inputs(&world).len();
+    world.fill(20_000);
+    world.run_for(Duration::from_mins(1));
+    world.projects.get_mut("a").unwrap().supply = 6;
+    world.run_for(Duration::from_hours(3));
+    assert_eq!(inputs(&world).len(), before, "{:?}", inputs(&world));
+    world.fill(0);
+    world.run_until("all are done", Duration::from_hours(30), |w| w.acknowledged("a") == 6);
+}
+
+#[test]
+fn r4_8_others_that_fill_the_disk_are_noticed_at_the_next_pass_and_not_at_the_next_measurement() {
+    let mut world = keeping(10_000, 40);
+    world.event(Event::DocumentOffered(document(2, &[("a", 3.0), ("b", 1.0)], half_of_it())));
+    world.run_until("tasks run", Duration::from_mins(10), |w| w.computing() > 0);
+    world.fill(9_000);
+    world.run_for(Duration::from_secs(2));
+    assert!(world.is_short());
+    world.fill(0);
+    world.run_for(Duration::from_secs(2));
+    assert!(!world.is_short());
 }

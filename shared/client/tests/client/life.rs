@@ -1,7 +1,9 @@
 //! The life of a client, told by driving the machine with a modelled host and modelled projects in virtual
 //! time.
 
-use fallow_client::{Client, ClientConfig, Event, Phase, TransferError, TransferErrorKind};
+use fallow_client::{
+    Client, ClientConfig, DiskHeld, Event, Phase, TransferError, TransferErrorKind, Uncounted,
+};
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Flops, Fraction, MasterUrl, Preferences,
@@ -393,15 +395,44 @@ fn a_task_whose_files_outgrow_what_its_project_allows_is_aborted_with_196() {
         reply.workunits.iter_mut().for_each(|workunit| workunit.rsc_disk_bound = Some(Bytes(5_000_000)));
     });
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
-    world.disk_usage = Some(Bytes(5_000_000));
+    let holds = |bytes| Some(DiskHeld { all: Bytes(bytes), ..DiskHeld::default() });
+    world.disk_held = holds(5_000_000);
     world.run_until("a task computes", Duration::from_mins(10), |w| w.computing() == 1);
     world.run_for(Duration::from_mins(1));
     assert_eq!(world.computing(), 1, "as much as it may hold");
-    world.disk_usage = Some(Bytes(5_000_001));
+    world.disk_held = holds(5_000_001);
     world.run_until("the report", Duration::from_hours(30), |w| w.acknowledged("a") == 1);
     let report = &world.projects["a"].reports[0];
     assert_eq!((report.exit_status, report.state.code()), (196, 3));
     assert_eq!(world.slots_in_use(), 0);
+}
+
+#[test]
+fn r4_8_a_task_whose_files_cannot_be_counted_or_have_no_name_is_held_to_its_bound_all_the_same() {
+    let held =
+        |uncounted, nameless| DiskHeld { all: Bytes(nameless + 1), nameless: Bytes(nameless), uncounted };
+    let table = [
+        (held(Some(Uncounted::TooMany), 0), "they are too many"),
+        (held(Some(Uncounted::Moved), 0), "it moves them about"),
+        (held(Some(Uncounted::Closed), 0), "it closes their directories"),
+        (held(None, 6_000_000), "6000.0 kB of it without a name and open"),
+    ];
+    for (held, says) in table {
+        let mut world = World::new(40);
+        world.add_project("a", 1, Duration::from_secs(600));
+        world.alter = Some(|reply, _| {
+            let bound = Some(Bytes(5_000_000));
+            reply.workunits.iter_mut().for_each(|workunit| workunit.rsc_disk_bound = bound);
+        });
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.run_until("a task computes", Duration::from_mins(10), |w| w.computing() == 1);
+        world.disk_held = Some(held);
+        world.run_until("the report", Duration::from_hours(30), |w| w.acknowledged("a") == 1);
+        let report = &world.projects["a"].reports[0];
+        assert_eq!((report.exit_status, report.state.code()), (196, 3), "{held:?}");
+        let said = report.stderr_out.message.as_ref().unwrap();
+        assert!(said.contains(says), "{said}");
+    }
 }
 
 #[test]

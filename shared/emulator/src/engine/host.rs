@@ -123,7 +123,7 @@ impl Task {
             cpu_time: self.process_cpu(),
             working_set: self.memory,
             threads: 1,
-            disk_usage: None,
+            disk: None,
             status: Some(AppStatus {
                 current_cpu_time: self.cpu(self.done),
                 checkpoint_cpu_time: self.cpu(self.kept()),

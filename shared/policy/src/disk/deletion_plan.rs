@@ -68,6 +68,12 @@ impl<'a> DeletionPlan<'a> {
         }
     }
 
+    /// Takes the next file of the project that exceeds its limit by most, or leaves least of it, among those
+    /// that can lose one.
+    pub(super) fn take_from_greatest(&mut self, rule: DeletionRule) -> bool {
+        self.by_excess().into_iter().any(|project| self.take(project, LEVEL_MAX, rule))
+    }
+
     /// Takes the next file of a project in its order of deletion, if there is one up to `level`.
     pub(super) fn take(&mut self, project: ProjectId, level: u8, rule: DeletionRule) -> bool {
         let Some(part) = self.parts.get_mut(&project) else { return false };

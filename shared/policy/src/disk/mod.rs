@@ -38,6 +38,8 @@ mod admit;
 mod changes;
 mod deletion_plan;
 mod file;
+#[cfg(test)]
+mod histories;
 pub mod holders;
 mod limit;
 #[cfg(test)]

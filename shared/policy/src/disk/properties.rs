@@ -11,7 +11,7 @@ use super::*;
 /// One thing that a disk can be told. Files are named by number; jobs and projects are few, so that they
 /// meet.
 #[derive(Clone, Debug)]
-enum Told {
+pub(super) enum Told {
     File { project: u32, name: u8, size: u64, priority: i64, days: [i64; 3] },
     Gone { project: u32, name: u8 },
     Used { project: u32, name: u8, day: i64 },
@@ -62,15 +62,15 @@ fn told() -> impl Strategy<Value = Told> {
     ]
 }
 
-fn at(day: i64) -> Instant {
+pub(super) fn at(day: i64) -> Instant {
     Instant::EPOCH + Duration::from_hours(24) * day
 }
 
 /// The disk and the model beside it.
 #[derive(Clone, Debug, Default)]
-struct Pair {
-    disk: DiskUse,
-    model: Model,
+pub(super) struct Pair {
+    pub(super) disk: DiskUse,
+    pub(super) model: Model,
 }
 
 impl Pair {
@@ -84,7 +84,7 @@ impl Pair {
         pair
     }
 
-    fn tell(&mut self, told: Told) {
+    pub(super) fn tell(&mut self, told: Told) {
         let Self { disk, model } = self;
         let known = |project, name: u8| disk.file_id(ProjectId(project), &name.to_string());
         match told {
@@ -219,7 +219,7 @@ fn steps_of(shrink: &ShrinkPlan) -> Vec<Result<FileId, JobId>> {
     shrink.steps.iter().map(step).collect()
 }
 
-fn check_sums(pair: &Pair) -> Result<(), TestCaseError> {
+pub(super) fn check_sums(pair: &Pair) -> Result<(), TestCaseError> {
     let Pair { disk, model } = pair;
     prop_assert_eq!(disk.used_total(), Bytes(model.used() + model.own));
     prop_assert_eq!(disk.free(), Bytes(model.all_projects().saturating_sub(model.used())));
@@ -238,7 +238,7 @@ fn check_sums(pair: &Pair) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn check_admission(pair: &Pair, project: ProjectId, bytes: Bytes) -> Result<(), TestCaseError> {
+pub(super) fn check_admission(pair: &Pair, project: ProjectId, bytes: Bytes) -> Result<(), TestCaseError> {
     let admission = pair.disk.admit(project, bytes);
     prop_assert_eq!(&admission, &pair.disk.admit(project, bytes), "a decision made twice is the same");
     if let Admission::Refused(_) = admission {
@@ -280,7 +280,7 @@ fn check_amounts(pair: &Pair, project: ProjectId) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn check_shrink(pair: &Pair) -> Result<(), TestCaseError> {
+pub(super) fn check_shrink(pair: &Pair) -> Result<(), TestCaseError> {
     let Some(shrink) = pair.disk.shrink() else {
         prop_assert!(pair.disk.over() == Bytes(0));
         return Ok(());

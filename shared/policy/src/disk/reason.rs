@@ -60,6 +60,8 @@ pub enum DeletionRule {
     },
     /// The owner's limit is exceeded, and projects lose files in turn (R4.8, second step).
     InTurn,
+    /// There is no space to store anything, and its project exceeds its limit by most, or leaves least of it.
+    NothingStored,
     /// The owner's limit is exceeded, and the job that needed the file was given back (R4.8, third step).
     JobGivenBack {
         /// The last of the jobs that needed it.
@@ -101,6 +103,9 @@ impl fmt::Display for DeletionRule {
                 write!(f, "the disk limit is exceeded, and so is the project's own of {limit}, by {excess}")
             }
             Self::InTurn => write!(f, "the disk limit is exceeded and each project loses a file in turn"),
+            Self::NothingStored => {
+                write!(f, "no job needs it, and there is no space on the disk to store anything")
+            }
             Self::JobGivenBack { job } => {
                 write!(f, "the disk limit is exceeded and job {job}, which needed it, is given back")
             }

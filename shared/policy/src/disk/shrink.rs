@@ -90,6 +90,15 @@ impl DiskUse {
         Some(ShrinkPlan { over: to_bytes(over), limit, steps, suspension })
     }
 
+    /// What goes first while there is no space to store anything, at most so many files. How many it takes is
+    /// not known, so whoever carries it out tries again in between. No job is given back: that would have to
+    /// be stored.
+    pub fn first_to_go(&self, most: usize) -> Vec<Deletion> {
+        let mut plan = DeletionPlan::new(self, i128::MAX);
+        while plan.deletions.len() < most && plan.take_from_greatest(DeletionRule::NothingStored) {}
+        plan.deletions
+    }
+
     fn suspension(&self, limit: TotalLimit, plan: &DeletionPlan<'_>, steps: &[ShrinkStep]) -> DiskSuspension {
         let mut suspension = DiskSuspension {
             missing: plan.missing(),

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::{ClientVersion, SchedulerReply};
 use fallow_client::{
-    AttachRequest, Client, ClientConfig, Download, Event, FileKey, ProjectView, Startup, TransferError,
-    Waiter,
+    AttachRequest, Client, ClientConfig, DiskHeld, Download, Event, FileKey, ProjectView, Startup,
+    TransferError, Waiter,
 };
 use fallow_domain::{
     AccountKey, Bytes, Duration, HostFacts, HostSpeed, Instant, JobId, MasterUrl, ProjectId, Share, SlotId,
@@ -112,7 +112,7 @@ pub(crate) struct World {
     /// How often the client was called.
     pub(crate) turns: u64,
     /// What the files of every task hold.
-    pub(crate) disk_usage: Option<Bytes>,
+    pub(crate) disk_held: Option<DiskHeld>,
     /// The disk is full from the next start of a task on: the shell holds every step back, and tells the
     /// client nothing.
     pub(crate) fill_disk_after_start: bool,
@@ -205,7 +205,7 @@ impl World {
             fail_starts: 0,
             slowness: 1.0,
             turns: 0,
-            disk_usage: None,
+            disk_held: None,
             fill_disk_after_start: false,
             disk_full: false,
             takes_nothing: false,
@@ -237,7 +237,7 @@ impl World {
             return;
         }
         self.look_again(&mut event);
-        let measured = matches!(event, Event::DiskMeasured(Ok(_)));
+        let measured = matches!(event, Event::DiskMeasured(Ok(_)) | Event::VolumeSeen { .. });
         self.turns += 1;
         let alike = self.shadow.as_mut().map(|shadow| shadow.handle(self.now, event.clone()));
         let step = self.client.handle(self.now, event);
@@ -345,6 +345,7 @@ impl World {
 
     fn tick(&mut self) {
         let end = self.now + TICK;
+        self.see_volume();
         loop {
             let next =
                 self.queue.iter().enumerate().min_by_key(|(_, (at, _))| *at).map(|(i, (at, _))| (i, *at));

@@ -75,7 +75,7 @@ impl World {
                 cpu_time: task.cpu,
                 working_set: self.working_set,
                 threads: self.threads,
-                disk_usage: self.disk_usage,
+                disk: self.disk_held,
                 status: Some(status),
             });
         }
