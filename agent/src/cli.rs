@@ -12,6 +12,7 @@ use fallow_policy::composition::{Composition, UnknownPolicy};
 use fallow_policy::cpu_schedule::CpuChoice;
 use fallow_policy::fetch::FetchChoice;
 
+use crate::confine::LAYERS;
 use crate::dir::{DataDir, default_dir};
 
 /// Columns of help. Fixed, so that examples, whose lines are shorter, stay as they are and can be pasted.
@@ -328,6 +329,16 @@ pub struct Run {
     /// Confine no job (for tests)
     #[arg(long, hide = true, conflicts_with = "require_confinement")]
     pub unconfined: bool,
+    /// Leave layers of confinement away that this host has (for tests)
+    #[arg(
+        long,
+        hide = true,
+        value_name = "LAYERS",
+        value_delimiter = ',',
+        value_parser = clap::builder::PossibleValuesParser::new(LAYERS),
+        conflicts_with = "require_confinement"
+    )]
+    pub without_layers: Vec<String>,
     /// Nobody ever sits at this machine (a server): do not look whether somebody uses it
     #[arg(long, env = "FALLOW_NEVER_IN_USE")]
     pub never_in_use: bool,
