@@ -52,9 +52,10 @@ pub fn filter_calls(filters: &[Filter]) -> io::Result<()> {
     Ok(())
 }
 
-/// Has a process that `command` starts give up all privileges if it `gives_up` any (whoever is not root cannot
-/// have the rest without that), then keep to `rules` (of Landlock), if there are any, and to `filters`. It holds for whatever `command` has it do after that, too. Where it fails, the
-/// process is not started, and the error is `PermissionDenied`.
+/// Has a process that `command` starts give up all privileges if it `gives_up` any (whoever is not root
+/// cannot have the rest without that), then keep to `rules` (of Landlock), if there are any, and to
+/// `filters`. It holds for whatever `command` has it do after that, too. Where it fails, the process is not
+/// started, and the error is `PermissionDenied`.
 pub fn confine(command: &mut Command, gives_up: bool, rules: Option<OwnedFd>, filters: Arc<[Filter]>) {
     // SAFETY: the closure runs between fork and exec. It makes system calls and nothing else: what they need
     // was made before and is owned by the closure, and neither errors by number nor those of a kind allocate.

@@ -8,7 +8,8 @@ use fallow_agent::proc;
 use fallow_agent::supervise::{leftovers, life_mark};
 use fallow_agent::sys::{self, Limits, Urgency};
 
-/// A process of a task of an agent's, as its next life would find it: known by its number, or by its mark alone.
+/// A process of a task of an agent's, as its next life would find it: known by its number, or by its mark
+/// alone.
 fn task(dir: &DataDir, has_number: bool) -> Child {
     let mark = life_mark(dir, "1.2");
     let mut command = Command::new("sleep");

@@ -1,10 +1,10 @@
 //! What hostile jobs try: each by its name, and a script that succeeds if the job could do it.
 //!
-//! In a script stand for themselves: `DIR` (the agent's directory), `OWNER` (files of somebody's own), `OWN` and
-//! `OTHER` (directories of the job's own project and of the neighbour's), `PROGRAM` (the neighbour's), `SLOT` (the
-//! neighbour's), `PID` (its process), `AGENT`, `TCP` and `UDP` (ports of this machine), `ABSTRACT` (a socket's
-//! name), `PTRACE`, `PRLIMIT` and `SETTIME` (numbers of calls). What an attack changes that others need, it puts
-//! back.
+//! In a script stand for themselves: `DIR` (the agent's directory), `OWNER` (files of somebody's own), `OWN`
+//! and `OTHER` (directories of the job's own project and of the neighbour's), `PROGRAM` (the neighbour's),
+//! `SLOT` (the neighbour's), `PID` (its process), `AGENT`, `TCP` and `UDP` (ports of this machine),
+//! `ABSTRACT` (a socket's name), `PTRACE`, `PRLIMIT` and `SETTIME` (numbers of calls). What an attack
+//! changes that others need, it puts back.
 
 /// Who could do it, were no layer in its way.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -71,7 +71,8 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Starts the agent in a directory of its own below `place`, attaches it, and waits for its neighbour to run.
+    /// Starts the agent in a directory of its own below `place`, attaches it, and waits for its neighbour to
+    /// run.
     pub(crate) fn start(
         kind: Kind,
         place: &Path,

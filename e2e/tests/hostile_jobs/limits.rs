@@ -21,8 +21,8 @@ use End::{Failed, GoesOn, Success};
 pub(crate) const DISK: &str = "20 MB";
 /// What jobs may have of the memory.
 pub(crate) const MEMORY: u64 = 640 << 20;
-/// The number of the one whose agent lets jobs have all memory: what processes have in common counts for each of
-/// them, and there are to be too many before it is too much.
+/// The number of the one whose agent lets jobs have all memory: what processes have in common counts for
+/// each of them, and there are to be too many before it is too much.
 pub(crate) const FORKS: usize = 0;
 /// The number of the one that is found out twice.
 pub(crate) const UNHEEDING: usize = 4;

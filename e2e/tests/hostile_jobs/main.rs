@@ -1,10 +1,10 @@
-//! Jobs that mean harm (R6.10), as real jobs of real projects under real agents: of root's and of an ordinary
-//! user's, with all layers of confinement, with each of them left away, and with none.
+//! Jobs that mean harm (R6.10), as real jobs of real projects under real agents: of root's and of an
+//! ordinary user's, with all layers of confinement, with each of them left away, and with none.
 //!
 //! What each could do is the table in `docs/hostile-jobs.md`, which this test writes anew with
-//! `FALLOW_WRITE_DOCS=1`, and holds against what happened otherwise. Beside each agent's hostile jobs runs one of
-//! another project, and all of these have to agree in the end: nobody has spoilt any. Nothing is left of any
-//! job, and the agents are those that were started.
+//! `FALLOW_WRITE_DOCS=1`, and holds against what happened otherwise. Beside each agent's hostile jobs runs
+//! one of another project, and all of these have to agree in the end: nobody has spoilt any. Nothing is left
+//! of any job, and the agents are those that were started.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

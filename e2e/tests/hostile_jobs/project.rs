@@ -1,4 +1,5 @@
-//! Coordinators: one whose fleet the agents are in, and one whose projects they are attached to by their owners.
+//! Coordinators: one whose fleet the agents are in, and one whose projects they are attached to by their
+//! owners.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};

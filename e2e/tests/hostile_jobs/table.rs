@@ -92,8 +92,8 @@ pub(crate) fn check(found: &Found) {
     let document = fs::read_to_string(&path).unwrap_or_default();
     let is_shown = |(number, row): &(usize, &String)| {
         let system = ATTACKS[*number].1 == Who::Perhaps;
-        // Whether such an attack is possible at all is this system's to say, and whose agents there are is the
-        // test's user's.
+        // Whether such an attack is possible at all is this system's to say, and whose agents there are is
+        // the test's user's.
         system || kinds().iter().all(|kind| !kind.root) || document.contains(row.as_str())
     };
     let missing: Vec<&str> =

@@ -150,7 +150,7 @@ impl Client {
         self.settle_job_files(id);
     }
 
-    pub(crate) fn tasks_sampled(&mut self, samples: Vec<TaskSample>) {
+    pub(crate) fn tasks_sampled(&mut self, samples: &[TaskSample]) {
         let contested = self.is_contested();
         let allowed = self.threads_allowed();
         let crowds: Vec<(JobId, u32)> = samples
@@ -158,7 +158,7 @@ impl Client {
             .filter(|sample| sample.threads > allowed)
             .map(|sample| (sample.job, sample.threads))
             .collect();
-        for sample in &samples {
+        for sample in samples {
             if !self.state.jobs.get(&sample.job).is_some_and(|job| job.process.exists()) {
                 continue;
             }
@@ -171,7 +171,7 @@ impl Client {
         for (id, threads) in crowds {
             self.end_beyond(id, exit::ABORTED_BY_CLIENT, LimitExceeded::Threads { threads, allowed });
         }
-        for (id, why) in self.unheeding(&samples) {
+        for (id, why) in self.unheeding(samples) {
             self.end_beyond(id, exit::MEM_LIMIT_EXCEEDED, why);
         }
     }
