@@ -135,6 +135,13 @@ impl Column {
         asked(self.kind, &self.program, &self.dir, arguments)
     }
 
+    /// Has it ask its project at once, if greedy jobs of its have failed there, for which it would wait.
+    pub(crate) fn nudge(&self) {
+        if self.kind.greedy {
+            self.ask(&["update", &self.kind.name()]);
+        }
+    }
+
     pub(crate) fn status(&self) -> Value {
         let output = self.ask(&["status", "--json"]);
         assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), self.log_end());

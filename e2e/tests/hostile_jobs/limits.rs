@@ -18,7 +18,7 @@ pub(crate) struct Greed(pub(crate) &'static str, pub(crate) &'static str, pub(cr
 use End::{Failed, GoesOn, Success};
 
 /// What such a job may have on the disk.
-pub(crate) const DISK: &str = "20 MB";
+pub(crate) const DISK: &str = "2 MB";
 /// What jobs may have of the memory.
 pub(crate) const MEMORY: u64 = 640 << 20;
 /// The number of the one whose agent lets jobs have all memory: what processes have in common counts for
@@ -75,7 +75,7 @@ pub(crate) const GREEDS: &[Greed] = &[
     Greed("deletes its slot", "rm -rf \"$PWD\" ./*; exit 3", Failed(3, "")),
     Greed(
         "cuts its channel to the agent short, again and again",
-        "perl -e 'open F, \"+<\", \"boinc_mmap_file\"; for (1..200_000) { truncate F, 0; truncate F, 8192 }'; \
+        "perl -e 'open F, \"+<\", \"boinc_mmap_file\"; for (1..20_000) { truncate F, 0; truncate F, 8192 }'; \
          echo right >\"$out\"",
         Success,
     ),

@@ -164,22 +164,33 @@ fn reached(lab: &Coordinator, column: &Column) -> BTreeMap<usize, bool> {
     })
 }
 
-/// How the greedy jobs of an agent ended: checked, and told.
-fn ended(lab: &Coordinator, column: &Column) -> Vec<String> {
+/// Waits until all greedy jobs of all agents are over, and what they have made is taken.
+fn wait_for_ends(lab: &Coordinator, columns: &[Column]) {
+    for column in columns.iter().filter(|column| greeds_of(column.kind).next().is_some()) {
+        let name = column.kind.name();
+        let right = greeds_of(column.kind).filter(|(_, greed)| greed.2 == End::Success).count();
+        wait_for(&format!("the ends of jobs of {name}"), 3 * PATIENCE, || {
+            // A client waits before it asks a project again whose jobs have failed.
+            columns.iter().for_each(|column| column.nudge());
+            let over = greedy(lab.over(&name)).len() == greeds_of(column.kind).count();
+            (over && greedy(lab.outputs(&name)).len() == right).then_some(())
+        });
+    }
+}
+
+/// What is said of greedy jobs, by their workunits.
+fn greedy<T>(of_workunits: Vec<(String, T)>) -> BTreeMap<String, T> {
+    of_workunits.into_iter().filter(|(workunit, _)| workunit.starts_with('g')).collect()
+}
+
+/// What is wrong about how the greedy jobs of an agent ended.
+fn wrong_ends(lab: &Coordinator, column: &Column) -> Vec<String> {
     let name = column.kind.name();
-    let wanted = greeds_of(column.kind).count();
-    let over = wait_for(&format!("the ends of jobs of {name}"), 3 * PATIENCE, || {
-        // A client waits before it asks a project again whose jobs have failed.
-        std::thread::sleep(Duration::from_secs(1));
-        column.ask(&["update", &name]);
-        let mut over: BTreeMap<String, serde_json::Value> = lab.over(&name).into_iter().collect();
-        over.retain(|workunit, _| workunit.starts_with('g'));
-        (over.len() == wanted).then_some(over)
-    });
-    let outputs: BTreeMap<String, String> = lab.outputs(&name).into_iter().collect();
     let mut wrong = Vec::new();
+    let (over, outputs) = (greedy(lab.over(&name)), greedy(lab.outputs(&name)));
     for (number, greed) in greeds_of(column.kind) {
-        let (workunit, job) = (format!("g{number}"), &over[&format!("g{number}")]);
+        let workunit = format!("g{number}");
+        let job = &over[&workunit];
         let told = lab.json(&["jobs", &name, "--job", job["name"].as_str().unwrap()]).to_string();
         let right = match greed.2 {
             End::Success => outputs.get(&workunit).is_some_and(|text| text == "right\n"),
@@ -188,7 +199,7 @@ fn ended(lab: &Coordinator, column: &Column) -> Vec<String> {
         };
         println!("{name}: {}: {} {} {}", greed.0, job["outcome"], job["exit_status"], job["received_at"]);
         let killed = column.log_lines("killing a task: it takes more than it may");
-        let is_killed = killed.iter().any(|line| line.contains(&format!("g{number}_0")));
+        let is_killed = killed.iter().any(|line| line.contains(&format!("{workunit}_0")));
         if !right || number == limits::UNHEEDING && !is_killed {
             wrong.push(format!("{}: {told}", greed.0));
         }
@@ -225,8 +236,9 @@ fn r6_10_what_hostile_jobs_of_real_projects_can_do_is_what_the_document_says_and
 
     let mut found = Found::default();
     let mut wrong = Vec::new();
+    wait_for_ends(&lab, &columns);
     for column in &columns {
-        wrong.extend(ended(&lab, column));
+        wrong.extend(wrong_ends(&lab, column));
         println!("{} after {:.0?}", column.kind.name(), begin.elapsed());
         if column.kind.greedy {
             continue;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::attacks::{ATTACKS, Who};
 use crate::column::{Kind, Without};
-use crate::limits::{End, GREEDS};
+use crate::limits::{End, GREEDS, Greed};
 use crate::{LAYERS, kinds};
 
 const DOCUMENT: &str = "docs/hostile-jobs.md";
@@ -96,8 +96,9 @@ pub(crate) fn check(found: &Found) {
         // the test's user's.
         system || kinds().iter().all(|kind| !kind.root) || document.contains(row.as_str())
     };
-    let missing: Vec<&str> =
-        rows.iter().enumerate().filter(|row| !is_shown(row)).map(|(_, row)| row.trim()).collect();
+    let mut missing: Vec<String> =
+        rows.iter().enumerate().filter(|row| !is_shown(row)).map(|(_, row)| row.trim().to_owned()).collect();
+    missing.extend(ends().into_iter().filter(|row| !document.contains(row.as_str())));
     assert!(
         missing.is_empty(),
         "{DOCUMENT} lacks; write it anew with\n    {COMMAND}\n{}",
@@ -125,14 +126,20 @@ fn document(rows: &[String]) -> String {
          ## More than they may have\n\
          As root and as an ordinary user alike, with all layers:\n\n\
          | what a job does | how it ends |\n| --- | --- |\n";
-    for greed in GREEDS {
+    text += &ends().concat();
+    text
+}
+
+/// How greedy jobs end, as rows.
+fn ends() -> Vec<String> {
+    let row = |greed: &Greed| {
         let end = match greed.2 {
-            End::Success => "it has its output, and nothing of it is left".to_owned(),
+            End::Success => "it has its output, and nothing else of it is left".to_owned(),
             End::Failed(status, "") => format!("it fails with {status}"),
-            End::Failed(status, says) => format!("it fails with {status}, and is told of the {says}"),
+            End::Failed(status, says) => format!("it fails with {status}, and the reason names the {says}"),
             End::GoesOn => "it is killed when its agent ends".to_owned(),
         };
-        let _ = writeln!(text, "| {} | {end} |", greed.0);
-    }
-    text
+        format!("| {} | {end} |\n", greed.0)
+    };
+    GREEDS.iter().map(row).collect()
 }
