@@ -37,12 +37,13 @@ pub struct Brand {
 }
 
 impl Brand {
-    /// Those of the agent whose marks begin with `dir`.
-    pub fn of_agent(dir: &str) -> Self {
+    /// Those of the agent whose marks begin so: `PATH:PLACE:`.
+    pub fn of_agent(mark: &str) -> Self {
+        let dir = mark.trim_end_matches(':');
         Self { value: ALL | hash(dir, DIR_BITS) << (LIFE_BITS + SLOT_BITS), open: LIFE_BITS + SLOT_BITS }
     }
 
-    /// Those of one of its lives, by the beginning of the marks of that: `DIR:LIFE:`.
+    /// Those of one of its lives, by the beginning of the marks of that: `PATH:PLACE:LIFE:`.
     pub fn of_life(mark: &str) -> Self {
         let (dir, life) = mark.trim_end_matches(':').rsplit_once(':').unwrap_or((mark, ""));
         let agent = Self::of_agent(dir);

@@ -12,6 +12,7 @@ use fallow_policy::composition::{Composition, UnknownPolicy};
 use fallow_policy::cpu_schedule::CpuChoice;
 use fallow_policy::fetch::FetchChoice;
 
+use crate::confine::LAYERS;
 use crate::dir::{DataDir, default_dir};
 
 /// Columns of help. Fixed, so that examples, whose lines are shorter, stay as they are and can be pasted.
@@ -336,10 +337,19 @@ pub struct Run {
     pub unconfined: bool,
     /// Socket at which people of this machine may see what the agent does and pause it, whoever may open it:
     /// an administrator makes its directory with mode 2750, for the agent's user and their group. `status`
-    /// and
-    /// `snooze` of somebody who has no agent of his own find it in /run/fallow-agent/people.sock
+    /// and `snooze` of somebody who has no agent of his own find it in /run/fallow-agent/people.sock
     #[arg(long, value_name = "FILE", env = "FALLOW_PEOPLE_SOCKET")]
     pub people_socket: Option<PathBuf>,
+    /// Leave layers of confinement away that this host has (for tests)
+    #[arg(
+        long,
+        hide = true,
+        value_name = "LAYERS",
+        value_delimiter = ',',
+        value_parser = clap::builder::PossibleValuesParser::new(LAYERS),
+        conflicts_with = "require_confinement"
+    )]
+    pub without_layers: Vec<String>,
     /// Nobody ever sits at this machine (a server): do not look whether somebody uses it
     #[arg(long, env = "FALLOW_NEVER_IN_USE")]
     pub never_in_use: bool,

@@ -114,6 +114,7 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
         require_confinement: arguments.require_confinement,
         root_without_confinement: arguments.root_without_confinement,
         unconfined: arguments.unconfined,
+        without_layers: arguments.without_layers.clone(),
         guard_grace: Duration::from_millis(arguments.guard_grace_ms),
         stop_grace: Duration::from_millis(arguments.stop_grace_ms),
         benchmark_after: Duration::from_millis(arguments.benchmark_after_ms),

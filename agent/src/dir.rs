@@ -22,7 +22,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 
 use fallow_daemon::file;
@@ -35,9 +35,12 @@ use crate::error::AgentError;
 use crate::trash::Trash;
 
 /// The data directory, by its absolute path, the names of projects' directories in it where they are not
-/// BOINC's, and the place for what is to be removed.
+/// BOINC's, the place for what is to be removed, and its own place once that was asked for.
 #[derive(Clone, Debug)]
-pub struct DataDir(PathBuf, Arc<RwLock<BTreeMap<MasterUrl, String>>>, Trash);
+pub struct DataDir(PathBuf, Arc<RwLock<BTreeMap<MasterUrl, String>>>, Trash, Arc<OnceLock<Place>>);
+
+/// A directory as the system numbers it: its device and its inode.
+pub type Place = (u64, u64);
 
 /// `daemon.json` of an agent.
 pub type DaemonFile = fallow_daemon::DaemonFile<Told>;
@@ -54,7 +57,16 @@ impl DataDir {
     pub fn at(path: &Path) -> Self {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         let trash = Trash::at(path.join("trash"));
-        Self(path, Arc::default(), trash)
+        Self(path, Arc::default(), trash, Arc::default())
+    }
+
+    /// Where it is, as it was when that was asked for first; none where it cannot be looked at.
+    pub fn place(&self) -> Option<Place> {
+        if let Some(place) = self.3.get() {
+            return Some(*place);
+        }
+        let data = self.0.metadata().ok()?;
+        Some(*self.3.get_or_init(|| (data.dev(), data.ino())))
     }
 
     /// Makes the directory if need be and takes its lock.

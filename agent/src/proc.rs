@@ -12,7 +12,8 @@ use std::time::{Duration as StdDuration, Instant};
 pub use fallow_daemon::proc::{Process, Used, all, find, total};
 use rustix::process::{Pid, Signal};
 
-/// The environment variable that marks the processes of tasks: `DATA_DIRECTORY:LIFE:SLOT:`.
+/// The environment variable that marks the processes of tasks: `PATH:PLACE:LIFE:SLOT:`, by path and place of
+/// the agent's directory.
 pub const MARK: &str = "FALLOW_TASK";
 
 /// Sessions by their ids, with the start of the first process of each, and 0 where that was gone when the

@@ -12,7 +12,7 @@ use crate::{Killed, PATIENCE, command, fallow_json, wait_for};
 /// A coordinator with a project, and agents that were enrolled with one token and follow its first document.
 /// All of them are killed with it, and their directory goes.
 pub struct Lab {
-    agents: Vec<Killed>,
+    agents: Vec<Option<Killed>>,
     coordinator: Option<Killed>,
     dir: tempfile::TempDir,
 }
@@ -24,17 +24,13 @@ impl Lab {
         let dir = tempfile::Builder::new().prefix("fallow-e2e-").tempdir().unwrap();
         let mut lab = Self { agents: Vec::new(), coordinator: None, dir };
         lab.start_coordinator();
-        lab.json(&["project", "create", "sums"]);
+        lab.json(&["project", "create", "sums", "--request-delay", "1s"]);
         let tokens = lab.json(&["tokens", "create", "--uses", &agents.to_string()]);
         let token = lab.dir.path().join("token");
         std::fs::write(&token, tokens["tokens"][0].as_str().unwrap()).unwrap();
         for number in 1..=agents {
-            let mut run = command("fallow-agent");
-            run.args(["run", "--dir"]).arg(lab.dir.path().join(format!("agent-{number}")));
-            // Else each of many would measure the CPUs while the others start.
-            run.args(["--benchmark-after-ms", "3600000", "--token-file"]).arg(&token);
-            let agent = lab.spawn(run, &format!("agent-{number}.log"));
-            lab.agents.push(agent);
+            lab.agents.push(None);
+            lab.start_agent(number);
         }
         let patience = PATIENCE + Duration::from_secs(2) * u32::try_from(agents).unwrap();
         wait_for("all agents to follow the first version", patience, || lab.all_follow(1).then_some(()));
@@ -45,6 +41,39 @@ impl Lab {
     #[must_use]
     pub fn place(&self) -> PathBuf {
         self.dir.path().join("coordinator")
+    }
+
+    /// An agent's directory. They are counted from 1.
+    #[must_use]
+    pub fn agent_place(&self, number: usize) -> PathBuf {
+        self.dir.path().join(format!("agent-{number}"))
+    }
+
+    /// What an agent has logged, in all its lives.
+    #[must_use]
+    pub fn agent_log(&self, number: usize) -> String {
+        std::fs::read_to_string(self.dir.path().join(format!("agent-{number}.log"))).unwrap_or_default()
+    }
+
+    /// Starts an agent.
+    pub fn start_agent(&mut self, number: usize) {
+        let mut run = command("fallow-agent");
+        run.args(["run", "--dir"]).arg(self.agent_place(number));
+        // Else each of many would measure the CPUs while the others start.
+        run.args(["--benchmark-after-ms", "3600000", "--token-file"]).arg(self.dir.path().join("token"));
+        let agent = self.spawn(run, &format!("agent-{number}.log"));
+        self.agents[number - 1] = Some(agent);
+    }
+
+    /// Kills an agent, as `kill -9` does: its tasks and its guard are left.
+    pub fn kill_agent(&mut self, number: usize) {
+        drop(self.agents[number - 1].take());
+    }
+
+    /// The process of an agent, if it was not killed and has not ended.
+    pub fn agent(&mut self, number: usize) -> Option<u32> {
+        let agent = self.agents[number - 1].as_mut()?;
+        agent.0.try_wait().unwrap().is_none().then_some(agent.0.id())
     }
 
     fn spawn(&self, mut run: Command, log: &str) -> Killed {

@@ -12,7 +12,6 @@ use seccompiler::{
     SeccompRule, TargetArch, sock_filter,
 };
 
-use super::Allowed;
 use crate::sys::Filter;
 
 /// What is refused: `EPERM`.
@@ -91,18 +90,35 @@ const SOCKET_TYPE: u64 = 0xf;
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-/// The filters for jobs that are allowed this much.
-pub(super) fn filters(allowed: Allowed) -> Result<Vec<Filter>, String> {
-    let absent = ABSENT.map(|call| (call, Vec::new())).into();
-    let made = refused(allowed)
-        .and_then(|refused| Ok(vec![program(refused, libc::EPERM)?, program(absent, libc::ENOSYS)?]));
-    made.map_err(|error| format!("no filter of system calls can be made for this processor: {error}"))
+/// What is refused: by the layer `calls`, by the layer `sockets`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    pub(super) calls: bool,
+    pub(super) sockets: bool,
+}
+
+/// The filters for jobs that are refused this much.
+pub(super) fn filters(what: Refused) -> Result<Vec<Filter>, String> {
+    let absent = || ABSENT.map(|call| (call, Vec::new())).into();
+    let made = || {
+        let mut rules = if what.calls { refused_calls()? } else { Rules::new() };
+        if what.sockets {
+            refuse_sockets(&mut rules)?;
+        }
+        let mut programs = vec![program(rules, libc::EPERM)?];
+        if what.calls {
+            programs.push(program(absent(), libc::ENOSYS)?);
+        }
+        Ok(programs)
+    };
+    made()
+        .map_err(|error: Error| format!("no filter of system calls can be made for this processor: {error}"))
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 type Error = seccompiler::BackendError;
 
-fn refused(allowed: Allowed) -> Result<Rules, Error> {
+fn refused_calls() -> Result<Rules, Error> {
     let mut rules: Rules = REFUSED.map(|call| (call, Vec::new())).into();
     // Ports of the machine: calls that only this processor has.
     #[cfg(target_arch = "x86_64")]
@@ -125,21 +141,23 @@ fn refused(allowed: Allowed) -> Result<Rules, Error> {
     rules.insert(libc::SYS_clone, makes.into_iter().collect::<Result<_, _>>()?);
     spare_others(&mut rules)?;
     lend_no_rights(&mut rules)?;
-    if !allowed.network {
-        // What is left is pairs of sockets, and those that others of the same job connect to by a pair.
-        let elsewhere = when(0, Is::Ne, libc::AF_UNIX.unsigned_abs().into())?;
-        // A datagram can be sent to any path, also over a socket that has a partner.
-        let types = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| kind.unsigned_abs().into());
-        let datagrams = || types.map(|kind| when(1, Is::MaskedEq(SOCKET_TYPE), kind)).into_iter();
-        rules.insert(libc::SYS_socketpair, datagrams().collect::<Result<_, _>>()?);
-        let sockets: Result<Vec<_>, _> = datagrams().chain([Ok(elsewhere)]).collect();
-        rules.insert(libc::SYS_socket, sockets?);
-        rules.insert(libc::SYS_connect, Vec::new());
-        // To an address, and not over a pair.
-        let addressed = SeccompCondition::new(4, Len::Qword, Is::Ne, 0)?;
-        rules.insert(libc::SYS_sendto, vec![SeccompRule::new(vec![addressed])?]);
-    }
     Ok(rules)
+}
+
+/// What is left is pairs of sockets, and those that others of the same job connect to by a pair.
+fn refuse_sockets(rules: &mut Rules) -> Result<(), Error> {
+    let elsewhere = when(0, Is::Ne, libc::AF_UNIX.unsigned_abs().into())?;
+    // A datagram can be sent to any path, also over a socket that has a partner.
+    let types = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| kind.unsigned_abs().into());
+    let datagrams = || types.map(|kind| when(1, Is::MaskedEq(SOCKET_TYPE), kind)).into_iter();
+    rules.insert(libc::SYS_socketpair, datagrams().collect::<Result<_, _>>()?);
+    let sockets: Result<Vec<_>, _> = datagrams().chain([Ok(elsewhere)]).collect();
+    rules.insert(libc::SYS_socket, sockets?);
+    rules.insert(libc::SYS_connect, Vec::new());
+    // To an address, and not over a pair.
+    let addressed = SeccompCondition::new(4, Len::Qword, Is::Ne, 0)?;
+    rules.insert(libc::SYS_sendto, vec![SeccompRule::new(vec![addressed])?]);
+    Ok(())
 }
 
 /// Refuses to limit other processes, or to have them wait: to the kernel all of one user are equal.

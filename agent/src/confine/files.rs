@@ -124,27 +124,67 @@ fn add_without(place: &Path, own: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A set of rules that forbids all that the kernel can forbid, as far as jobs are not allowed it.
-pub(super) fn handled(allowed: Allowed) -> Result<RulesetCreated, RulesetError> {
-    let rules = Ruleset::default()
-        .handle_access(AccessFs::from_all(NEWEST))?
-        .scope(Scope::AbstractUnixSocket | Scope::Signal)?;
-    let rules = match allowed.network {
-        true => rules,
-        false => rules.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?,
-    };
+/// The layers that are Landlock's, and which of them are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ruled {
+    pub(super) files: bool,
+    pub(super) lengths: bool,
+    pub(super) tcp: bool,
+    pub(super) processes: bool,
+}
+
+impl Ruled {
+    pub(super) fn any(self) -> bool {
+        self.files || self.lengths || self.tcp || self.processes
+    }
+
+    /// Rights on files that nobody has but by a rule.
+    fn rights(self) -> BitFlags<AccessFs> {
+        let (all, lengths) = (AccessFs::from_all(NEWEST), AccessFs::Truncate);
+        match (self.files, self.lengths) {
+            (true, true) => all,
+            (true, false) => all & !lengths,
+            (false, true) => lengths.into(),
+            (false, false) => BitFlags::empty(),
+        }
+    }
+}
+
+/// A set of rules that forbids all that the kernel can forbid of this.
+pub(super) fn handled(ruled: Ruled) -> Result<RulesetCreated, RulesetError> {
+    let mut rules = Ruleset::default();
+    if !ruled.rights().is_empty() {
+        rules = rules.handle_access(ruled.rights())?;
+    }
+    if ruled.processes {
+        rules = rules.scope(Scope::AbstractUnixSocket | Scope::Signal)?;
+    }
+    if ruled.tcp {
+        rules = rules.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?;
+    }
     rules.create()
 }
 
 /// The rules for one job. None where the kernel has no such rules.
-pub(super) fn rules(allowed: Allowed, system: &[PathBuf], reach: &Reach<'_>) -> io::Result<Option<OwnedFd>> {
+pub(super) fn rules(
+    ruled: Ruled,
+    allowed: Allowed,
+    system: &[PathBuf],
+    reach: &Reach<'_>,
+) -> io::Result<Option<OwnedFd>> {
     // Without it the program could not be executed, and that would be taken for the job's fault.
     let project = fs::File::open(reach.project)?;
     let made = || -> Result<RulesetCreated, RulesetError> {
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
         let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-        let mut rules = handled(allowed)?
-            .add_rule(PathBeneath::new(reach.slot, in_slot()))?
+        let mut rules = handled(ruled)?;
+        if !ruled.rights().is_empty() {
+            rules = rules.add_rule(PathBeneath::new(reach.slot, in_slot() & ruled.rights()))?;
+        }
+        if !ruled.files {
+            return Ok(rules);
+        }
+        rules = rules
             .add_rule(PathBeneath::new(&project, read | AccessFs::Execute))?
             .add_rules(path_beneath_rules(system, read | AccessFs::Execute))?
             .add_rules(path_beneath_rules(FACTS, read))?

@@ -61,10 +61,15 @@ pub struct Reach<'a> {
     pub gpu: bool,
 }
 
+/// The names of all layers.
+pub const LAYERS: [&str; 7] = ["privileges", "files", "lengths", "tcp", "processes", "calls", "sockets"];
+
 /// How jobs are confined on this host.
 #[derive(Clone, Debug)]
 pub struct Confinement {
     allowed: Allowed,
+    /// Names of layers that are not used although the system has them.
+    switched_off: Vec<String>,
     /// What the kernel has of Landlock, or why nothing.
     landlock: Result<ABI, String>,
     /// The filters of system calls, or why there are none.
@@ -81,18 +86,11 @@ const NOT_WANTED: &str = "switched off";
 impl Confinement {
     /// Looks what this system has, for an agent whose data lies in `dir`.
     pub fn probe(allowed: Allowed, dir: &Path) -> Self {
-        let filters = calls::filters(allowed).and_then(|filters| {
-            let filters: Arc<[sys::Filter]> = filters.into();
-            let tried = Arc::clone(&filters);
-            let tried =
-                in_thread(move || sys::give_up_new_privileges().and_then(|()| sys::filter_calls(&tried)));
-            tried.map_err(|error| format!("the system takes no filter of system calls: {error}"))?;
-            Ok(filters)
-        });
         Self {
             allowed,
+            switched_off: Vec::new(),
             landlock: probe_landlock(allowed),
-            filters,
+            filters: probe_filters(calls::Refused { calls: true, sockets: !allowed.network }),
             system: files::of_system(dir),
             is_on: true,
         }
@@ -102,6 +100,7 @@ impl Confinement {
     pub fn none() -> Self {
         Self {
             allowed: Allowed { network: true },
+            switched_off: Vec::new(),
             landlock: Err(NOT_WANTED.into()),
             filters: Err(NOT_WANTED.into()),
             system: Vec::new(),
@@ -109,24 +108,47 @@ impl Confinement {
         }
     }
 
-    /// The same without Landlock's layers, as on an old system.
+    /// The same without these layers, as on a system that lacks them. Linux lets nobody but root have any other
+    /// without `privileges`.
     #[must_use]
-    pub fn without_rules(self) -> Self {
-        Self { landlock: Err(NOT_WANTED.into()), ..self }
+    pub fn without(self, layers: &[impl AsRef<str>]) -> Self {
+        let switched_off: Vec<String> = layers.iter().map(|layer| layer.as_ref().to_owned()).collect();
+        let mut less = Self { switched_off, ..self };
+        if less.filters.is_ok() && (less.is_off("calls") || less.is_off("sockets")) {
+            let refused = calls::Refused {
+                calls: !less.is_off("calls"),
+                sockets: !less.is_off("sockets") && !less.allowed.network,
+            };
+            less.filters = match refused.calls || refused.sockets {
+                true => probe_filters(refused),
+                false => Err(NOT_WANTED.into()),
+            };
+        }
+        if !less.ruled().any() {
+            less.landlock = Err(NOT_WANTED.into());
+        }
+        less
     }
 
-    /// The same without seccomp's layers.
-    #[must_use]
-    pub fn without_filters(self) -> Self {
-        Self { filters: Err(NOT_WANTED.into()), ..self }
+    fn is_off(&self, layer: &str) -> bool {
+        self.switched_off.iter().any(|off| off == layer)
+    }
+
+    /// What Landlock is to see to.
+    fn ruled(&self) -> files::Ruled {
+        files::Ruled {
+            files: !self.is_off("files"),
+            lengths: !self.is_off("lengths"),
+            tcp: !self.is_off("tcp") && !self.allowed.network,
+            processes: !self.is_off("processes"),
+        }
     }
 
     /// The layers.
     pub fn layers(&self) -> Vec<Layer> {
-        let layer = |name: &str, state: Result<String, String>| Layer {
-            name: name.to_owned(),
-            on: state.is_ok(),
-            why: state.unwrap_or_else(|why| why),
+        let layer = |name: &str, state: Result<String, String>| {
+            let state = if self.is_off(name) { Err(NOT_WANTED.to_owned()) } else { state };
+            Layer { name: name.to_owned(), on: state.is_ok(), why: state.unwrap_or_else(|why| why) }
         };
         let landlock = |least: ABI, linux: &str| match &self.landlock {
             Ok(abi) if *abi >= least => Ok(format!("Landlock {abi}")),
@@ -155,7 +177,7 @@ impl Confinement {
 
     /// Whether jobs can connect to no socket, so not to the agent's either.
     pub fn keeps_from_sockets(&self) -> bool {
-        self.filters.is_ok() && !self.allowed.network
+        self.filters.is_ok() && !self.is_off("sockets") && !self.allowed.network
     }
 
     /// Whether none of the system's means is there: a job gains no privileges, and is kept from nothing that
@@ -181,24 +203,25 @@ impl Confinement {
             return Ok(());
         }
         let rules: Option<OwnedFd> = match &self.landlock {
-            Ok(_) => files::rules(self.allowed, &self.system, reach)?,
+            Ok(_) => files::rules(self.ruled(), self.allowed, &self.system, reach)?,
             Err(_) => None,
         };
         let filters = self.filters.as_ref().map(Arc::clone).unwrap_or_default();
-        sys::confine(command, rules, filters);
+        sys::confine(command, !self.is_off("privileges"), rules, filters);
         Ok(())
     }
 
     /// The directory in which a job makes temporary files, where it is kept from the system's.
     pub fn temporary<'a>(&self, slot: &'a Path) -> Option<&'a Path> {
-        self.landlock.is_ok().then_some(slot)
+        (self.landlock.is_ok() && !self.is_off("files")).then_some(slot)
     }
 }
 
 /// What the kernel has of Landlock: tried, for it may be switched off, or forbidden to this process.
 fn probe_landlock(allowed: Allowed) -> Result<ABI, String> {
+    let all = files::Ruled { files: true, lengths: true, tcp: !allowed.network, processes: true };
     let tried = in_thread(move || {
-        let status = files::handled(allowed).and_then(landlock::RulesetCreated::restrict_self);
+        let status = files::handled(all).and_then(landlock::RulesetCreated::restrict_self);
         status.map(|status| status.landlock).map_err(io::Error::other)
     });
     match tried {
@@ -209,6 +232,15 @@ fn probe_landlock(allowed: Allowed) -> Result<ABI, String> {
         }
         Err(error) => Err(format!("Landlock cannot be used: {error}")),
     }
+}
+
+/// Filters for what is refused, as far as the system takes them: tried, for it may be kept from it.
+fn probe_filters(refused: calls::Refused) -> Result<Arc<[sys::Filter]>, String> {
+    let filters: Arc<[sys::Filter]> = calls::filters(refused)?.into();
+    let tried = Arc::clone(&filters);
+    let tried = in_thread(move || sys::give_up_new_privileges().and_then(|()| sys::filter_calls(&tried)));
+    tried.map_err(|error| format!("the system takes no filter of system calls: {error}"))?;
+    Ok(filters)
 }
 
 /// Runs something in a thread of its own: what restricts a thread ends with it.

@@ -243,10 +243,11 @@ mod tests {
         let path = dir.path().join("control");
         let peers = Peers::default();
         let (heard, mut asked) = tokio::sync::mpsc::channel(1);
-        let serving = serve(bind(&path).unwrap(), peers.clone(), false, move |_, reply| {
-            let heard = heard.clone();
-            async move { drop(heard.send(reply).await) }
-        });
+        let serving =
+            serve(bind(&path, Door::Owner).unwrap(), Door::Owner, peers.clone(), false, move |_, reply| {
+                let heard = heard.clone();
+                async move { drop(heard.send(reply).await) }
+            });
         let serving = tokio::spawn(serving);
         let mut peer = UnixStream::connect(&path).await.unwrap();
         peer.write_all(b"{\"command\":\"stop\"}\n").await.unwrap();

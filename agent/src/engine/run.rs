@@ -73,6 +73,8 @@ pub struct Settings {
     pub root_without_confinement: bool,
     /// Whether no job is confined (for tests).
     pub unconfined: bool,
+    /// Layers of confinement that are left away although the host has them.
+    pub without_layers: Vec<String>,
     /// How long applications have to leave after the agent was killed.
     pub guard_grace: StdDuration,
     /// How long they have at a clean end.
@@ -352,7 +354,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
 fn confinement(settings: &Settings) -> Result<Confinement, AgentError> {
     let confinement = match settings.unconfined {
         true => Confinement::none(),
-        false => Confinement::probe(settings.allowed, settings.dir.path()),
+        false => Confinement::probe(settings.allowed, settings.dir.path()).without(&settings.without_layers),
     };
     let layers = confinement.layers();
     let on: Vec<&str> = layers.iter().filter(|layer| layer.on).map(|layer| layer.name.as_str()).collect();

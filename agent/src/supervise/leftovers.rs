@@ -12,9 +12,9 @@ use fallow_client::SlotFound;
 use fallow_domain::{Bytes, Duration, SlotId};
 
 use super::collect::{collect, finish};
-use super::messages;
 use super::record::{Leader, SlotRecord};
 use super::slot_dir::SlotDir;
+use super::{agent_mark, messages};
 use crate::brand::Brand;
 use crate::dir::DataDir;
 use crate::proc::{self, Process};
@@ -103,8 +103,8 @@ fn is_of(process: &Process, leader: &Leader, all: &[Process]) -> bool {
 
 fn kill_all(dir: &DataDir, leaders: &[Leader]) {
     let me = std::process::id();
-    let place = dir.path().display().to_string();
-    let (mark, brand) = (format!("{place}:"), Brand::of_agent(&place));
+    let mark = agent_mark(dir);
+    let brand = Brand::of_agent(&mark);
     let of_earlier = |all: &[Process]| {
         let others = all.iter().filter(|process| !process.zombie && process.pid != me).copied();
         let is_known = |process: &Process| {

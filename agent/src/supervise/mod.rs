@@ -136,7 +136,14 @@ impl Context {
 
 /// The beginning of the marks of all processes of one life of the agent.
 pub fn life_mark(dir: &DataDir, life: &str) -> String {
-    format!("{}:{life}:", dir.path().display())
+    format!("{}{life}:", agent_mark(dir))
+}
+
+/// The beginning of the marks of all processes of an agent: `PATH:PLACE:`. In containers two directories can
+/// have the same path, and never the same place.
+pub fn agent_mark(dir: &DataDir) -> String {
+    let (device, inode) = dir.place().unwrap_or_default();
+    format!("{}:{device:x}.{inode:x}:", dir.path().display())
 }
 
 /// The handle to the supervising thread.

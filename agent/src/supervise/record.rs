@@ -1,14 +1,13 @@
 //! What the shell has to know of a task that an earlier life of the agent started: `slots/N.json`.
 
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use fallow_client::TaskSetup;
 use fallow_domain::{Bytes, Duration, JobId, MasterUrl, SlotId};
 use serde::{Deserialize, Serialize};
 
-use crate::dir::{DataDir, write_atomically};
+use crate::dir::{DataDir, Place, write_atomically};
 
 /// A slot's record. It lies beside the slot, so that no application can write into it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,14 +34,6 @@ pub(super) struct SlotRecord {
     /// whose processes are not the copy's to kill. None in records of earlier versions.
     #[serde(default)]
     pub(super) place: Option<Place>,
-}
-
-/// A directory as the system numbers it: its device and its inode.
-pub(super) type Place = (u64, u64);
-
-/// The place of an agent's directory; none where it cannot be looked at.
-pub(super) fn place_of(dir: &DataDir) -> Option<Place> {
-    dir.path().metadata().ok().map(|data| (data.dev(), data.ino()))
 }
 
 /// A task's first process.
@@ -124,14 +115,14 @@ impl SlotRecord {
                 dir.trash().take(squat)?;
             }
         }
-        let record = Self { place: place_of(dir), ..self.clone() };
+        let record = Self { place: dir.place(), ..self.clone() };
         write_atomically(&path, &serde_json::to_vec(&record)?, 0o600)
     }
 
     /// Whether it was written here, and not copied from another agent's directory: what it says of processes
     /// and memory is this agent's then.
     pub(super) fn is_own(&self, dir: &DataDir) -> bool {
-        self.place.is_none() || self.place == place_of(dir)
+        self.place.is_none() || self.place == dir.place()
     }
 
     /// Reads it; none if there is none that makes sense.

@@ -52,16 +52,20 @@ pub fn filter_calls(filters: &[Filter]) -> io::Result<()> {
     Ok(())
 }
 
-/// Has a process that `command` starts give up all privileges, then keep to `rules` (of Landlock), if there
-/// are any, and to `filters`. It holds for whatever `command` has it do after that, too. Where it fails, the
-/// process is not started, and the error is `PermissionDenied`.
-pub fn confine(command: &mut Command, rules: Option<OwnedFd>, filters: Arc<[Filter]>) {
+/// Has a process that `command` starts give up all privileges if it `gives_up` any (whoever is not root
+/// cannot have the rest without that), then keep to `rules` (of Landlock), if there are any, and to
+/// `filters`. It holds for whatever `command` has it do after that, too. Where it fails, the process is not
+/// started, and the error is `PermissionDenied`.
+pub fn confine(command: &mut Command, gives_up: bool, rules: Option<OwnedFd>, filters: Arc<[Filter]>) {
     // SAFETY: the closure runs between fork and exec. It makes system calls and nothing else: what they need
     // was made before and is owned by the closure, and neither errors by number nor those of a kind allocate.
     unsafe {
         command.pre_exec(move || {
-            let confined = give_up_new_privileges()
-                .and_then(|()| give_up_capabilities())
+            let given_up = match gives_up {
+                true => give_up_new_privileges().and_then(|()| give_up_capabilities()),
+                false => Ok(()),
+            };
+            let confined = given_up
                 .and_then(|()| rules.as_ref().map_or(Ok(()), keep_to))
                 .and_then(|()| filter_calls(&filters));
             // Whatever it was, it says nothing about the program.

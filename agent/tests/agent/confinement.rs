@@ -133,8 +133,8 @@ fn confinement(column: usize, dir: &Path) -> Confinement {
     let all = Confinement::probe(Allowed::default(), dir);
     match column {
         0 => Confinement::none(),
-        1 => all.without_rules(),
-        2 => all.without_filters(),
+        1 => all.without(&["files", "lengths", "tcp", "processes"]),
+        2 => all.without(&["calls", "sockets"]),
         _ => all,
     }
 }

@@ -24,6 +24,7 @@ mod preferences;
 mod proxied;
 #[path = "../../../shared/tls/tests/support/proxy.rs"]
 mod proxy;
+mod same_path;
 mod small_disk;
 mod spinning;
 mod supervision;

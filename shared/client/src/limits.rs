@@ -3,7 +3,7 @@
 //! Model: the host's and the project's limits are held against what the shell saw last. A task that goes
 //! beyond one has failed, with BOINC's number for that limit and the figures. It is told to give up, and
 //! killed when it does not; where others on the host suffer from it meanwhile (memory, processes), it is
-//! killed at once.
+//! killed at once. That holds as long as it has a process: also while it is to be gone, or to wait.
 
 use fallow_boinc::runtime::exit;
 use fallow_domain::{Bytes, JobId};
@@ -11,7 +11,7 @@ use fallow_domain::{Bytes, JobId};
 use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::state::{Job, Process};
-use crate::{Cause, Effect, FileKey, LimitExceeded};
+use crate::{Cause, Effect, FileKey, LimitExceeded, TaskSample};
 
 /// What a job's files may hold where its project does not say (BOINC's figure).
 const DISK_BOUND: Bytes = Bytes(1_000_000_000);
@@ -65,15 +65,15 @@ impl Client {
         let broken = |id: &JobId| {
             let job = self.state.jobs.get(id)?;
             let (run, allowed) = (&job.run, job.elapsed_max);
-            // Also one that is suspended, perhaps for want of the very space that it holds.
-            if matches!(job.process, Process::Suspended(_)) {
-                let why = self.beyond_disk_bound(job)?;
-                return Some((job.id, exit::DISK_LIMIT_EXCEEDED, why));
-            }
-            if !matches!(job.process, Process::Executing(_)) {
-                return None;
-            }
-            if run.elapsed > allowed {
+            let (is_executing, keeps_files) = match job.process {
+                Process::Executing(_) => (true, true),
+                // Perhaps for want of the very space that it holds.
+                Process::Suspended(_) => (false, true),
+                Process::Quitting(_) => (false, false),
+                // It has been told already; what it takes is looked at with each sample.
+                Process::None | Process::Starting | Process::Aborting(_) => return None,
+            };
+            if is_executing && run.elapsed > allowed {
                 let why = LimitExceeded::Elapsed { ran: run.elapsed, allowed };
                 return Some((job.id, exit::TIME_LIMIT_EXCEEDED, why));
             }
@@ -81,7 +81,8 @@ impl Client {
                 let why = LimitExceeded::Memory { working_set: run.working_set, limit: memory };
                 return Some((job.id, exit::MEM_LIMIT_EXCEEDED, why));
             }
-            self.beyond_disk_bound(job).map(|why| (job.id, exit::DISK_LIMIT_EXCEEDED, why))
+            let why = self.beyond_disk_bound(job).filter(|_| keeps_files)?;
+            Some((job.id, exit::DISK_LIMIT_EXCEEDED, why))
         };
         let broken: Vec<_> = self.state.jobs.slots().values().filter_map(broken).collect();
         for (id, exit_status, why) in broken {
@@ -90,6 +91,20 @@ impl Client {
             }
             self.end_beyond(id, exit_status, why);
         }
+    }
+
+    /// What is over and told to go, and takes more memory than all may have: it does not listen, and others
+    /// suffer from it. None where there is a sample of nothing that is to be gone.
+    pub(crate) fn unheeding(&self, samples: &[TaskSample]) -> Vec<(JobId, LimitExceeded)> {
+        let limit = self.memory_limit_unused();
+        let is_too_much = |sample: &TaskSample| {
+            let job = self.state.jobs.get(&sample.job)?;
+            let working_set = job.run.working_set;
+            let is_to_go = matches!(job.process, Process::Aborting(_));
+            let why = LimitExceeded::Memory { working_set, limit };
+            (is_to_go && working_set > limit).then_some((sample.job, why))
+        };
+        samples.iter().filter_map(is_too_much).collect()
     }
 
     /// Ends a task that goes beyond a limit. Where others on the host suffer from it, it is not asked first.

@@ -304,7 +304,7 @@ impl Client {
             Event::TrafficMeasured(traffic) => self.traffic_measured(&traffic),
             Event::TaskStarted { job, pid } => self.task_started(job, pid),
             Event::TaskStartFailed { job, reason, fault } => self.task_start_failed(job, reason, fault),
-            Event::TasksSampled(samples) => self.tasks_sampled(samples),
+            Event::TasksSampled(samples) => self.tasks_sampled(&samples),
             Event::TrickleFound { job, name, nbytes } => self.trickle_found(job, &name, nbytes),
             Event::UploadWanted { job, output } => self.upload_wanted(job, output),
             Event::TaskEnded { job, end } => self.task_ended(job, &end),

@@ -152,7 +152,7 @@ impl Client {
         self.settle_job_files(id);
     }
 
-    pub(crate) fn tasks_sampled(&mut self, samples: Vec<TaskSample>) {
+    pub(crate) fn tasks_sampled(&mut self, samples: &[TaskSample]) {
         let contested = self.is_contested();
         let allowed = self.threads_allowed();
         let crowds: Vec<(JobId, u32)> = samples
@@ -175,6 +175,9 @@ impl Client {
         }
         for (id, threads) in crowds {
             self.end_beyond(id, exit::ABORTED_BY_CLIENT, LimitExceeded::Threads { threads, allowed });
+        }
+        for (id, why) in self.unheeding(samples) {
+            self.end_beyond(id, exit::MEM_LIMIT_EXCEEDED, why);
         }
     }
 

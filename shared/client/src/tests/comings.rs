@@ -86,10 +86,10 @@ fn a_look_at_a_task_is_shown_and_its_checkpoint_stored() {
         threads: 1,
         disk: None,
     };
-    client.tasks_sampled(vec![sample(1)]);
+    client.tasks_sampled(&[sample(1)]);
     client.finish_step(None);
     // The time goes on, whatever else a look shows.
-    client.tasks_sampled(vec![sample(1)]);
+    client.tasks_sampled(&[sample(1)]);
     let step = client.finish_step(None);
     assert!(step.touched.contains(&Entity::Job(id)) && !stores(&step, "job/"));
     client.sample_job(id, |job| job.run.checkpoint_said = Duration::from_secs(1));

@@ -138,7 +138,7 @@ fn happens(client: &mut Client, id: JobId, what: u8, n: u32) {
         0 => client.task_started(id, n),
         1 => client.task_start_failed(id, "why".to_owned(), StartFault::Host),
         2 => client.task_start_failed(id, "why".to_owned(), StartFault::Slot),
-        3 => client.tasks_sampled(vec![TaskSample {
+        3 => client.tasks_sampled(&[TaskSample {
             job: id,
             cpu_time,
             status: None,
@@ -179,7 +179,7 @@ fn a_look_at_a_task_is_told_to_the_queue_and_makes_no_decision_due() {
     let (mut client, id) = running();
     let (cpu_time, working_set) = (Duration::from_secs(500), Bytes::from_mebibytes(1));
     let (status, threads, disk) = (None, 1, None);
-    client.tasks_sampled(vec![TaskSample { job: id, cpu_time, status, working_set, threads, disk }]);
+    client.tasks_sampled(&[TaskSample { job: id, cpu_time, status, working_set, threads, disk }]);
     assert_eq!(client.workload.queue().get(id).unwrap().working_set, working_set);
     assert_eq!(due(&mut client), (false, false, false));
     assert!(client.finish_step(None).touched.contains(&Entity::Job(id)));

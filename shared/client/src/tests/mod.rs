@@ -11,6 +11,7 @@ mod hopeless;
 mod host_edits;
 mod job_edits;
 mod known_devices;
+mod limits;
 mod policies;
 mod project_edits;
 mod separation;

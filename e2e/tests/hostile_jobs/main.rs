@@ -1,0 +1,347 @@
+//! Jobs that mean harm (R6.10), as real jobs of real projects under real agents: of root's and of an
+//! ordinary user's, with all layers of confinement, with each of them left away, and with none.
+//!
+//! What each could do is the table in `docs/hostile-jobs.md`, which this test writes anew with
+//! `FALLOW_WRITE_DOCS=1`, and holds against what happened otherwise. Beside each agent's hostile jobs runs
+//! one of another project, and all of these have to agree in the end: nobody has spoilt any. Nothing is left
+//! of any job, and the agents are those that were started.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "tests: failures are panics"
+)]
+
+mod attacks;
+mod column;
+mod limits;
+mod project;
+mod table;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use attacks::ATTACKS;
+use column::{Column, Kind, NEIGHBOURS, Without};
+use fallow_e2e::{PATIENCE, Process, wait_for};
+use limits::{DISK, End, GREEDS, Greed};
+use project::{Coordinator, workunit};
+use table::Found;
+
+const LAYERS: [&str; 7] = ["privileges", "files", "lengths", "tcp", "processes", "calls", "sockets"];
+
+/// A good job: it ends when it is let, with what all others of its kind have.
+const NEIGHBOUR: &str = r#"#!/bin/sh
+# API_VERSION_8.1.0
+place() { sed -n 's:.*<soft_link>\(.*\)</soft_link>.*:\1:p' "$1"; }
+until [ -f go ]; do sleep 0.2; done
+echo right >"$(place out)"
+echo 0 >boinc_finish_called
+"#;
+
+/// Of a workunit whose job is not made again when it fails.
+const ONE: &str = "max_total_jobs = 1\n";
+
+/// What agents there are. An ordinary user's job has no other layer without `privileges`: Linux asks for it.
+fn kinds() -> Vec<Kind> {
+    let is_root = rustix::process::geteuid().is_root();
+    let users = if is_root { vec![true, false] } else { vec![false] };
+    let of_user = |root: bool| {
+        let kind = move |without, greedy| Kind { root, without, greedy };
+        let layers = LAYERS.into_iter().filter(move |layer| root || *layer != "privileges");
+        let less = layers.map(move |layer| kind(Without::Layer(layer), false));
+        [kind(Without::Nothing, false), kind(Without::Nothing, true), kind(Without::Everything, false)]
+            .into_iter()
+            .chain(less)
+    };
+    users.into_iter().flat_map(of_user).collect()
+}
+
+/// What jobs try to reach beside their agent.
+struct Targets {
+    tcp: TcpListener,
+    udp: UdpSocket,
+    name: String,
+    _abstract: UnixListener,
+}
+
+impl Targets {
+    fn new() -> Self {
+        let name = format!("fallow-hostile-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let (tcp, udp) = (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        Self { tcp, udp, _abstract: UnixListener::bind_addr(&address).unwrap(), name }
+    }
+
+    fn known(&self) -> Vec<(&'static str, String)> {
+        let numbers = if cfg!(target_arch = "aarch64") { [117, 112, 261] } else { [101, 227, 302] };
+        let [ptrace, settime, prlimit] = numbers.map(|number| number.to_string());
+        vec![
+            ("TCP", self.tcp.local_addr().unwrap().port().to_string()),
+            ("UDP", self.udp.local_addr().unwrap().port().to_string()),
+            ("ABSTRACT", self.name.clone()),
+            ("TOKEN", token()),
+            ("PTRACE", ptrace),
+            ("SETTIME", settime),
+            ("PRLIMIT", prlimit),
+        ]
+    }
+}
+
+/// In the command line of whatever greedy jobs start.
+fn token() -> String {
+    format!("fallow-greedy-{}", std::process::id())
+}
+
+/// Processes that greedy jobs have started.
+fn greedy_processes() -> Vec<Process> {
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let all = pids.filter_map(Process::read).filter(|process| !process.zombie);
+    all.filter(|process| process.command.contains(&token())).collect()
+}
+
+/// Ends what a failure would leave.
+struct Leftovers;
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        greedy_processes().iter().for_each(|process| process.signal(rustix::process::Signal::KILL));
+    }
+}
+
+/// The greedy jobs of an agent that end by themselves or are ended, with their numbers.
+fn greeds_of(kind: Kind) -> impl Iterator<Item = (usize, &'static Greed)> {
+    let has = move |number: usize| match (kind.without, kind.greedy) {
+        (Without::Nothing, true) => number != limits::FORKS,
+        (Without::Nothing, false) => number == limits::FORKS,
+        _ => false,
+    };
+    GREEDS.iter().enumerate().filter(move |(number, greed)| greed.2 != End::GoesOn && has(*number))
+}
+
+/// The jobs that are submitted to an agent's project, but for those that never end.
+fn submit(lab: &Coordinator, column: &Column, known: &[(&str, String)]) {
+    let name = column.kind.name();
+    let mut batch = String::new();
+    for (number, greed) in greeds_of(column.kind) {
+        let more = format!("disk = {DISK:?}\n{ONE}");
+        let script = column.script(ATTACKS.len() + number, greed.1, known);
+        batch += &workunit(&format!("g{number}"), "hostile", &script, &more);
+    }
+    if column.kind.greedy {
+        // That is all.
+    } else if column.kind.without == Without::Nothing {
+        for attack in column.attacks(known) {
+            batch += &workunit(&format!("a{}", attack.0), "hostile", &attacks::script(&[attack]), ONE);
+        }
+    } else {
+        batch += &workunit("all", "hostile", &attacks::script(&column.attacks(known)), ONE);
+    }
+    lab.submit(&name, &batch);
+}
+
+/// Which attacks succeeded, by their numbers, once all jobs of an agent are over.
+fn reached(lab: &Coordinator, column: &Column) -> BTreeMap<usize, bool> {
+    let name = column.kind.name();
+    let wanted = ATTACKS.iter().filter(|attack| column.kind.can_try(attack)).count();
+    wait_for(&format!("the attacks of {name}"), 3 * PATIENCE, || {
+        let lines: Vec<String> = lab.outputs(&name).into_iter().map(|(_, text)| text).collect();
+        let lines = lines.concat();
+        let read = |line: &str| {
+            let (number, did) = line.split_once(' ')?;
+            Some((number.parse().ok()?, did == "yes"))
+        };
+        let reached: BTreeMap<usize, bool> = lines.lines().filter_map(read).collect();
+        (reached.len() == wanted).then_some(reached)
+    })
+}
+
+/// Waits until all greedy jobs of all agents are over, and what they have made is taken.
+fn wait_for_ends(lab: &Coordinator, columns: &[Column]) {
+    for column in columns.iter().filter(|column| greeds_of(column.kind).next().is_some()) {
+        let name = column.kind.name();
+        let right = greeds_of(column.kind).filter(|(_, greed)| greed.2 == End::Success).count();
+        wait_for(&format!("the ends of jobs of {name}"), 3 * PATIENCE, || {
+            // A client waits before it asks a project again whose jobs have failed.
+            columns.iter().for_each(|column| column.nudge());
+            let over = greedy(lab.over(&name)).len() == greeds_of(column.kind).count();
+            (over && greedy(lab.outputs(&name)).len() == right).then_some(())
+        });
+    }
+}
+
+/// What is said of greedy jobs, by their workunits.
+fn greedy<T>(of_workunits: Vec<(String, T)>) -> BTreeMap<String, T> {
+    of_workunits.into_iter().filter(|(workunit, _)| workunit.starts_with('g')).collect()
+}
+
+/// What is wrong about how the greedy jobs of an agent ended.
+fn wrong_ends(lab: &Coordinator, column: &Column) -> Vec<String> {
+    let name = column.kind.name();
+    let mut wrong = Vec::new();
+    let (over, outputs) = (greedy(lab.over(&name)), greedy(lab.outputs(&name)));
+    for (number, greed) in greeds_of(column.kind) {
+        let workunit = format!("g{number}");
+        let job = &over[&workunit];
+        let told = lab.json(&["jobs", &name, "--job", job["name"].as_str().unwrap()]).to_string();
+        let right = match greed.2 {
+            End::Success => outputs.get(&workunit).is_some_and(|text| text == "right\n"),
+            End::Failed(status, says) => job["exit_status"] == status && told.contains(says),
+            End::GoesOn => false,
+        };
+        println!("{name}: {}: {} {} {}", greed.0, job["outcome"], job["exit_status"], job["received_at"]);
+        let killed = column.log_lines("killing a task: it takes more than it may");
+        let is_killed = killed.iter().any(|line| line.contains(&format!("{workunit}_0")));
+        if !right || number == limits::UNHEEDING && !is_killed {
+            wrong.push(format!("{}: {told}", greed.0));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn r6_10_what_hostile_jobs_of_real_projects_can_do_is_what_the_document_says_and_others_go_on() {
+    let (begin, _leftovers) = (Instant::now(), Leftovers);
+    let dir = tempfile::Builder::new().prefix("fallow-hostile-").tempdir().unwrap();
+    // Ordinary users have to come to what is theirs in it.
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (program, targets) = (project::program_for_all(dir.path()), Targets::new());
+    let fleet = Coordinator::start(dir.path().join("fleet"));
+    let lab = Coordinator::start(dir.path().join("lab"));
+    let kinds = kinds();
+    lab.project(NEIGHBOURS, "neighbour", NEIGHBOUR);
+    // One for each agent, and all of them have to agree.
+    lab.submit(NEIGHBOURS, &workunit("good", "neighbour", "", &format!("quorum = {}\n", kinds.len())));
+    for kind in &kinds {
+        lab.project(&kind.name(), "hostile", attacks::PROGRAM);
+    }
+    let mut columns = start(&kinds, dir.path(), &program, &fleet, &lab);
+    println!("{} agents after {:.0?}", columns.len(), begin.elapsed());
+    let missing = missing(&columns[0]);
+    if !missing.is_empty() {
+        println!("not all layers can be had here, so nothing is shown: {missing:?}");
+        assert!(!fallow_e2e::peers_required(), "{missing:?}");
+        return;
+    }
+    let known = targets.known();
+    columns.iter().for_each(|column| submit(&lab, column, &known));
+
+    let mut found = Found::default();
+    let mut wrong = Vec::new();
+    wait_for_ends(&lab, &columns);
+    for column in &columns {
+        wrong.extend(wrong_ends(&lab, column));
+        println!("{} after {:.0?}", column.kind.name(), begin.elapsed());
+        if column.kind.greedy {
+            continue;
+        }
+        let reached = reached(&lab, column);
+        if column.kind.without == Without::Nothing {
+            let harmed = reached.iter().filter(|(number, did)| !**did && !column.is_unharmed(**number));
+            wrong.extend(harmed.map(|(number, _)| {
+                format!("{}: the owner's files are not as they were", ATTACKS[*number].0)
+            }));
+        }
+        found.add(column.kind, reached);
+    }
+    println!("all over after {:.0?}", begin.elapsed());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(greedy_processes(), [], "greedy jobs are over, and something of them runs");
+    goes_on(&lab, &columns, &known);
+    others_are_well(&lab, &mut columns);
+    for column in &mut columns {
+        ends_clean(column);
+    }
+    assert_eq!(greedy_processes(), [], "the agents have ended, and jobs of theirs run");
+    println!("ended after {:.0?}", begin.elapsed());
+    table::check(&found);
+}
+
+fn start(
+    kinds: &[Kind],
+    place: &Path,
+    program: &Path,
+    fleet: &Coordinator,
+    lab: &Coordinator,
+) -> Vec<Column> {
+    // Some side by side: they are processes of their own, on few CPUs.
+    let mut columns = Vec::new();
+    for some in kinds.chunks(4) {
+        columns.extend(std::thread::scope(|scope| {
+            let start = |kind: &Kind| {
+                let kind = *kind;
+                scope.spawn(move || Column::start(kind, place, program, fleet, lab))
+            };
+            let started: Vec<_> = some.iter().map(start).collect();
+            started.into_iter().map(|column| column.join().unwrap()).collect::<Vec<_>>()
+        }));
+    }
+    columns
+}
+
+/// Layers that this system lacks.
+fn missing(confined: &Column) -> Vec<String> {
+    let layers = confined.status()["confinement"].as_array().unwrap().clone();
+    layers.iter().filter(|layer| layer["on"] != true).map(ToString::to_string).collect()
+}
+
+/// Jobs that never end are there when their agents end.
+fn goes_on(lab: &Coordinator, columns: &[Column], known: &[(&str, String)]) {
+    // Whoever's jobs have failed asks their project for no more for a while; so not those that are confined.
+    let bare = || columns.iter().filter(|column| column.kind.without == Without::Everything);
+    for (number, greed) in GREEDS.iter().enumerate().filter(|(_, greed)| greed.2 == End::GoesOn) {
+        for column in bare() {
+            let script = column.script(ATTACKS.len() + number, greed.1, known);
+            lab.submit(&column.kind.name(), &workunit(&format!("g{number}"), "hostile", &script, ONE));
+        }
+    }
+    for column in bare() {
+        wait_for("a job that goes on", PATIENCE, || {
+            column.processes().iter().any(|process| process.command.contains(&token())).then_some(())
+        });
+    }
+}
+
+/// The agents are those that were started and answer; their good jobs were not disturbed, and agree.
+fn others_are_well(lab: &Coordinator, columns: &mut [Column]) {
+    for column in &mut *columns {
+        assert!(column.agent.0.try_wait().unwrap().is_none(), "{}", column.log_end());
+        column.status();
+        if column.kind.without == Without::Nothing {
+            assert!(column.neighbour_lives(), "the neighbour was harmed: {}", column.log_end());
+        }
+        column.release();
+    }
+    wait_for("the neighbours to agree", 2 * PATIENCE, || {
+        let project = lab.json(&["projects"])["projects"].as_array().unwrap().clone();
+        let neighbours = project.iter().find(|project| project["name"] == NEIGHBOURS).unwrap();
+        assert_eq!(neighbours["workunits_failed"], 0, "{neighbours}");
+        (neighbours["workunits_validated"] == 1).then_some(())
+    });
+    let jobs = lab.json(&["jobs", NEIGHBOURS])["workunits"][0]["jobs"].as_array().unwrap().clone();
+    let valid = jobs.iter().filter(|job| job["validation"] == "valid").count();
+    assert_eq!((valid, jobs.len()), (columns.len(), columns.len()), "{jobs:?}");
+}
+
+/// An agent that is told to stop does, whatever its jobs say, and nothing of it is left but what waits.
+fn ends_clean(column: &mut Column) {
+    let told = column.ask(&["stop"]);
+    assert!(told.status.success(), "{}\n{}", String::from_utf8_lossy(&told.stderr), column.log_end());
+    wait_for("the end of the agent", Duration::from_secs(30), || column.agent.0.try_wait().unwrap());
+    wait_for("the end of its processes", Duration::from_secs(15), || {
+        column.processes().is_empty().then_some(())
+    });
+    // The job that goes on has its slot and its record.
+    let slots = column.slots();
+    let goes_on = column.kind.without == Without::Everything;
+    let most = if goes_on { 2 } else { 0 };
+    assert!(slots.len() <= most, "{}: slots are left: {slots:?}", column.kind.name());
+}

@@ -1,0 +1,58 @@
+//! What a task may take holds as long as it has a process, whatever it was told.
+
+use fallow_boinc::runtime::exit;
+use fallow_domain::{Bytes, Duration, JobId, SlotId, Usage};
+
+use super::{NOW, client, id_of, put_job};
+use crate::end_state::EndState;
+use crate::machine::Client;
+use crate::state::{Outcome, Process};
+use crate::{Effect, Event, TaskSample};
+
+/// A client with a task in this state.
+fn with(process: Process) -> (Client, JobId) {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let id = put_job(&mut client, 1, a, Usage::ONE_CPU);
+    client.edit_job(id, |job| {
+        (job.process, job.slot, job.run.begun) = (process, Some(SlotId(0)), true);
+        if matches!(process, Process::Aborting(_)) {
+            let (message, stderr) = (Some("too much on the disk".to_owned()), String::new());
+            let (exit_status, state, at) = (exit::DISK_LIMIT_EXCEEDED, EndState::ComputeError, NOW);
+            job.outcome = Some(Outcome { exit_status, state, message, stderr, at });
+        }
+    });
+    client.handle(NOW, Event::WakeUp);
+    (client, id)
+}
+
+/// How often it is killed when it is seen so after so many seconds.
+fn kills(client: &mut Client, job: JobId, seconds: i64, working_set: Bytes) -> usize {
+    let (cpu_time, threads, disk_usage, status) = (Duration::ZERO, 1, None, None);
+    let sample = TaskSample { job, cpu_time, working_set, threads, disk_usage, status };
+    let step = client.handle(NOW + Duration::from_secs(seconds), Event::TasksSampled(vec![sample]));
+    let is_killed = |effect: &Effect| matches!(effect, Effect::KillTask { job: killed } if *killed == job);
+    step.actions.iter().filter(|action| is_killed(&action.effect)).count()
+}
+
+#[test]
+fn r6_10_a_task_that_does_not_go_when_it_is_told_to_and_takes_too_much_memory_is_killed() {
+    let (little, much) = (Bytes::from_mebibytes(100), Bytes::from_mebibytes(100_000));
+    for (process, failed_with) in [
+        (Process::Executing(7), exit::MEM_LIMIT_EXCEEDED),
+        (Process::Suspended(7), exit::MEM_LIMIT_EXCEEDED),
+        (Process::Quitting(Some(7)), exit::MEM_LIMIT_EXCEEDED),
+        // It has failed for something else already.
+        (Process::Aborting(Some(7)), exit::DISK_LIMIT_EXCEEDED),
+    ] {
+        let (mut client, id) = with(process);
+        assert_eq!(kills(&mut client, id, 1, little), 0, "{process:?}");
+        assert_eq!(kills(&mut client, id, 2, much), 1, "{process:?}");
+        let job = &client.state.jobs[&id];
+        assert_eq!(job.outcome.as_ref().unwrap().exit_status, failed_with, "{process:?}");
+        assert_eq!(job.process, Process::Aborting(Some(7)), "{process:?}");
+        // Once a look, until it is gone.
+        assert_eq!(kills(&mut client, id, 3, much), 1, "{process:?}");
+        assert!(client.handle(NOW + Duration::from_secs(3), Event::WakeUp).actions.is_empty(), "{process:?}");
+    }
+}
