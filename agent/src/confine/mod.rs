@@ -108,8 +108,8 @@ impl Confinement {
         }
     }
 
-    /// The same without these layers, as on a system that lacks them. Linux lets nobody but root have any other
-    /// without `privileges`.
+    /// The same without these layers, as on a system that lacks them. Linux lets nobody but root have any
+    /// other without `privileges`.
     #[must_use]
     pub fn without(self, layers: &[impl AsRef<str>]) -> Self {
         let switched_off: Vec<String> = layers.iter().map(|layer| layer.as_ref().to_owned()).collect();
