@@ -152,11 +152,7 @@ async fn follow(
         report.note(NAME, true, "as logind has them");
         sleep(if vain < VAIN_MAX { PAUSE } else { LONG_PAUSE }).await;
         tokio::select! {
-            signal = signals.next() => match signal {
-                Some(Ok(_)) => {}
-                Some(Err(error)) => return error,
-                None => return zbus::Error::Failure("the bus has closed the connection".to_owned()),
-            },
+            signal = next_change(&mut signals) => if let Err(error) = signal { return error },
             changed = sight.changed() => if changed.is_err() {
                 // The thread that listens to devices is gone; nothing changes there any more.
                 drop(signals.next().await);
@@ -167,6 +163,19 @@ async fn follow(
             if !matches!(signals.next().now_or_never(), Some(Some(Ok(_)))) {
                 break;
             }
+        }
+    }
+}
+
+/// Waits for a signal that something of logind's has changed: it may send others.
+async fn next_change(signals: &mut MessageStream) -> zbus::Result<()> {
+    loop {
+        let closed = || zbus::Error::Failure("the bus has closed the connection".to_owned());
+        let signal = signals.next().await.ok_or_else(closed)??;
+        let header = signal.header();
+        let interface = header.interface().map_or("", |interface| interface.as_str());
+        if interface == "org.freedesktop.DBus.Properties" || interface.starts_with(LOGIND) {
+            return Ok(());
         }
     }
 }
