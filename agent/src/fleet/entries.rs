@@ -49,7 +49,7 @@ fn host(view: HostView, hostname: &str, name: &str) -> HostState {
         memory: view.memory,
         coprocessors: view.coprocessors,
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        in_use: view.in_use.is_so,
+        in_use: view.is_less_in_use,
         owner: view.owner_limits,
         declined: view.declined,
         // The link knows that.

@@ -136,6 +136,13 @@ impl HostRecord {
         self.merged.values.fleet.suspended && !wished
     }
 
+    /// Somebody uses it, and less of it may compute meanwhile than if nobody did.
+    pub(crate) fn is_less_in_use(&self) -> bool {
+        let (unused, now) = (&self.merged.values.fleet, &self.in_force);
+        let less = now.cpu_fraction < unused.cpu_fraction || now.cpu_time_fraction < unused.cpu_time_fraction;
+        self.in_use.is_so() && (less || now.memory_fraction < unused.memory_fraction)
+    }
+
     /// What its owner takes away, by commands and by files.
     pub(crate) fn owner_limits(&self) -> OwnerLimits {
         self.sources.owner_limits(&self.meta)

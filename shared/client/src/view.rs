@@ -35,6 +35,8 @@ pub struct HostView {
     pub excluded_devices: BTreeSet<Device>,
     /// The limits of the owner that he set by commands.
     pub owner: OwnerLimits,
+    /// Somebody uses the host, and less of it may compute meanwhile by what its files say.
+    pub is_less_in_use: bool,
     /// All limits of the owner: those, and what the files of the host say.
     pub owner_limits: OwnerLimits,
     /// Main memory; 0 until it was measured.
@@ -167,6 +169,7 @@ impl Client {
             hours_change: meta.hours_change_at().map(|at| meta.local_time().show(at)),
             excluded_devices: self.preferences().excluded_devices.clone(),
             owner: meta.owner.clone(),
+            is_less_in_use: meta.is_less_in_use(),
             owner_limits: meta.owner_limits(),
             memory: facts.map_or(Bytes(0), |host| host.memory),
             coprocessors: facts

@@ -107,7 +107,7 @@ pub struct HostState {
     /// Version of the agent; empty where it does not say.
     #[serde(default)]
     pub agent_version: String,
-    /// Somebody uses the machine, whether or not computing rests for that.
+    /// Somebody uses the machine, and less of it computes meanwhile by files of its owner.
     #[serde(default)]
     pub in_use: bool,
     /// The limits of the host's owner (R6.4).

@@ -24,14 +24,15 @@ pub(crate) fn is_in_part(rollout: u64, host: &AgentId, part: Fraction) -> bool {
     part == Fraction::ONE || (position(rollout, host) as f64) < part.get() * 2_f64.powi(64)
 }
 
-/// The hosts of a wave that counts them: the first in order, those that are there before those that are off.
+/// The hosts of a wave that counts them: the first in order, those that compute before those that rest, and
+/// both before those that are off.
 pub(crate) fn first<'h>(
     rollout: u64,
     count: u32,
     hosts: impl Iterator<Item = &'h HostNow>,
 ) -> BTreeSet<AgentId> {
     let mut ordered: Vec<_> =
-        hosts.map(|host| (!host.connected, position(rollout, &host.id), &host.id)).collect();
+        hosts.map(|host| (!host.connected, host.rests, position(rollout, &host.id), &host.id)).collect();
     let count = (count as usize).min(ordered.len());
     if count > 0 && count < ordered.len() {
         ordered.select_nth_unstable(count - 1);

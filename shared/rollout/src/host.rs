@@ -62,7 +62,7 @@ pub enum Pause {
     Hours,
     /// Somebody uses it, so it does not compute.
     InUse,
-    /// Somebody uses it, and it computes on, perhaps with less.
+    /// Somebody uses it, and by its owner's files less of it computes meanwhile.
     Sharing,
     /// There is less space on its disk than it is to leave.
     Disk,
@@ -87,22 +87,14 @@ impl Pause {
         }
     }
 
-    /// Whether it ends by itself, or with what people do on the host anyway.
-    #[must_use]
-    pub const fn passes(self) -> bool {
-        !matches!(self, Self::Owner)
-    }
-
-    /// Whether two versions let it come about in the same way.
-    fn is_same_by(self, before: &Preferences, after: &Preferences) -> bool {
+    /// Whether a version lets it come about more easily than the one before.
+    fn is_more_likely(self, before: &Preferences, after: &Preferences) -> bool {
         match self {
-            Self::Owner | Self::Passing => true,
-            Self::Hours => before.hours == after.hours,
-            Self::InUse | Self::Sharing => {
-                (before.run_in_use, before.idle_after) == (after.run_in_use, after.idle_after)
-            }
+            Self::Owner | Self::Passing | Self::Sharing => false,
+            Self::Hours => before.hours.and(&after.hours) != before.hours,
+            Self::InUse => !after.run_in_use && (before.run_in_use || after.idle_after > before.idle_after),
             Self::Disk => {
-                (before.disk_fraction, before.disk_free_min) == (after.disk_fraction, after.disk_free_min)
+                after.disk_fraction < before.disk_fraction || after.disk_free_min > before.disk_free_min
             }
         }
     }
@@ -219,16 +211,12 @@ impl HostNow {
         host
     }
 
-    /// What it is asked for with the version before and with the new one: a pause that these bring about in
-    /// different ways may be the new one's doing, and what it takes is not offered.
+    /// What it is asked for by the new version, which it has, and what it was asked for by the one before: a
+    /// pause that the new one makes more likely may be its doing, and what it takes is not offered.
     pub fn is_asked(&mut self, before: &Preferences, after: &Preferences) {
-        if let Some(pause) = self.pause
-            && !pause.is_same_by(before, after)
-        {
+        if self.pause.is_some_and(|pause| pause.is_more_likely(before, after)) {
             self.rests = false;
-            if pause != Pause::Sharing {
-                (self.offered, self.computing) = (0.0, 0.0);
-            }
+            (self.offered, self.computing) = (0.0, 0.0);
         }
     }
 }

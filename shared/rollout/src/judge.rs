@@ -346,17 +346,6 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
             )),
         };
     }
-    let resting = soak.resting(rollout.plan.soak);
-    if resting > 0 && [Gate::Offered, Gate::Idle].into_iter().any(|gate| rollout.plan.gates.has(gate)) {
-        return match soak.watched() >= WEEKEND {
-            false => Judgement::Watch,
-            true => Judgement::Uncertain(format!(
-                "{} rested nearly all the time, by their hours or for people who used them: what the version \
-                 does to their computing was not seen",
-                crate::hosts(resting)
-            )),
-        };
-    }
     // Also those of which nothing was heard since they got it.
     let off = Off::of(rollout, hosts);
     if rollout.plan.gates.has(Gate::Lost) && off.is_more_of_new() {
@@ -370,12 +359,17 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
             cut_off.said()
         ));
     }
-    let rested = there(soak).filter(|track| track.is_new && track.load().is_none()).count();
+    // What a host did before is not known, either, of one that rested when it was given the version.
+    let before = |id| soak.before(id).or_else(|| rollout.before.get(id).copied());
+    let new = soak.tracks().filter(|(_, track)| track.is_there() && track.is_new);
+    let rested = new.filter(|(id, track)| track.load().is_none() || before(id).is_none()).count();
     let (seen, nothing) = match rested {
         0 => (String::new(), "nothing"),
-        // Their owners had suspended them, or others of the wave were enough.
+        // They are asked for nothing while somebody uses them, or by their hours.
         rested => (
-            format!(" ({rested} of them rested all the time: what it does to their computing was not seen)"),
+            format!(
+                " ({rested} of them rested before or since: what it does to their computing was not seen)"
+            ),
             "nothing else",
         ),
     };

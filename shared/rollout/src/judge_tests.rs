@@ -114,7 +114,10 @@ fn r6_5_of_hosts_that_rested_all_the_time_it_is_said_that_their_computing_was_no
         other => panic!("{other:?}"),
     };
     let all = said(|_| true);
-    assert!(all.contains("(4 of them rested all the time") && all.contains("nothing else speaks"), "{all}");
+    assert!(
+        all.contains("(4 of them rested before or since") && all.contains("nothing else speaks"),
+        "{all}"
+    );
     let one = said(|at| at == 0);
     assert!(one.contains("(1 of them rested"), "{one}");
     let none = said(|_| false);
@@ -122,67 +125,76 @@ fn r6_5_of_hosts_that_rested_all_the_time_it_is_said_that_their_computing_was_no
 }
 
 #[test]
-fn r6_5_a_wave_that_only_rests_is_waited_for_and_its_owners_suspension_is_not() {
-    let rests = |pause: Pause| {
+fn r6_5_a_version_by_which_hosts_rest_is_taken_back_and_one_by_which_they_rest_as_before_or_less_is_not() {
+    let base = Preferences { hours: "22:00-06:00".parse().unwrap(), ..Preferences::default() };
+    let with = |change: fn(&mut Preferences)| {
+        let mut version = base.clone();
+        change(&mut version);
+        version
+    };
+    let judged = |pause: Pause, version: &Preferences| {
         judged(
-            (4, 4),
-            move |host, is_new, _| (host.pause, host.rests) = (Some(pause), is_new),
+            (1, 3),
             nothing,
+            |host, is_new, _| {
+                if is_new {
+                    (host.pause, host.rests) = (Some(pause), true);
+                    host.is_asked(&base, version);
+                }
+            },
             Gates::default(),
         )
     };
-    for pause in [Pause::Hours, Pause::InUse, Pause::Disk, Pause::Passing] {
-        match rests(pause) {
-            Some(Transition::Pause { why }) => {
-                assert!(why.contains("4 hosts rested nearly all the time"), "{why}");
-            }
-            other => panic!("{pause:?}: {other:?}"),
+    let tighter = [
+        (Pause::Hours, with(|one| one.hours = "sun 03:00-04:00".parse().unwrap())),
+        (Pause::InUse, with(|one| one.idle_after = Duration::from_hours(24))),
+        (Pause::Disk, with(|one| one.disk_free_min = fallow_domain::Bytes(1 << 50))),
+    ];
+    for (pause, version) in &tighter {
+        let why = taken_back(judged(*pause, version));
+        assert!(why.contains("may be used"), "{pause:?}: {why}");
+        // By another pause than the one that it is about.
+        for other in [Pause::Owner, Pause::Passing] {
+            let passed = judged(other, version);
+            assert!(!matches!(passed, Some(Transition::TakeBack { .. })), "{other:?}: {passed:?}");
         }
     }
-    let owner = rests(Pause::Owner);
-    assert!(matches!(owner, Some(Transition::Release { .. } | Transition::Complete { .. })), "{owner:?}");
-    // One that could compute is enough.
-    let one = |host: &mut HostNow, is_new: bool, at: usize| {
-        (host.pause, host.rests) = (Some(Pause::Hours), is_new && at > 0);
-    };
-    let one = judged((4, 4), one, nothing, Gates::default());
-    assert!(matches!(one, Some(Transition::Release { .. } | Transition::Complete { .. })), "{one:?}");
+    let looser = [
+        (Pause::Hours, base.clone()),
+        (Pause::Hours, with(|one| one.hours = "20:00-06:00".parse().unwrap())),
+        (Pause::InUse, with(|one| one.idle_after = Duration::from_secs(60))),
+        (Pause::Disk, with(|one| one.disk_free_min = fallow_domain::Bytes(0))),
+        (Pause::Sharing, with(|one| one.idle_after = Duration::from_hours(24))),
+    ];
+    for (pause, version) in &looser {
+        let passed = judged(*pause, version);
+        assert!(
+            matches!(passed, Some(Transition::Release { .. } | Transition::Complete { .. })),
+            "{pause:?}: {passed:?}"
+        );
+    }
+    // Where hosts computed in use until then, and do so no more.
+    let mut host = HostNow { pause: Some(Pause::InUse), ..HostNow::named(AgentId("h".into())) };
+    (host.rests, host.offered) = (true, 1.0);
+    let in_use = Preferences { run_in_use: true, ..base.clone() };
+    host.is_asked(&in_use, &base);
+    assert_eq!((host.rests, host.offered), (false, 0.0));
 }
 
 #[test]
-fn r6_5_a_version_by_which_hosts_rest_is_taken_back_and_one_by_which_they_rest_as_before_is_not() {
-    let base = Preferences::default();
-    let versions = [
-        (Pause::Hours, Preferences { hours: "sun 03:00-04:00".parse().unwrap(), ..base.clone() }),
-        (Pause::InUse, Preferences { run_in_use: !base.run_in_use, ..base.clone() }),
-        (Pause::InUse, Preferences { idle_after: Duration::from_hours(24), ..base.clone() }),
-        (Pause::Disk, Preferences { disk_free_min: fallow_domain::Bytes(1 << 50), ..base.clone() }),
-    ];
-    for (pause, version) in versions {
-        let asked = |after: Preferences| {
-            let before = base.clone();
-            judged(
-                (1, 3),
-                nothing,
-                move |host, is_new, _| {
-                    if is_new {
-                        (host.pause, host.rests) = (Some(pause), true);
-                        host.is_asked(&before, &after);
-                    }
-                },
-                Gates::default(),
-            )
-        };
-        let why = taken_back(asked(version.clone()));
-        assert!(why.contains("may be used"), "{pause:?}: {why}");
-        let as_before = asked(base.clone());
-        assert!(!matches!(as_before, Some(Transition::TakeBack { .. })), "{pause:?}: {as_before:?}");
+fn r6_5_what_a_host_did_that_rested_when_it_got_the_version_was_not_seen_and_is_not_said_to_be() {
+    let rested = |host: &mut HostNow, is_new: bool, _: usize| host.rests = is_new;
+    let wakes = |host: &mut HostNow, is_new: bool, _: usize| {
+        if is_new {
+            (host.rests, host.offered, host.computing) = (false, 0.01, 0.01);
+        }
+    };
+    match judged((1, 3), rested, wakes, Gates::default()) {
+        Some(Transition::Release { why, .. } | Transition::Complete { why }) => {
+            assert!(why.contains("(1 of them rested before or since"), "{why}");
+        }
+        other => panic!("{other:?}"),
     }
-    // Who shares his machine and computes with less is not one who does not compute.
-    let mut host = HostNow { pause: Some(Pause::Sharing), ..HostNow::named(AgentId("h".into())) };
-    (host.offered, host.computing) = (0.5, 0.5);
-    host.is_asked(&base, &Preferences { run_in_use: !base.run_in_use, ..base.clone() });
-    assert_eq!((host.rests, host.offered, host.computing), (false, 0.5, 0.5));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{AgentId, Duration, Instant, MasterUrl};
 
-use crate::{Calls, HostNow, Load, Pause, Rollout, cohort};
+use crate::{Calls, HostNow, Load, Rollout, cohort};
 
 /// How often a wave is judged by statistics: at equal distances while it is watched, and before it passes.
 /// Each look could be wrong by chance: the chance is shared out among them.
@@ -33,8 +33,6 @@ pub(crate) struct Track {
     pub(crate) is_new: bool,
     /// How long it was there.
     present: Duration,
-    /// How long of that it could compute, as far as the version lets it.
-    awake: Duration,
     first: HostNow,
     newest: HostNow,
     samples: u32,
@@ -63,7 +61,6 @@ impl Track {
             name: host.name.clone(),
             is_new,
             present: Duration::ZERO,
-            awake: Duration::ZERO,
             first: host.clone(),
             newest: host.clone(),
             samples: 0,
@@ -84,7 +81,6 @@ impl Track {
         }
         self.newest = host.clone();
         if !host.rests {
-            self.awake += since;
             self.samples += 1;
             self.sum.offered += host.offered;
             self.sum.computing += host.computing;
@@ -206,22 +202,8 @@ impl Soak {
 
     /// Hosts with the new version that are there, and were for half of the time.
     pub(crate) fn voting(&self, soak: Duration) -> usize {
-        self.voters(soak).count()
-    }
-
-    fn voters(&self, soak: Duration) -> impl Iterator<Item = &Track> {
-        let votes = move |track: &&Track| track.is_new && track.is_there() && track.present * 2 >= soak;
-        self.tracks.values().filter(votes)
-    }
-
-    /// How many of them rest, for what will pass, so that what the version does to their computing will be
-    /// seen: if none of the others could compute for half of the time.
-    pub(crate) fn resting(&self, soak: Duration) -> usize {
-        if self.voters(soak).any(|track| track.awake * 2 >= soak) {
-            return 0;
-        }
-        let rests = |track: &&Track| track.newest.rests && track.newest.pause.is_some_and(Pause::passes);
-        self.voters(soak).filter(rests).count()
+        let votes = |track: &&Track| track.is_new && track.is_there() && track.present * 2 >= soak;
+        self.tracks.values().filter(votes).count()
     }
 
     pub(crate) fn tracks(&self) -> impl Iterator<Item = (&AgentId, &Track)> {

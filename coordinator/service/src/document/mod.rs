@@ -298,11 +298,13 @@ impl Documents {
         made_from: Option<DocumentVersion>,
     ) -> Result<FleetDocument, DocumentError> {
         preferences.check_set()?;
-        // An emergency may start from what hosts have, and not from what waits for its signature.
-        let followed = self.release().base().map(|base| base.audited.set.fleet.version);
-        let followed = followed.filter(|_| author.emergency);
+        let (current, is_emergency) = (self.current.clone(), author.emergency);
         self.change_fleet(author, now, move |document| {
             let newest = document.version;
+            // An emergency may start from what hosts have, and not from what waits for its signature.
+            let release = current.borrow().clone();
+            let followed = release.followed.as_ref().map(|followed| followed.audited.set.fleet.version);
+            let followed = followed.filter(|_| is_emergency && release.is_held);
             let is_known = |made_from: DocumentVersion| made_from == newest || Some(made_from) == followed;
             if let Some(made_from) = made_from.filter(|made_from| !is_known(*made_from)) {
                 return Err(DocumentError::Overtaken { made_from, newest });

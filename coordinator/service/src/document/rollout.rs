@@ -184,8 +184,11 @@ impl Making {
         // The statement about the candidate names what it may be taken back to.
         let signed = newest.and_then(|newest| newest.signed.as_ref()).zip(before);
         let signed = signed.map(|(newest, before)| Arc::new(newest.taken_back(&before.documents)));
-        set.fleet.version =
-            self.after(newest.map(|newest| newest.audited.set.fleet.version).unwrap_or_default());
+        // The number that its end names.
+        set.fleet.version = match after.phase {
+            Phase::TakenBack { by, .. } => by,
+            _ => self.after(newest.map(|newest| newest.audited.set.fleet.version).unwrap_or_default()),
+        };
         let change = format!("version {} again, as it was before version {}", after.base, after.candidate);
         let made = self.made(set, change)?;
         tell(&after);

@@ -291,9 +291,10 @@ impl Making {
         let mut batch = Batch::new();
         if !release.is_held || version_of(release.followed.as_ref()) == version {
             // Hosts may have it without the signature, or have refused it: they look at a newer one only.
-            audited.set.fleet.version = version.next();
+            let next = self.after(version);
+            audited.set.fleet.version = next;
             audited = self.made(audited.set, format!("version {version} again, signed anew"))?;
-            let key = key(version.next());
+            let key = key(next);
             let value = FORMAT.write(&key, &audited)?;
             batch = batch.require_absent(key.clone()).put(key, value);
         }

@@ -43,7 +43,9 @@ impl Reach for Fleet {
             let [time, part] = allowed(if host.version == rollout.candidate { after } else { before });
             // Of few CPUs one is always used, however small the part that is said.
             host.offered = (host.offered * time).min(part);
-            host.is_asked(before, after);
+            if host.version == rollout.candidate {
+                host.is_asked(before, after);
+            }
             host
         };
         self.members().iter().map(now).collect()

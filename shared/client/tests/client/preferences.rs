@@ -94,9 +94,12 @@ fn r6_4_what_holds_in_use_holds_for_as_long_as_somebody_uses_the_host() {
     let mut world = world(3, Preferences { idle_after: MINUTE, ..two_cpus() });
     world.event(owner(Said { cpu_fraction_in_use: part(0.5), ..Said::default() }));
     assert_eq!(world.client.host_view().usable_cpus, 2);
+    assert!(!world.client.host_view().is_less_in_use);
     world.event(input());
     assert_eq!((world.computing(), world.client.host_view().usable_cpus), (1, 1));
+    assert!(world.client.host_view().is_less_in_use);
     world.run_for(MINUTE + SECOND * 2);
+    assert!(!world.client.host_view().is_less_in_use);
     assert_eq!((world.computing(), world.client.host_view().usable_cpus), (2, 2));
     // Memory: two tasks of 10 MiB each do not fit into 15 of 8192 MiB.
     world.event(owner(Said { memory_fraction_in_use: part(15.0 / 8_192.0), ..Said::default() }));
