@@ -7,24 +7,28 @@
 //! on the given devices counts: files in memory are no matter of the disk.
 //!
 //! Left out: a file that is on its way between two processes, in a socket, and a mapping on a file system
-//! that calls its device by several names. Processes that are closed to this user: a job that is confined
-//! cannot make them so.
+//! that calls its device by several names.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, BufReader};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use fallow_domain::Bytes;
 use rustix::fs::{FileType, stat};
 
-use crate::proc::Process;
-use crate::walk::Usage;
+use crate::proc::{self, Process};
+use crate::walk::{Missed, Usage};
 
 /// So many descriptors of a task are looked at: that takes a second or two.
 const DESCRIPTORS_MAX: u32 = 1_000_000;
+/// So many bytes of the lists of a task's mappings are read: the kernel needs about a second to write them.
+const MAPPINGS_MAX: u64 = 128 << 20;
+/// What is kept of a line of such a list. Names can be very much longer.
+const LINE_MAX: usize = 16 << 10;
 /// How the kernel marks a name that is gone.
-const GONE: &str = " (deleted)";
+const GONE: &[u8] = b" (deleted)";
 
 /// What files without a name the processes of a task hold.
 #[derive(Debug, Default)]
@@ -32,27 +36,36 @@ pub struct Nameless {
     seen: BTreeSet<(u64, u64)>,
     usage: Usage,
     looked_at: u32,
+    /// Bytes of lists of mappings.
+    read: u64,
+    /// A process that is there could not be looked at.
+    is_closed: bool,
 }
 
 impl Nameless {
-    /// Those that these processes hold, each once, on these devices. Mapped ones are known by the name that
-    /// they had below `dir`.
+    /// Those that these processes hold, each once, on these devices, and which had a name below `dir`.
     pub fn of(processes: &[Process], devices: &BTreeSet<u64>, dir: &Path) -> Self {
         let mut found = Self::default();
+        // As the kernel shows names: without links.
+        let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf());
         for process in processes {
             for thread in threads(process) {
-                found.open(&thread.join("fd"), devices);
+                found.open(process, &thread.join("fd"), devices, &dir);
             }
         }
         let mut mapped: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         for process in processes {
-            let maps = fs::read(format!("/proc/{}/maps", process.pid)).unwrap_or_default();
-            for line in maps.split(|byte| *byte == b'\n') {
-                let Some(mapping) = Mapping::of(&String::from_utf8_lossy(line), dir) else { continue };
+            let mut see = |line: &[u8]| {
+                let Some(mapping) = Mapping::of(line, &dir) else { return };
                 if devices.contains(&mapping.file.0) && !found.seen.contains(&mapping.file) {
                     let end = mapped.entry(mapping.file).or_default();
                     *end = mapping.end.max(*end);
                 }
+            };
+            let most = MAPPINGS_MAX.saturating_sub(found.read);
+            match maps(process).and_then(|maps| lines(BufReader::new(maps), most, &mut see)) {
+                Ok(read) => found.read += read,
+                Err(error) => found.note(process, &error),
             }
         }
         for (_, end) in mapped {
@@ -61,23 +74,43 @@ impl Nameless {
         found
     }
 
+    /// Why a count of them is none, if it is none.
+    pub fn missed(&self) -> Option<Missed> {
+        if self.looked_at >= DESCRIPTORS_MAX || self.read >= MAPPINGS_MAX {
+            return Some(Missed::TooMany);
+        }
+        self.is_closed.then_some(Missed::Closed)
+    }
+
+    /// A process could not be looked at. It may have ended; one that is there and closed to this user is a
+    /// program that nobody may read, which the job executes.
+    fn note(&mut self, process: &Process, error: &io::Error) {
+        let is_there =
+            || proc::find(process.pid).is_some_and(|now| now.start == process.start && !now.zombie);
+        self.is_closed |= error.kind() == io::ErrorKind::PermissionDenied && is_there();
+    }
+
     /// What they take.
     pub const fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Whether there are more descriptors than are looked at.
-    pub const fn are_too_many(&self) -> bool {
-        self.looked_at >= DESCRIPTORS_MAX
-    }
-
-    fn open(&mut self, descriptors: &Path, devices: &BTreeSet<u64>) {
-        for entry in fs::read_dir(descriptors).into_iter().flatten().flatten() {
-            if self.are_too_many() {
+    fn open(&mut self, process: &Process, descriptors: &Path, devices: &BTreeSet<u64>, dir: &Path) {
+        let entries = match fs::read_dir(descriptors) {
+            Ok(entries) => entries,
+            Err(error) => return self.note(process, &error),
+        };
+        for entry in entries.flatten() {
+            if self.looked_at >= DESCRIPTORS_MAX {
                 return;
             }
             self.looked_at += 1;
-            let Ok(data) = stat(entry.path()) else { continue };
+            let path = entry.path();
+            // A name that is too long to be told can only be one that somebody made so.
+            if fs::read_link(&path).is_ok_and(|name| !is_gone_below(name.as_os_str().as_bytes(), dir)) {
+                continue;
+            }
+            let Ok(data) = stat(&path) else { continue };
             let is_plain = FileType::from_raw_mode(data.st_mode) == FileType::RegularFile;
             if is_plain
                 && data.st_nlink == 0
@@ -88,6 +121,52 @@ impl Nameless {
             }
         }
     }
+}
+
+/// Whether a name is one that was below a directory and is gone.
+fn is_gone_below(name: &[u8], dir: &Path) -> bool {
+    let below = name.strip_prefix(dir.as_os_str().as_bytes());
+    name.ends_with(GONE) && below.is_some_and(|rest| rest.starts_with(b"/"))
+}
+
+/// The list of a process's mappings. Where its first thread has ended, that of another one.
+fn maps(process: &Process) -> io::Result<File> {
+    let found = threads(process).into_iter().map(|thread| File::open(thread.join("maps")));
+    let mut last = Err(io::ErrorKind::NotFound.into());
+    for maps in found {
+        if maps.is_ok() {
+            return maps;
+        }
+        last = maps;
+    }
+    last
+}
+
+/// Goes through lines, of which the beginning is kept and the end, until so many bytes were read. Says how
+/// many.
+fn lines(mut list: impl io::BufRead, most: u64, see: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
+    let (mut read, mut line) = (0, Vec::new());
+    while read < most {
+        let there = list.fill_buf()?;
+        if there.is_empty() {
+            break;
+        }
+        let end = there.iter().position(|byte| *byte == b'\n');
+        let part = &there[..end.unwrap_or(there.len())];
+        line.extend_from_slice(part);
+        if line.len() > LINE_MAX {
+            // The middle of a name says nothing.
+            line.drain(LINE_MAX - GONE.len()..line.len() - GONE.len());
+        }
+        let taken = end.map_or(there.len(), |end| end + 1);
+        if end.is_some() {
+            see(&line);
+            line.clear();
+        }
+        read += taken as u64;
+        list.consume(taken);
+    }
+    Ok(read)
 }
 
 /// The directories of a process's threads.
@@ -109,18 +188,21 @@ struct Mapping {
 
 impl Mapping {
     /// As a line of `/proc/PID/maps` tells it: addresses, rights, offset, device, inode, name.
-    fn of(line: &str, dir: &Path) -> Option<Self> {
-        let mut fields = line.splitn(6, ' ');
+    fn of(line: &[u8], dir: &Path) -> Option<Self> {
+        let name = line.splitn(6, |byte| *byte == b' ').nth(5)?.trim_ascii_start();
+        if !is_gone_below(name, dir) {
+            return None;
+        }
+        let numbers = String::from_utf8_lossy(&line[..line.len() - name.len()]);
+        let mut fields = numbers.split(' ');
         let (from, to) = fields.next()?.split_once('-')?;
         let offset = number(fields.nth(1)?)?;
         let (major, minor) = fields.next()?.split_once(':')?;
         let inode = fields.next()?.parse().ok()?;
-        let name = fields.next()?.trim_start().strip_suffix(GONE)?;
-        let is_below = name.as_bytes().starts_with(dir.as_os_str().as_bytes());
         let narrow = |text: &str| u32::try_from(number(text)?).ok();
         let device = rustix::fs::makedev(narrow(major)?, narrow(minor)?);
         let length = number(to)?.checked_sub(number(from)?)?;
-        is_below.then(|| Self { file: (device, inode), end: offset.saturating_add(length) })
+        Some(Self { file: (device, inode), end: offset.saturating_add(length) })
     }
 }
 
@@ -171,10 +253,53 @@ mod tests {
         let line = |name: &str| format!("7f00a000-7f10a000 rw-s 00002000 08:02 123 {name}");
         let dir = Path::new("/data/slots");
         let mapped = Mapping { file: (rustix::fs::makedev(8, 2), 123), end: 0x10_2000 };
-        assert_eq!(Mapping::of(&line("   /data/slots/0/a b (deleted)"), dir), Some(mapped));
-        for name in ["/data/slots/0/named", "/lib/libc.so (deleted)", "/data/slots/0/a (deleted) "] {
-            assert_eq!(Mapping::of(&line(name), dir), None, "{name}");
+        assert_eq!(Mapping::of(line("   /data/slots/0/a b (deleted)").as_bytes(), dir), Some(mapped));
+        let others = [
+            "/data/slots/0/named",
+            "/lib/libc.so (deleted)",
+            "/data/slots/0/a (deleted) ",
+            "/data/slots2/a (deleted)",
+        ];
+        for name in others {
+            assert_eq!(Mapping::of(line(name).as_bytes(), dir), None, "{name}");
         }
-        assert_eq!(Mapping::of("7f00a000-7f10a000 rw-p 00000000 00:00 0", dir), None);
+        assert_eq!(Mapping::of(b"7f00a000-7f10a000 rw-p 00000000 00:00 0", dir), None);
+    }
+
+    #[test]
+    fn r4_1_what_lies_elsewhere_is_nobodys_doing_and_a_link_to_the_directory_hides_nothing() {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let link = elsewhere.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        // Such as a library that was replaced while a program had it open.
+        let other = elsewhere.path().join("library");
+        let program = format!(
+            "open F, '>', 'gone'; print F 'x' x 3000000; F->flush; unlink 'gone'; \
+             open G, '>', '{0}'; print G 'x' x 9000000; G->flush; unlink '{0}'",
+            other.display()
+        );
+        with_program(dir.path(), &program, |processes, devices| {
+            let held = Nameless::of(processes, devices, &link);
+            assert!((3_000_000..3_100_000).contains(&held.usage().length.0), "{held:?}");
+            assert_eq!(held.missed(), None);
+        });
+    }
+
+    #[test]
+    fn r4_1_lines_of_any_length_are_read_with_little_memory_and_not_without_end() {
+        let long = format!(
+            "7f00a000-7f10a000 rw-s 00002000 08:02 123   /data/slots/0/{} (deleted)",
+            "x".repeat(1 << 20)
+        );
+        let text = format!("{long}\nshort\n{long}\n");
+        let mut seen = Vec::new();
+        let read = lines(text.as_bytes(), u64::MAX, &mut |line| {
+            let mapping = Mapping::of(line, Path::new("/data/slots"));
+            seen.push((line.len() <= LINE_MAX, mapping.is_some()));
+        });
+        assert_eq!(read.unwrap(), text.len() as u64);
+        assert_eq!(seen, [(true, true), (true, false), (true, true)]);
+        let endless = BufReader::new(io::repeat(b'x'));
+        assert!(lines(endless, 1 << 20, &mut |_| ()).unwrap() < 2 << 20);
     }
 }

@@ -26,6 +26,7 @@ use crate::brand::{self, Brand};
 use crate::dir::{DataDir, PARTIAL};
 use crate::nameless::Nameless;
 use crate::proc::{self, Process};
+use crate::supervise::agent_mark;
 use crate::tree::list_directory;
 use crate::walk::{Counted, Walk};
 
@@ -78,7 +79,7 @@ impl Places {
             }
             scan.found.projects.push((*id, total));
         }
-        scan.slots(&self.dir.slots(), self.dir.path());
+        scan.slots(&self.dir);
         let ours: BTreeSet<&Path> = self.projects.iter().map(|(_, path)| path.as_path()).collect();
         scan.rest(&self.dir, &ours);
         let mut found = scan.found;
@@ -219,9 +220,10 @@ impl Scan {
 
     /// Lists slots. What has no name and is open there belongs to its task's slot as well: by the number that
     /// all processes of the task have.
-    fn slots(&mut self, path: &Path, data_dir: &Path) {
+    fn slots(&mut self, data_dir: &DataDir) {
+        let path = &*data_dir.slots();
         let mut slots = Vec::new();
-        let numbers = Brand::of_agent(&data_dir.display().to_string());
+        let numbers = Brand::of_agent(&agent_mark(data_dir));
         let mut processes: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
         for (number, its) in brand::sorted(&proc::all()) {
             if numbers.covers(number) {
@@ -486,7 +488,8 @@ mod tests {
         let dir = DataDir::at(place.path());
         let slot = dir.slot(SlotId(3));
         fs::create_dir_all(&slot).unwrap();
-        let brand = Brand::of_life(&format!("{}:life:", dir.path().display())).of_slot(3);
+        // As the supervisor has it.
+        let brand = Brand::of_life(&crate::supervise::life_mark(&dir, "life")).of_slot(3);
         let mut command = Command::new("/bin/sh");
         let hides = "exec 3> gone; rm gone; head -c 3000000 /dev/zero >&3; echo ready; read end";
         command.args(["-c", hides]).current_dir(slot).stdin(Stdio::piped()).stdout(Stdio::piped());

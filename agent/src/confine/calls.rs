@@ -73,7 +73,11 @@ const REFUSED: [i64; 47] = [
 
 /// What is refused as if the system did not have it, so that libraries take another way: `ENOSYS`. Rings of
 /// requests make calls that no filter sees, and what `clone3` and `openat2` are asked for, none can read.
-const ABSENT: [i64; 5] = [
+/// Rules of Landlock keep a file that has no name any more, where nobody sees it.
+const ABSENT: [i64; 8] = [
+    libc::SYS_landlock_create_ruleset,
+    libc::SYS_landlock_add_rule,
+    libc::SYS_landlock_restrict_self,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,

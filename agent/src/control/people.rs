@@ -28,9 +28,11 @@ pub fn open(path: &Path) -> Option<UnixListener> {
         );
         None
     };
-    match path.symlink_metadata() {
-        Ok(there) if !there.file_type().is_socket() => return without("something else is there"),
-        _ => {}
+    // Also under the name that it has until it is ready: whatever lies there would go.
+    for there in [path, &path.with_extension("new")] {
+        if there.symlink_metadata().is_ok_and(|there| !there.file_type().is_socket()) {
+            return without(&format!("{} is something else", there.display()));
+        }
     }
     match bind(path, Door::People) {
         Ok(listener) => Some(listener),

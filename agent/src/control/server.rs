@@ -17,6 +17,8 @@ use crate::error::AgentError;
 const REQUEST_MAX: u64 = 64 * 1024;
 /// How long a peer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long people may take to ask: there are many, and places for few.
+const PEOPLES_PATIENCE: Duration = Duration::from_secs(1);
 /// How long somebody who is refused may take to ask.
 const REFUSED_PATIENCE: Duration = Duration::from_millis(500);
 /// Most peers at once; more have to wait.
@@ -181,7 +183,12 @@ where
     F: Fn(Request, oneshot::Sender<Response>) -> R,
     R: Future<Output = ()>,
 {
-    let line = hear(stream).await;
+    let line = match door {
+        Door::Owner => hear(stream).await,
+        Door::People => timeout(PEOPLES_PATIENCE, hear(stream))
+            .await
+            .unwrap_or_else(|_| Err("it took too long to come".to_owned())),
+    };
     let request =
         line.and_then(|line| serde_json::from_str::<Request>(&line).map_err(|error| error.to_string()));
     match request {

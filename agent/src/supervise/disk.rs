@@ -121,7 +121,7 @@ impl Files {
     /// Takes note of a count that is over.
     fn note(&self, walk: &Walk, slots: &Path) {
         let nameless = Nameless::of(&self.processes(), walk.devices(), slots);
-        let missed = walk.missed().or(nameless.are_too_many().then_some(Missed::TooMany));
+        let missed = walk.missed().or(nameless.missed());
         self.meter.note_disk(DiskHeld {
             all: self.held(walk.total()).plus(nameless.usage()).most(),
             nameless: nameless.usage().most(),

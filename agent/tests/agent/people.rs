@@ -80,7 +80,10 @@ fn r6_4_an_agent_whose_socket_for_people_cannot_be_runs_without_it_and_takes_not
     let dir = tempfile::tempdir().unwrap();
     let (place, precious) = (dir.path().join("agent"), dir.path().join("precious"));
     fs::write(&precious, "mine").unwrap();
-    for socket in [precious.clone(), dir.path().join("nowhere/people.sock")] {
+    let beside = dir.path().join("people.new/mine");
+    fs::create_dir_all(&beside).unwrap();
+    let sockets = ["precious", "nowhere/people.sock", "people.sock"];
+    for socket in sockets.map(|name| dir.path().join(name)) {
         let mut runs = command(&place, &["run", "--people-socket", socket.to_str().unwrap()]);
         let log = fs::File::create(dir.path().join("log")).unwrap();
         runs.stdout(Stdio::null()).stderr(log);
@@ -90,4 +93,5 @@ fn r6_4_an_agent_whose_socket_for_people_cannot_be_runs_without_it_and_takes_not
         drop(daemon);
     }
     assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
+    assert!(beside.exists());
 }

@@ -366,7 +366,7 @@ impl fmt::Display for Uncounted {
         f.write_str(match self {
             Self::TooMany => "they are too many",
             Self::Moved => "it moves them about while they are counted",
-            Self::Closed => "it closes their directories while they are counted",
+            Self::Closed => "it keeps the agent from looking at some of them",
         })
     }
 }

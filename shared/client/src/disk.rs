@@ -54,8 +54,9 @@ pub(crate) struct Disk {
     asked: Option<Instant>,
     /// Whose each slot was when that began.
     holders: BTreeMap<SlotId, JobId>,
-    /// What may be used at most by what was seen of the volume since the last measurement.
-    seen: Option<TotalLimit>,
+    /// What may be used at most by what was seen of the volume since the last measurement, and what was used
+    /// then as far as that was known.
+    seen: Option<(TotalLimit, Bytes)>,
     /// Until then it is not believed that the volume is short: files were deleted, and some file systems take
     /// a while until they are free of them.
     freeing_until: Instant,
@@ -261,7 +262,7 @@ impl Disk {
         if limit.bytes < used && now < self.freeing_until {
             return false;
         }
-        self.seen = Some(limit);
+        self.seen = Some((limit, used));
         limit.bytes < used
     }
 
@@ -279,7 +280,14 @@ impl Disk {
     /// whether that is something else than before.
     pub(crate) fn set_limit(&mut self, measured: TotalLimit) -> bool {
         let Some(books) = &mut self.books else { return false };
-        let limit = self.seen.filter(|seen| seen.bytes < measured.bytes).unwrap_or(measured);
+        // What has become known since then, such as the output of a job that has ended, may have been written
+        // before: it had gone from the free space already.
+        let used = books.disk.used_total();
+        let seen = self.seen.map(|(seen, then)| {
+            let known_since = Bytes(used.0.saturating_sub(then.0));
+            TotalLimit { bytes: Bytes(seen.bytes.0.saturating_add(known_since.0)), ..seen }
+        });
+        let limit = seen.filter(|seen| seen.bytes < measured.bytes).unwrap_or(measured);
         let is_other = books.disk.total_limit() != Some(limit);
         if is_other {
             books.disk.set_total_limit(limit);

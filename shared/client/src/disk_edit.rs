@@ -52,6 +52,7 @@ impl Client {
     /// yet to be freed: computing goes on when the volume shows it.
     fn is_over_disk_limit(&mut self) -> bool {
         self.settle_disk();
+        self.set_disk_limit();
         self.disk.books().is_some_and(|disk| disk.over() > Bytes(0))
     }
 

@@ -94,7 +94,26 @@ pub fn find(pid: u32) -> Option<Process> {
     let mut line = [0; 2048];
     let len = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
     // A process may call itself what it likes, and be found all the same.
-    parse(&String::from_utf8_lossy(&line[..len]))
+    let process = parse(&String::from_utf8_lossy(&line[..len]))?;
+    // Its first thread has ended, and others go on: what the kernel says of it is theirs.
+    match process.zombie && process.threads > 1 {
+        true => Some(living_thread(pid).map_or(process, |thread| Process {
+            zombie: false,
+            stopped: thread.stopped,
+            has_memory: thread.has_memory,
+            is_loaded: thread.is_loaded,
+            pages: thread.pages,
+            ..process
+        })),
+        false => Some(process),
+    }
+}
+
+/// One of a process's threads that has not ended.
+fn living_thread(pid: u32) -> Option<Process> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let mut found = threads.filter_map(|thread| parse(&fs::read_to_string(thread.path().join("stat")).ok()?));
+    found.find(|thread| !thread.zombie)
 }
 
 /// A line of `/proc/PID/stat`. The name in it can hold anything, parentheses too; the fields follow the last
@@ -162,6 +181,36 @@ mod tests {
         assert!(parse(&line.replace(") S", ") Z")).unwrap().zombie);
         let stopped = parse(&line.replace(") S", ") T")).unwrap();
         assert!(stopped.stopped && !process.stopped);
+    }
+
+    /// Such a process goes on: it is none that waits to be taken away.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a real process is waited for")]
+    fn r6_10_a_process_whose_first_thread_has_ended_lives_as_long_as_others_do() {
+        let exit = if cfg!(target_arch = "aarch64") { 93 } else { 60 };
+        let program = format!("async {{ my $x = 'x' x 30_000_000; sleep 1000 }}; syscall({exit}, 0)");
+        let mut child = Command::new("perl").args(["-Mthreads", "-e", &program]).spawn().unwrap();
+        let id = child.id();
+        let stat = || fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+        let told = |what: &dyn Fn(&Process) -> bool| {
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            while !find(id).is_some_and(|process| what(&process)) {
+                assert!(std::time::Instant::now() < end, "{:?}", find(id));
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        };
+        told(&|process| stat().contains(") Z ") && process.pages * 4096 > 20_000_000);
+        let process = find(id).unwrap();
+        assert!(
+            !process.zombie && process.has_memory && !process.stopped && process.is_loaded,
+            "{process:?}"
+        );
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        told(&|process| process.stopped && !process.zombie);
+        child.kill().unwrap();
+        told(&|process| process.zombie);
+        child.wait().unwrap();
     }
 
     #[test]

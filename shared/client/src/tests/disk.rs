@@ -390,6 +390,21 @@ fn r4_8_what_exceeds_the_limit_between_two_measurements_is_done_something_about_
 }
 
 #[test]
+fn r4_8_an_output_that_becomes_known_when_the_volume_has_it_already_costs_nobody_a_file() {
+    let (mut client, first, _) = with_two_files();
+    let see = |client: &mut Client, secs: i64, free: u64| {
+        let at = NOW + Duration::from_secs(secs);
+        deleted(&client.handle(at, Event::VolumeSeen { free: Bytes(free) }))
+    };
+    // A job has written 200, which is not known, and others 50.
+    assert_eq!(see(&mut client, 1, 150), vec![]);
+    keep(&mut client, "a", 2, 200);
+    assert_eq!(deleted(&client.handle(NOW + Duration::from_secs(2), Event::WakeUp)), vec![]);
+    assert_eq!(see(&mut client, 3, 150), vec![]);
+    assert_eq!(see(&mut client, 4, 90), std::slice::from_ref(&first));
+}
+
+#[test]
 fn r4_8_what_others_write_between_two_measurements_is_done_something_about_at_once() {
     let (mut client, first, second) = with_two_files();
     let mut at = NOW;
