@@ -50,22 +50,31 @@ impl Nameless {
         let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf());
         for process in processes {
             for thread in threads(process) {
-                found.open(process, &thread.join("fd"), devices, &dir);
+                found.open(&thread, devices, &dir);
             }
         }
         let mut mapped: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         for process in processes {
-            let mut see = |line: &[u8]| {
-                let Some(mapping) = Mapping::of(line, &dir) else { return };
-                if devices.contains(&mapping.file.0) && !found.seen.contains(&mapping.file) {
-                    let end = mapped.entry(mapping.file).or_default();
-                    *end = mapping.end.max(*end);
+            // All threads have the same, but for those that have ended: of these nothing is told.
+            for thread in threads(process) {
+                let mut see = |line: &[u8]| {
+                    let Some(mapping) = Mapping::of(line, &dir) else { return };
+                    if devices.contains(&mapping.file.0) && !found.seen.contains(&mapping.file) {
+                        let end = mapped.entry(mapping.file).or_default();
+                        *end = mapping.end.max(*end);
+                    }
+                };
+                let most = MAPPINGS_MAX.saturating_sub(found.read);
+                let maps = File::open(thread.join("maps"));
+                let read = maps.and_then(|maps| lines(BufReader::new(maps), most, &mut see));
+                match read {
+                    Ok(0) => {}
+                    Ok(read) => {
+                        found.read += read;
+                        break;
+                    }
+                    Err(error) => found.note(&thread, &error),
                 }
-            };
-            let most = MAPPINGS_MAX.saturating_sub(found.read);
-            match maps(process).and_then(|maps| lines(BufReader::new(maps), most, &mut see)) {
-                Ok(read) => found.read += read,
-                Err(error) => found.note(process, &error),
             }
         }
         for (_, end) in mapped {
@@ -82,12 +91,11 @@ impl Nameless {
         self.is_closed.then_some(Missed::Closed)
     }
 
-    /// A process could not be looked at. It may have ended; one that is there and closed to this user is a
-    /// program that nobody may read, which the job executes.
-    fn note(&mut self, process: &Process, error: &io::Error) {
-        let is_there =
-            || proc::find(process.pid).is_some_and(|now| now.start == process.start && !now.zombie);
-        self.is_closed |= error.kind() == io::ErrorKind::PermissionDenied && is_there();
+    /// A thread could not be looked at. It may have ended, or be about to; one that goes on and is closed to
+    /// this user has a program that nobody may read, which the job executes.
+    fn note(&mut self, thread: &Path, error: &io::Error) {
+        let goes_on = || proc::thread_in(thread).is_some_and(|thread| !thread.zombie && thread.has_memory);
+        self.is_closed |= error.kind() == io::ErrorKind::PermissionDenied && goes_on();
     }
 
     /// What they take.
@@ -95,10 +103,10 @@ impl Nameless {
         self.usage
     }
 
-    fn open(&mut self, process: &Process, descriptors: &Path, devices: &BTreeSet<u64>, dir: &Path) {
-        let entries = match fs::read_dir(descriptors) {
+    fn open(&mut self, thread: &Path, devices: &BTreeSet<u64>, dir: &Path) {
+        let entries = match fs::read_dir(thread.join("fd")) {
             Ok(entries) => entries,
-            Err(error) => return self.note(process, &error),
+            Err(error) => return self.note(thread, &error),
         };
         for entry in entries.flatten() {
             if self.looked_at >= DESCRIPTORS_MAX {
@@ -127,19 +135,6 @@ impl Nameless {
 fn is_gone_below(name: &[u8], dir: &Path) -> bool {
     let below = name.strip_prefix(dir.as_os_str().as_bytes());
     name.ends_with(GONE) && below.is_some_and(|rest| rest.starts_with(b"/"))
-}
-
-/// The list of a process's mappings. Where its first thread has ended, that of another one.
-fn maps(process: &Process) -> io::Result<File> {
-    let found = threads(process).into_iter().map(|thread| File::open(thread.join("maps")));
-    let mut last = Err(io::ErrorKind::NotFound.into());
-    for maps in found {
-        if maps.is_ok() {
-            return maps;
-        }
-        last = maps;
-    }
-    last
 }
 
 /// Goes through lines, of which the beginning is kept and the end, until so many bytes were read. Says how

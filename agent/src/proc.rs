@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration as StdDuration, Instant};
 
-pub use fallow_daemon::proc::{Process, Used, all, find, total};
+pub use fallow_daemon::proc::{Process, Used, all, find, thread_in, total};
 use rustix::process::{Pid, Signal};
 
 /// The environment variable that marks the processes of tasks: `PATH:PLACE:LIFE:SLOT:`, by path and place of

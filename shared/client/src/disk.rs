@@ -57,6 +57,8 @@ pub(crate) struct Disk {
     /// What may be used at most by what was seen of the volume since the last measurement, and what was used
     /// then as far as that was known.
     seen: Option<(TotalLimit, Bytes)>,
+    /// Outputs that became known since then.
+    outputs: Bytes,
     /// Until then it is not believed that the volume is short: files were deleted, and some file systems take
     /// a while until they are free of them.
     freeing_until: Instant,
@@ -262,13 +264,18 @@ impl Disk {
         if limit.bytes < used && now < self.freeing_until {
             return false;
         }
-        self.seen = Some((limit, used));
+        (self.seen, self.outputs) = (Some((limit, used)), Bytes(0));
         limit.bytes < used
     }
 
     /// Files are deleted for want of space.
     pub(crate) fn frees(&mut self, now: Instant) {
         self.freeing_until = now + FREEING;
+    }
+
+    /// An output has become known, which was written at some time.
+    pub(crate) fn output_found(&mut self, bytes: Bytes) {
+        self.outputs = Bytes(self.outputs.0.saturating_add(bytes.0));
     }
 
     /// Whether something has changed of which the books have not heard.
@@ -280,12 +287,12 @@ impl Disk {
     /// whether that is something else than before.
     pub(crate) fn set_limit(&mut self, measured: TotalLimit) -> bool {
         let Some(books) = &mut self.books else { return false };
-        // What has become known since then, such as the output of a job that has ended, may have been written
-        // before: it had gone from the free space already.
+        // The output of a job that has ended since then may have been written before: it had gone from the
+        // free space already.
         let used = books.disk.used_total();
         let seen = self.seen.map(|(seen, then)| {
-            let known_since = Bytes(used.0.saturating_sub(then.0));
-            TotalLimit { bytes: Bytes(seen.bytes.0.saturating_add(known_since.0)), ..seen }
+            let known_since = used.0.saturating_sub(then.0).min(self.outputs.0);
+            TotalLimit { bytes: Bytes(seen.bytes.0.saturating_add(known_since)), ..seen }
         });
         let limit = seen.filter(|seen| seen.bytes < measured.bytes).unwrap_or(measured);
         let is_other = books.disk.total_limit() != Some(limit);

@@ -443,6 +443,9 @@ impl Client {
                 };
                 is_stale
             });
+            if is_stale.is_some() {
+                self.disk.output_found(output.nbytes);
+            }
             if is_stale == Some(true) {
                 self.act(Effect::CancelTransfer { file: key }, Cause::WrittenSince);
             }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::path::Path;
 
 use fallow_domain::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
@@ -112,8 +113,12 @@ pub fn find(pid: u32) -> Option<Process> {
 /// One of a process's threads that has not ended.
 fn living_thread(pid: u32) -> Option<Process> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-    let mut found = threads.filter_map(|thread| parse(&fs::read_to_string(thread.path().join("stat")).ok()?));
-    found.find(|thread| !thread.zombie)
+    threads.filter_map(|thread| thread_in(&thread.path())).find(|thread| !thread.zombie)
+}
+
+/// What the kernel says of the process or the thread in such a directory as `/proc/1/task/1`.
+pub fn thread_in(dir: &Path) -> Option<Process> {
+    parse(&String::from_utf8_lossy(&fs::read(dir.join("stat")).ok()?))
 }
 
 /// A line of `/proc/PID/stat`. The name in it can hold anything, parentheses too; the fields follow the last
@@ -187,8 +192,11 @@ mod tests {
     #[test]
     #[allow(clippy::disallowed_methods, reason = "a real process is waited for")]
     fn r6_10_a_process_whose_first_thread_has_ended_lives_as_long_as_others_do() {
-        let exit = if cfg!(target_arch = "aarch64") { 93 } else { 60 };
-        let program = format!("async {{ my $x = 'x' x 30_000_000; sleep 1000 }}; syscall({exit}, 0)");
+        // Also with a name that is no text.
+        let (exit, name) = if cfg!(target_arch = "aarch64") { (93, 167) } else { (60, 157) };
+        let named = format!("my $name = qq(\\xff); syscall({name}, 15, $name)");
+        let program =
+            format!("async {{ {named}; my $x = 'x' x 30_000_000; sleep 1000 }}; syscall({exit}, 0)");
         let mut child = Command::new("perl").args(["-Mthreads", "-e", &program]).spawn().unwrap();
         let id = child.id();
         let stat = || fs::read_to_string(format!("/proc/{id}/stat")).unwrap();

@@ -101,6 +101,12 @@ impl Hours {
         }
     }
 
+    /// Whether there is a minute of these that others leave out, however they are written.
+    #[must_use]
+    pub fn are_cut_by(&self, others: &Self) -> bool {
+        self != others && (0..WEEK_MINUTES).any(|minute| self.is_open(minute) && !others.is_open(minute))
+    }
+
     /// The hours whose minutes are named, each by its number in the week from Monday 0:00.
     #[must_use]
     pub fn of_minutes(is_open: impl Fn(u32) -> bool) -> Self {
@@ -396,6 +402,22 @@ mod tests {
 
     fn at(days: i64, hour: i64, minute: i64) -> Instant {
         MONDAY + Duration::from_mins((days * 24 + hour) * 60 + minute)
+    }
+
+    #[test]
+    fn r6_4_hours_are_cut_by_those_that_leave_a_minute_out_however_they_are_written() {
+        let hours = |text: &str| text.parse::<Hours>().unwrap();
+        let lab = hours("mon-fri 18:00-08:00, sat-sun");
+        for others in
+            ["mon-thu 18:00-08:00, fri 18:00-24:00, sat-sun", "mon-fri 17:00-08:00, sat-sun", "always"]
+        {
+            assert!(!lab.are_cut_by(&hours(others)), "{others}");
+        }
+        for others in ["mon-fri 18:00-07:59, sat-sun", "sat-sun"] {
+            assert!(lab.are_cut_by(&hours(others)), "{others}");
+        }
+        assert!(hours("always").are_cut_by(&lab) && !lab.are_cut_by(&lab));
+        assert_ne!(lab.and(&lab), lab, "the same hours, written in another way");
     }
 
     #[test]

@@ -31,8 +31,9 @@ pub(crate) fn first<'h>(
     count: u32,
     hosts: impl Iterator<Item = &'h HostNow>,
 ) -> BTreeSet<AgentId> {
+    let rests = |host: &HostNow| host.rests || host.pause.is_some();
     let mut ordered: Vec<_> =
-        hosts.map(|host| (!host.connected, host.rests, position(rollout, &host.id), &host.id)).collect();
+        hosts.map(|host| (!host.connected, rests(host), position(rollout, &host.id), &host.id)).collect();
     let count = (count as usize).min(ordered.len());
     if count > 0 && count < ordered.len() {
         ordered.select_nth_unstable(count - 1);
@@ -71,6 +72,14 @@ mod tests {
         assert!(of(0).is_empty());
         assert!(of(5).iter().all(is_there) && of(5).len() == 5);
         assert!(of(1).is_subset(&of(2)) && of(2).is_subset(&of(30)));
+        // Of those that are there, two of five rest.
+        let resting = |number: usize| number == 10 || number == 30;
+        let mut some_rest = hosts.clone();
+        some_rest.iter_mut().enumerate().for_each(|(number, host)| host.rests = resting(number));
+        let rests = |id: &AgentId| some_rest.iter().any(|host| host.id == *id && host.rests);
+        let chosen = first(7, 3, some_rest.iter());
+        assert!(!chosen.iter().any(rests) && chosen.iter().all(is_there), "{chosen:?}");
+        assert_eq!(first(7, 5, some_rest.iter()), of(5));
         assert_eq!((of(30).len(), of(1_000).len()), (30, 50));
     }
 }

@@ -91,7 +91,7 @@ impl Pause {
     fn is_more_likely(self, before: &Preferences, after: &Preferences) -> bool {
         match self {
             Self::Owner | Self::Passing | Self::Sharing => false,
-            Self::Hours => before.hours.and(&after.hours) != before.hours,
+            Self::Hours => before.hours.are_cut_by(&after.hours),
             Self::InUse => !after.run_in_use && (before.run_in_use || after.idle_after > before.idle_after),
             Self::Disk => {
                 after.disk_fraction < before.disk_fraction || after.disk_free_min > before.disk_free_min
@@ -127,6 +127,12 @@ impl Load {
     pub fn seen(host: &HostNow) -> Option<Self> {
         let load = Self { offered: host.offered, computing: host.computing };
         (!host.rests).then_some(load)
+    }
+
+    /// The same, to compare with later: of a host that has no pause now, whatever that may come from.
+    #[must_use]
+    pub fn before(host: &HostNow) -> Option<Self> {
+        Self::seen(host).filter(|_| host.pause.is_none())
     }
 
     /// The mean; none of none.
@@ -211,8 +217,9 @@ impl HostNow {
         host
     }
 
-    /// What it is asked for by the new version, which it has, and what it was asked for by the one before: a
-    /// pause that the new one makes more likely may be its doing, and what it takes is not offered.
+    /// What it is asked for by the version before, and by the new one: a pause that the new one makes more
+    /// likely may be its doing, and what it takes is not offered. That of hosts with the version before is
+    /// counted likewise, to compare with.
     pub fn is_asked(&mut self, before: &Preferences, after: &Preferences) {
         if self.pause.is_some_and(|pause| pause.is_more_likely(before, after)) {
             self.rests = false;

@@ -20,7 +20,7 @@
 //! version: machines are switched off.
 //!
 //! Where few hosts say little, that is no proof that all is well: a wave is waited for whose hosts are off
-//! or rest, for three days; if many of its hosts were lost that may just be off, or do not take the version,
+//! for three days; if many of its hosts were lost that may just be off, or do not take the version,
 //! it is uncertain, and somebody has to look. What an owner takes away from the fleet is his doing, and not
 //! the version's.
 
@@ -366,12 +366,9 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
     let (seen, nothing) = match rested {
         0 => (String::new(), "nothing"),
         // They are asked for nothing while somebody uses them, or by their hours.
-        rested => (
-            format!(
-                " ({rested} of them rested before or since: what it does to their computing was not seen)"
-            ),
-            "nothing else",
-        ),
+        rested => {
+            (format!(" (what it does to the computing of {rested} of them was not seen)"), "nothing else")
+        }
     };
     Judgement::Pass(format!(
         "{} with it for {}{seen}, and {nothing} speaks against it beside {old} with the version before",

@@ -424,7 +424,7 @@ impl Rollout {
         let (now, later): (Vec<_>, Vec<_>) =
             hosts.iter().filter(has_old).partition(|host| self.is_released_to(&host.id, &host.groups));
         for kind in [now, later] {
-            let loads = kind.into_iter().filter_map(|host| Some((host.id.clone(), Load::seen(host)?)));
+            let loads = kind.into_iter().filter_map(|host| Some((host.id.clone(), Load::before(host)?)));
             self.before.extend(loads.take(BEFORE_KEPT));
         }
     }

@@ -146,7 +146,7 @@ impl Soak {
     pub fn after(before: Self, rollout: &Rollout, hosts: &[HostNow]) -> Self {
         let mut loads = before.before;
         for host in hosts.iter().filter(|host| host.version != rollout.candidate) {
-            loads.extend(Load::seen(host).map(|load| (host.id.clone(), load)));
+            loads.extend(Load::before(host).map(|load| (host.id.clone(), load)));
         }
         Self { before: loads, ..Self::default() }
     }

@@ -43,9 +43,7 @@ impl Reach for Fleet {
             let [time, part] = allowed(if host.version == rollout.candidate { after } else { before });
             // Of few CPUs one is always used, however small the part that is said.
             host.offered = (host.offered * time).min(part);
-            if host.version == rollout.candidate {
-                host.is_asked(before, after);
-            }
+            host.is_asked(before, after);
             host
         };
         self.members().iter().map(now).collect()

@@ -399,9 +399,18 @@ fn r4_8_an_output_that_becomes_known_when_the_volume_has_it_already_costs_nobody
     // A job has written 200, which is not known, and others 50.
     assert_eq!(see(&mut client, 1, 150), vec![]);
     keep(&mut client, "a", 2, 200);
+    client.disk.output_found(Bytes(200));
     assert_eq!(deleted(&client.handle(NOW + Duration::from_secs(2), Event::WakeUp)), vec![]);
     assert_eq!(see(&mut client, 3, 150), vec![]);
     assert_eq!(see(&mut client, 4, 90), std::slice::from_ref(&first));
+    // What came otherwise has not gone from it yet.
+    let (mut client, first, _) = with_two_files();
+    assert_eq!(see(&mut client, 1, 150), vec![]);
+    keep(&mut client, "a", 2, 200);
+    assert_eq!(
+        deleted(&client.handle(NOW + Duration::from_secs(2), Event::WakeUp)),
+        std::slice::from_ref(&first)
+    );
 }
 
 #[test]
