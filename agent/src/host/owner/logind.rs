@@ -101,7 +101,13 @@ pub(super) async fn listen(
     }
 }
 
-async fn connect(bus: Option<&str>) -> zbus::Result<(Connection, MessageStream)> {
+/// The bus itself, which says who comes and goes.
+const BUS: &str = "org.freedesktop.DBus";
+
+/// Signals of logind, and those of the bus about logind.
+type Signals = [MessageStream; 2];
+
+async fn connect(bus: Option<&str>) -> zbus::Result<(Connection, Signals)> {
     let connection = || match bus {
         Some(address) => connection::Builder::address(address),
         None => connection::Builder::system(),
@@ -109,10 +115,17 @@ async fn connect(bus: Option<&str>) -> zbus::Result<(Connection, MessageStream)>
     let all = async {
         let calls = connection().build().await?;
         let listener = connection().build().await?;
-        let rule = MatchRule::builder().msg_type(zbus::message::Type::Signal).sender(LOGIND).build()?;
-        Ok((calls, MessageStream::for_match_rule(rule, &listener, Some(QUEUE)).await?))
+        let signals = || MatchRule::builder().msg_type(zbus::message::Type::Signal);
+        let its = signals().sender(LOGIND).build()?;
+        let about_it = signals().sender(BUS).member("NameOwnerChanged").add_arg(LOGIND).build()?;
+        let its = MessageStream::for_match_rule(its, &listener, Some(QUEUE)).await?;
+        Ok((calls, [its, MessageStream::for_match_rule(about_it, &listener, Some(QUEUE)).await?]))
     };
     timeout(ANSWER, all).await.unwrap_or_else(|_| Err(late()))
+}
+
+fn closed() -> zbus::Error {
+    zbus::Error::Failure("the bus has closed the connection".to_owned())
 }
 
 fn late() -> zbus::Error {
@@ -122,7 +135,7 @@ fn late() -> zbus::Error {
 /// Follows the sessions until something goes wrong.
 async fn follow(
     calls: &Connection,
-    mut signals: MessageStream,
+    [mut signals, mut owners]: Signals,
     tell: &Tell,
     report: &Report,
     sight: &mut channel::Receiver<Sight>,
@@ -153,6 +166,8 @@ async fn follow(
         sleep(if vain < VAIN_MAX { PAUSE } else { LONG_PAUSE }).await;
         tokio::select! {
             signal = next_change(&mut signals) => if let Err(error) = signal { return error },
+            // It has gone, or is back: the look says which.
+            owner = owners.next() => if !matches!(owner, Some(Ok(_))) { return closed() },
             changed = sight.changed() => if changed.is_err() {
                 // The thread that listens to devices is gone; nothing changes there any more.
                 drop(signals.next().await);
@@ -170,7 +185,6 @@ async fn follow(
 /// Waits for a signal that something of logind's has changed: it may send others.
 async fn next_change(signals: &mut MessageStream) -> zbus::Result<()> {
     loop {
-        let closed = || zbus::Error::Failure("the bus has closed the connection".to_owned());
         let signal = signals.next().await.ok_or_else(closed)??;
         let header = signal.header();
         let interface = header.interface().map_or("", |interface| interface.as_str());
