@@ -10,7 +10,7 @@ use fallow_agent::confine::{Allowed, Confinement};
 use fallow_agent::dir::DataDir;
 use fallow_agent::guard::GuardHandle;
 use fallow_agent::proc;
-use fallow_agent::supervise::{Context, Supervisor, leftovers, life_mark};
+use fallow_agent::supervise::{Context, Supervisor, agent_mark, leftovers, life_mark};
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::init_data::AppInitData;
 use fallow_boinc::runtime::message::ProcessControl;
@@ -522,7 +522,7 @@ fn what_an_earlier_life_left_is_killed_and_a_finished_task_is_found() {
     // As if the agent had been killed before it saw the end, with a process of the task still there.
     let mut stray = std::process::Command::new("sleep")
         .arg("1000")
-        .env(proc::MARK, format!("{}:old:0", bench.data.path().display()))
+        .env(proc::MARK, format!("{}old:0:", agent_mark(&bench.data)))
         .spawn()
         .unwrap();
     let found = leftovers::take_over(&bench.data);
