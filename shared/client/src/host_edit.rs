@@ -140,7 +140,10 @@ impl HostRecord {
     pub(crate) fn is_less_in_use(&self) -> bool {
         let (unused, now) = (&self.merged.values.fleet, &self.in_force);
         let less = now.cpu_fraction < unused.cpu_fraction || now.cpu_time_fraction < unused.cpu_time_fraction;
-        self.in_use.is_so() && (less || now.memory_fraction < unused.memory_fraction)
+        // A job on a coprocessor takes its part of the CPUs with it.
+        let has_devices = |facts: &HostFacts| facts.coprocessors.iter().any(|one| one.count > 0);
+        let less_devices = self.spares_devices() && self.facts.as_ref().is_some_and(has_devices);
+        self.in_use.is_so() && (less || now.memory_fraction < unused.memory_fraction || less_devices)
     }
 
     /// What its owner takes away, by commands and by files.

@@ -28,8 +28,11 @@ pub struct HostNow {
     pub rolled_back: Option<(DocumentVersion, String)>,
     /// What keeps it from computing with all that its documents give it.
     pub pause: Option<Pause>,
-    /// That it does not compute is not to be judged by: its pause is none of the version's doing.
+    /// That it does not compute is not to be judged by.
     pub rests: bool,
+    /// It rests by a pause that the new version makes more likely: that may be the version's doing, or have
+    /// come without it.
+    pub rests_by_version: bool,
     /// The part of the machine's CPUs that it may use, 0 to 1.
     pub offered: f64,
     /// The part of the machine's CPUs that computes, 0 to 1.
@@ -189,6 +192,7 @@ impl HostNow {
             rolled_back: state.rolled_back.as_ref().map(|one| (one.version, one.why.clone())),
             pause: Pause::of(state),
             rests: Pause::of(state).is_some(),
+            rests_by_version: false,
             // Whatever an agent says.
             offered: (f64::from(state.usable_cpus) / all).min(1.0),
             computing: (f64::from(state.usable_cpus.saturating_sub(state.idle_cpus)) / all).min(1.0),
@@ -218,13 +222,10 @@ impl HostNow {
     }
 
     /// What it is asked for by the version before, and by the new one: a pause that the new one makes more
-    /// likely may be its doing, and what it takes is not offered. That of hosts with the version before is
-    /// counted likewise, to compare with.
+    /// likely may be its doing. That of hosts with the version before is noted likewise, to compare with.
     pub fn is_asked(&mut self, before: &Preferences, after: &Preferences) {
-        if self.pause.is_some_and(|pause| pause.is_more_likely(before, after)) {
-            self.rests = false;
-            (self.offered, self.computing) = (0.0, 0.0);
-        }
+        self.rests_by_version =
+            self.rests && self.pause.is_some_and(|pause| pause.is_more_likely(before, after));
     }
 }
 

@@ -21,10 +21,11 @@
 //!
 //! Where few hosts say little, that is no proof that all is well: a wave is waited for whose hosts are off
 //! for three days; if many of its hosts were lost that may just be off, or do not take the version,
-//! it is uncertain, and somebody has to look. What an owner takes away from the fleet is his doing, and not
-//! the version's.
+//! it is uncertain, and somebody has to look. So it is where hosts rest by a pause that the version makes more
+//! likely, such as hours that it cuts: it may be meant so. What an owner takes away from the fleet is his
+//! doing, and not the version's.
 
-use fallow_domain::{Duration, MasterUrl};
+use fallow_domain::{AgentId, Duration, MasterUrl};
 
 use crate::soak::{LOOKS, Soak, Track};
 use crate::statistics::{fisher, rank_sum};
@@ -152,11 +153,11 @@ fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
         let url = url.map_or("", MasterUrl::as_str);
         found.push((Gate::CutOff, format!("{url} is not reached by {}", cut_off.said())));
     }
-    let offered = Change::of(rollout, soak, |load| load.offered);
+    let offered = Change::of(rollout, soak, Track::load, |load| load.offered);
     if offered.has_collapsed(0.0) {
         found.push((Gate::Offered, format!("of their CPUs {}", offered.said("may be used"))));
     }
-    let computing = Change::of(rollout, soak, |load| load.computing);
+    let computing = Change::of(rollout, soak, Track::load, |load| load.computing);
     let [_, old] = computing.hosts;
     if old > 0 && computing.has_collapsed(COMPUTING_MIN) {
         found.push((Gate::Idle, format!("of their CPUs {}", computing.said("compute"))));
@@ -183,14 +184,14 @@ struct Change {
 }
 
 impl Change {
-    fn of(rollout: &Rollout, soak: &Soak, part: fn(&Load) -> f64) -> Self {
+    fn of(rollout: &Rollout, soak: &Soak, load: fn(&Track) -> Option<Load>, part: fn(&Load) -> f64) -> Self {
         // Each host beside itself: of one that was not seen before nothing can be said.
         let of = |is_new: bool| {
             // What an owner takes away is his doing.
             let counts = |track: &Track| track.is_there() && !track.is_tightened() && track.is_new == is_new;
             let tracks = soak.tracks().filter(|(_, track)| counts(track));
             let before = |id| soak.before(id).or_else(|| rollout.before.get(id).copied());
-            let seen: Vec<_> = tracks.filter_map(|(id, track)| Some((before(id)?, track.load()?))).collect();
+            let seen: Vec<_> = tracks.filter_map(|(id, track)| Some((before(id)?, load(track)?))).collect();
             let before = Load::mean(seen.iter().map(|(before, _)| *before));
             (before, Load::mean(seen.iter().map(|(_, now)| *now)), seen.len())
         };
@@ -317,7 +318,7 @@ impl Off {
     }
 }
 
-type Amount<'f> = &'f dyn Fn(&fallow_domain::AgentId, &Track) -> Option<f64>;
+type Amount<'f> = &'f dyn Fn(&AgentId, &Track) -> Option<f64>;
 
 /// What is to be said when the time is over.
 fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
@@ -327,7 +328,7 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
         let why = "none of its hosts is in the fleet any more, or what changed concerns none of them by now";
         return Judgement::Uncertain(why.to_owned());
     }
-    let voting = soak.voting(rollout.plan.soak);
+    let voting = soak.voting(rollout.plan.soak).count();
     let lacking = released().filter(|host| host.connected && host.version != rollout.candidate);
     let (lacking, example) = lacking.fold((0, ""), |(count, _), host| (count + 1, host.name.as_str()));
     let is_over = soak.watched() >= rollout.plan.soak * PATIENCE;
@@ -359,10 +360,13 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
             cut_off.said()
         ));
     }
+    if let Some(why) = rest(rollout, soak).filter(|_| rollout.plan.gates.has(Gate::Offered)) {
+        return Judgement::Uncertain(why);
+    }
     // What a host did before is not known, either, of one that rested when it was given the version.
-    let before = |id| soak.before(id).or_else(|| rollout.before.get(id).copied());
-    let new = soak.tracks().filter(|(_, track)| track.is_there() && track.is_new);
-    let rested = new.filter(|(id, track)| track.load().is_none() || before(id).is_none()).count();
+    let before = |id: &AgentId| soak.before(id).or_else(|| rollout.before.get(id).copied());
+    let rested = |(id, track): &(&AgentId, &Track)| track.rested() || before(id).is_none();
+    let rested = soak.voting(rollout.plan.soak).filter(rested).count();
     let (seen, nothing) = match rested {
         0 => (String::new(), "nothing"),
         // They are asked for nothing while somebody uses them, or by their hours.
@@ -375,6 +379,24 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
         crate::hosts(voting),
         soak.watched()
     ))
+}
+
+/// Whether hosts offer less than half of what they did, as they rest by pauses that the version makes more
+/// likely. It may have been meant so, or they would rest without it as well: a day's hours do not show which.
+fn rest(rollout: &Rollout, soak: &Soak) -> Option<String> {
+    let resting = |(_, track): &(&AgentId, &Track)| track.rested_by_version();
+    let mut resting = soak.voting(rollout.plan.soak).filter(resting);
+    let (_, first) = resting.next()?;
+    let offered = Change::of(rollout, soak, Track::load_with_rest, |load| load.offered);
+    offered.has_collapsed(0.0).then(|| {
+        format!(
+            "{} rested, such as {}, and the version makes that more likely: by its hours, by what it says of \
+             machines in use, or of disks. If it is meant so, promote it, else abort. Of their CPUs {}",
+            crate::hosts(1 + resting.count()),
+            first.name,
+            offered.said("could be used")
+        )
+    })
 }
 
 #[cfg(test)]

@@ -89,6 +89,13 @@ fn taken_back(transition: Option<Transition>) -> String {
     }
 }
 
+fn paused(transition: Option<Transition>) -> String {
+    match transition {
+        Some(Transition::Pause { why }) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn nothing(_: &mut HostNow, _: bool, _: usize) {}
 
 #[test]
@@ -126,7 +133,8 @@ fn r6_5_of_hosts_that_rested_all_the_time_it_is_said_that_their_computing_was_no
 }
 
 #[test]
-fn r6_5_a_version_by_which_hosts_rest_is_taken_back_and_one_by_which_they_rest_as_before_or_less_is_not() {
+fn r6_5_a_version_by_which_hosts_rest_is_for_somebody_to_look_at_and_one_by_which_they_rest_as_before_passes()
+{
     // As the documents show them, which is not how they are written after they were put together.
     let hours = "mon-fri 18:00-08:00, sat-sun".parse().unwrap();
     let base = Preferences { hours, ..Preferences::default() };
@@ -154,12 +162,16 @@ fn r6_5_a_version_by_which_hosts_rest_is_taken_back_and_one_by_which_they_rest_a
         (Pause::Disk, with(|one| one.disk_free_min = fallow_domain::Bytes(1 << 50))),
     ];
     for (pause, version) in &tighter {
-        let why = taken_back(judged(*pause, version));
-        assert!(why.contains("may be used"), "{pause:?}: {why}");
+        let why = paused(judged(*pause, version));
+        assert!(
+            why.contains("1 host rested, such as pc-") && why.contains("% could be used on 1 host"),
+            "{pause:?}: {why}"
+        );
         // By another pause than the one that it is about.
         for other in [Pause::Owner, Pause::Passing] {
             let passed = judged(other, version);
-            assert!(!matches!(passed, Some(Transition::TakeBack { .. })), "{other:?}: {passed:?}");
+            let stops = matches!(passed, Some(Transition::TakeBack { .. } | Transition::Pause { .. }));
+            assert!(!stops, "{other:?}: {passed:?}");
         }
     }
     let looser = [
@@ -181,7 +193,61 @@ fn r6_5_a_version_by_which_hosts_rest_is_taken_back_and_one_by_which_they_rest_a
     (host.rests, host.offered) = (true, 1.0);
     let in_use = Preferences { run_in_use: true, ..base.clone() };
     host.is_asked(&in_use, &base);
-    assert_eq!((host.rests, host.offered), (false, 0.0));
+    assert!(host.rests && host.rests_by_version);
+}
+
+#[test]
+fn r6_5_an_ordinary_rest_takes_back_no_version_that_makes_it_more_likely() {
+    // All of the fleet has it, and rests as in every night: with nobody beside to compare with.
+    let rests = |host: &mut HostNow, _: bool, at: usize| {
+        host.rests = at < 6;
+        host.rests_by_version = host.rests;
+    };
+    let why = paused(judged((8, 0), nothing, rests, Gates::default()));
+    assert!(
+        why.starts_with("6 hosts rested, such as pc-") && why.contains("promote it, else abort"),
+        "{why}"
+    );
+    // Others rest likewise: it is the hour.
+    let passed = judged((8, 8), nothing, |host, new, at| rests(host, new, at % 8), Gates::default());
+    assert!(matches!(passed, Some(Transition::Release { .. } | Transition::Complete { .. })), "{passed:?}");
+    // One host of many, for a moment.
+    let passed = judged((8, 0), nothing, |host, new, at| rests(host, new, at + 5), Gates::default());
+    assert!(matches!(passed, Some(Transition::Release { .. } | Transition::Complete { .. })), "{passed:?}");
+}
+
+#[test]
+fn r6_5_a_host_that_computed_for_a_moment_and_rested_then_was_not_seen() {
+    let moment = |host: &mut HostNow, is_new: bool, _: usize| host.rests = is_new;
+    // It is seen once before it rests.
+    let said = match judged((1, 3), nothing, moment, Gates::default()) {
+        Some(Transition::Release { why, .. } | Transition::Complete { why }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(said.contains("(what it does to the computing of 1 of them was not seen)"), "{said}");
+}
+
+#[test]
+fn r6_5_what_hosts_did_before_another_rollout_is_not_what_they_did_before_this_one() {
+    let host = |offered: f64, rests: bool| HostNow {
+        connected: true,
+        version: OLD,
+        offered,
+        rests,
+        ..HostNow::named(AgentId("a".into()))
+    };
+    let rollout = |number: u64| {
+        let plan = Plan::new("1", Duration::from_mins(4)).unwrap();
+        Rollout::begin(number, (OLD, NEW), plan, BTreeMap::new(), ("anna".to_owned(), Instant::EPOCH), 9)
+    };
+    let id = AgentId("a".into());
+    let first = Soak::after(Soak::default(), &rollout(1), &[host(1.0, false)]);
+    assert_eq!(first.before(&id).map(|load| load.offered), Some(1.0));
+    // Meanwhile it was given less on purpose, and now it rests.
+    let resting = [host(0.4, true)];
+    let next_wave = Soak::after(first.clone(), &rollout(1), &resting);
+    assert!(next_wave.before(&id).is_some(), "it rests in the second wave of the same rollout");
+    assert_eq!(Soak::after(first, &rollout(2), &resting).before(&id), None);
 }
 
 #[test]

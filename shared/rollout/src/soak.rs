@@ -17,6 +17,8 @@ const SAMPLE: usize = 5_000;
 /// The watch over a wave. It is not stored: a coordinator that starts anew watches the wave anew.
 #[derive(Clone, Debug, Default)]
 pub struct Soak {
+    /// The number of the rollout.
+    rollout: u64,
     watched: Duration,
     last: Option<Instant>,
     looks: u32,
@@ -33,9 +35,13 @@ pub(crate) struct Track {
     pub(crate) is_new: bool,
     /// How long it was there.
     present: Duration,
+    /// How long of that it did not rest.
+    awake: Duration,
     first: HostNow,
     newest: HostNow,
     samples: u32,
+    /// Those in which it rested by a pause that the version makes more likely.
+    samples_at_rest: u32,
     sum: Load,
     is_there: bool,
 }
@@ -61,9 +67,11 @@ impl Track {
             name: host.name.clone(),
             is_new,
             present: Duration::ZERO,
+            awake: Duration::ZERO,
             first: host.clone(),
             newest: host.clone(),
             samples: 0,
+            samples_at_rest: 0,
             sum: Load::default(),
             is_there: true,
         }
@@ -80,7 +88,9 @@ impl Track {
             self.first = host.clone();
         }
         self.newest = host.clone();
+        self.samples_at_rest += u32::from(host.rests_by_version);
         if !host.rests {
+            self.awake += since;
             self.samples += 1;
             self.sum.offered += host.offered;
             self.sum.computing += host.computing;
@@ -91,11 +101,31 @@ impl Track {
         self.is_there
     }
 
-    /// What it offered and computed on average; none if it never could, as its owner had suspended it.
+    /// What it offered and computed on average while it did not rest; none if it always did.
     pub(crate) fn load(&self) -> Option<Load> {
-        let samples = f64::from(self.samples);
-        (self.samples > 0)
-            .then(|| Load { offered: self.sum.offered / samples, computing: self.sum.computing / samples })
+        self.load_of(self.samples)
+    }
+
+    /// The same, where the time in which it rested by a pause that the version makes more likely counts as one
+    /// in which it offered nothing.
+    pub(crate) fn load_with_rest(&self) -> Option<Load> {
+        self.load_of(self.samples.saturating_add(self.samples_at_rest))
+    }
+
+    fn load_of(&self, samples: u32) -> Option<Load> {
+        let all = f64::from(samples);
+        (samples > 0).then(|| Load { offered: self.sum.offered / all, computing: self.sum.computing / all })
+    }
+
+    /// Whether it ever rested by a pause that the version makes more likely.
+    pub(crate) const fn rested_by_version(&self) -> bool {
+        self.samples_at_rest > 0
+    }
+
+    /// Whether it rested for more than half of the time in which it was there: what it did in the rest of it
+    /// says little.
+    pub(crate) fn rested(&self) -> bool {
+        self.samples == 0 || self.awake * 2 < self.present
     }
 
     /// What documents and the agent let it compute with now.
@@ -141,14 +171,15 @@ impl Track {
 }
 
 impl Soak {
-    /// The watch over a wave that is released at this instant, after that over the wave before.
+    /// The watch over a wave that is released at this instant, after that over the wave before. What was seen
+    /// of hosts before another rollout says nothing of this one.
     #[must_use]
     pub fn after(before: Self, rollout: &Rollout, hosts: &[HostNow]) -> Self {
-        let mut loads = before.before;
+        let mut loads = if before.rollout == rollout.number { before.before } else { BTreeMap::new() };
         for host in hosts.iter().filter(|host| host.version != rollout.candidate) {
             loads.extend(Load::before(host).map(|load| (host.id.clone(), load)));
         }
-        Self { before: loads, ..Self::default() }
+        Self { rollout: rollout.number, before: loads, ..Self::default() }
     }
 
     /// Takes in what hosts are like now.
@@ -201,9 +232,9 @@ impl Soak {
     }
 
     /// Hosts with the new version that are there, and were for half of the time.
-    pub(crate) fn voting(&self, soak: Duration) -> usize {
-        let votes = |track: &&Track| track.is_new && track.is_there() && track.present * 2 >= soak;
-        self.tracks.values().filter(votes).count()
+    pub(crate) fn voting(&self, soak: Duration) -> impl Iterator<Item = (&AgentId, &Track)> {
+        let votes = move |track: &Track| track.is_new && track.is_there() && track.present * 2 >= soak;
+        self.tracks.iter().filter(move |(_, track)| votes(track))
     }
 
     pub(crate) fn tracks(&self) -> impl Iterator<Item = (&AgentId, &Track)> {

@@ -112,3 +112,15 @@ fn jobs_are_queued_by_the_preferences_in_force() {
     client.edit_meta(|meta| meta.document = document(interval));
     assert_eq!(client.workload.queue().iter().next().unwrap().deadline, NOW + Duration::from_hours(239));
 }
+
+#[test]
+fn r6_5_a_host_whose_devices_rest_while_somebody_uses_it_says_that_less_of_it_computes() {
+    for (gpus, is_less) in [(1, true), (0, false)] {
+        let mut client = client(gpus, &["a"]);
+        let wished = document(Preferences { run_in_use: true, ..Preferences::default() });
+        client.edit_meta(|meta| meta.document = wished);
+        assert!(!client.host_view().is_less_in_use);
+        client.handle(NOW, Event::OwnerInput { ago: Duration::ZERO });
+        assert_eq!(client.host_view().is_less_in_use, is_less, "{gpus} GPUs");
+    }
+}
