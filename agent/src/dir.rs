@@ -34,6 +34,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::AgentError;
 use crate::trash::Trash;
 
+/// The directory of the files of projects.
+pub(crate) const PROJECTS: &str = "projects";
+
 /// The data directory, by its absolute path, the names of projects' directories in it where they are not
 /// BOINC's, the place for what is to be removed, and its own place once that was asked for.
 #[derive(Clone, Debug)]
@@ -247,7 +250,7 @@ impl DataDir {
     }
     /// The files of all projects.
     pub fn projects(&self) -> PathBuf {
-        self.0.join("projects")
+        self.0.join(PROJECTS)
     }
     /// A project's files.
     pub fn project(&self, url: &MasterUrl) -> PathBuf {
@@ -322,7 +325,7 @@ const OWN_NAMES: [&str; 16] = [
     "identity.key",
     "lock",
     "store",
-    "projects",
+    PROJECTS,
     "slots",
     "trash",
     "daemon.json",

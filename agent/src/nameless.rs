@@ -6,6 +6,10 @@
 //! shown among the mappings: with what is mapped of it, for its blocks are told to root alone. Only what lies
 //! on the given devices counts: files in memory are no matter of the disk.
 //!
+//! What a task can write counts, wherever its name was: in the slot, in the trash, under another mount. What
+//! it can only read counts where its name was in the agent's directory, but for files of projects: that the
+//! agent deleted or the system replaced one meanwhile is not the task's doing.
+//!
 //! Left out: a file that is on its way between two processes, in a socket, and a mapping on a file system
 //! that calls its device by several names.
 
@@ -16,8 +20,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use fallow_domain::Bytes;
-use rustix::fs::{FileType, stat};
+use rustix::fs::{FileType, OFlags, stat};
 
+use crate::dir::PROJECTS;
 use crate::proc::{self, Process};
 use crate::walk::{Missed, Usage};
 
@@ -43,11 +48,10 @@ pub struct Nameless {
 }
 
 impl Nameless {
-    /// Those that these processes hold, each once, on these devices, and which had a name below `dir`.
-    pub fn of(processes: &[Process], devices: &BTreeSet<u64>, dir: &Path) -> Self {
+    /// Those that these processes hold, each once, on these devices. `data` is the agent's directory.
+    pub fn of(processes: &[Process], devices: &BTreeSet<u64>, data: &Path) -> Self {
         let mut found = Self::default();
-        // As the kernel shows names: without links.
-        let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf());
+        let dir = Names::below(data);
         for process in processes {
             for thread in threads(process) {
                 found.open(&thread, devices, &dir);
@@ -103,7 +107,7 @@ impl Nameless {
         self.usage
     }
 
-    fn open(&mut self, thread: &Path, devices: &BTreeSet<u64>, dir: &Path) {
+    fn open(&mut self, thread: &Path, devices: &BTreeSet<u64>, dir: &Names) {
         let entries = match fs::read_dir(thread.join("fd")) {
             Ok(entries) => entries,
             Err(error) => return self.note(thread, &error),
@@ -115,14 +119,21 @@ impl Nameless {
             self.looked_at += 1;
             let path = entry.path();
             // A name that is too long to be told can only be one that somebody made so.
-            if fs::read_link(&path).is_ok_and(|name| !is_gone_below(name.as_os_str().as_bytes(), dir)) {
+            let name = fs::read_link(&path);
+            let is_gone = |name: &PathBuf| name.as_os_str().as_bytes().ends_with(GONE);
+            if name.as_ref().is_ok_and(|name| !is_gone(name)) {
                 continue;
             }
             let Ok(data) = stat(&path) else { continue };
             let is_plain = FileType::from_raw_mode(data.st_mode) == FileType::RegularFile;
+            let is_its = || {
+                name.is_ok_and(|name| dir.has(name.as_os_str().as_bytes()))
+                    || is_writable(thread, &entry.file_name())
+            };
             if is_plain
                 && data.st_nlink == 0
                 && devices.contains(&data.st_dev)
+                && is_its()
                 && self.seen.insert((data.st_dev, data.st_ino))
             {
                 self.usage = self.usage.plus(Usage::of(&data));
@@ -131,11 +142,38 @@ impl Nameless {
     }
 }
 
-/// Whether a name is one that was below a directory and is gone.
-fn is_gone_below(name: &[u8], dir: &Path) -> bool {
-    let below = name.strip_prefix(dir.as_os_str().as_bytes());
-    name.ends_with(GONE) && below.is_some_and(|rest| rest.starts_with(b"/"))
+/// Where names are whose files are a task's own, even if it can only read them.
+struct Names {
+    data: PathBuf,
+    projects: PathBuf,
 }
+
+impl Names {
+    fn below(data: &Path) -> Self {
+        // As the kernel shows names: without links.
+        let data = fs::canonicalize(data).unwrap_or_else(|_| data.to_path_buf());
+        Self { projects: data.join(PROJECTS), data }
+    }
+
+    fn has(&self, name: &[u8]) -> bool {
+        is_below(name, &self.data) && !is_below(name, &self.projects)
+    }
+}
+
+fn is_below(name: &[u8], dir: &Path) -> bool {
+    name.strip_prefix(dir.as_os_str().as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
+}
+
+/// Whether a thread has opened a file so that it can write it. If that is not told, it may have.
+fn is_writable(thread: &Path, descriptor: &std::ffi::OsStr) -> bool {
+    let told = fs::read_to_string(thread.join("fdinfo").join(descriptor)).unwrap_or_default();
+    let flags = told.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_none_or(|flags| flags & ACCESS != OFlags::RDONLY.bits())
+}
+
+/// How a file was opened: to be read, to be written, or both.
+const ACCESS: u32 = OFlags::RDWR.bits() | OFlags::WRONLY.bits();
 
 /// Goes through lines, of which the beginning is kept and the end, until so many bytes were read. Says how
 /// many.
@@ -183,9 +221,12 @@ struct Mapping {
 
 impl Mapping {
     /// As a line of `/proc/PID/maps` tells it: addresses, rights, offset, device, inode, name.
-    fn of(line: &[u8], dir: &Path) -> Option<Self> {
+    fn of(line: &[u8], dir: &Names) -> Option<Self> {
         let name = line.splitn(6, |byte| *byte == b' ').nth(5)?.trim_ascii_start();
-        if !is_gone_below(name, dir) {
+        // What is written to a private mapping is not the file's.
+        let rights = line.splitn(3, |byte| *byte == b' ').nth(1)?;
+        let is_writable = rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's');
+        if !name.ends_with(GONE) || !(is_writable || dir.has(name)) {
             return None;
         }
         let numbers = String::from_utf8_lossy(&line[..line.len() - name.len()]);
@@ -245,15 +286,22 @@ mod tests {
 
     #[test]
     fn r4_1_a_mapped_file_without_a_name_counts_as_far_as_it_is_mapped_and_others_do_not() {
-        let line = |name: &str| format!("7f00a000-7f10a000 rw-s 00002000 08:02 123 {name}");
-        let dir = Path::new("/data/slots");
+        let with = |rights: &str, name: &str| format!("7f00a000-7f10a000 {rights} 00002000 08:02 123 {name}");
+        let line = |name: &str| with("r--s", name);
+        let dir = &Names::below(Path::new("/data"));
         let mapped = Mapping { file: (rustix::fs::makedev(8, 2), 123), end: 0x10_2000 };
-        assert_eq!(Mapping::of(line("   /data/slots/0/a b (deleted)").as_bytes(), dir), Some(mapped));
+        let mapped = Some(mapped);
+        assert_eq!(Mapping::of(line("   /data/slots/0/a b (deleted)").as_bytes(), dir), mapped);
+        assert_eq!(Mapping::of(line("/data/trash/7/a (deleted)").as_bytes(), dir), mapped);
+        assert_eq!(Mapping::of(with("rw-s", "/other/mount/a (deleted)").as_bytes(), dir), mapped);
+        let private = with("rw-p", "/lib/libc.so (deleted)");
+        assert_eq!(Mapping::of(private.as_bytes(), dir), None);
         let others = [
             "/data/slots/0/named",
             "/lib/libc.so (deleted)",
             "/data/slots/0/a (deleted) ",
-            "/data/slots2/a (deleted)",
+            "/data2/a (deleted)",
+            "/data/projects/p/input (deleted)",
         ];
         for name in others {
             assert_eq!(Mapping::of(line(name).as_bytes(), dir), None, "{name}");
@@ -269,14 +317,28 @@ mod tests {
         // Such as a library that was replaced while a program had it open.
         let other = elsewhere.path().join("library");
         let program = format!(
-            "open F, '>', 'gone'; print F 'x' x 3000000; F->flush; unlink 'gone'; \
-             open G, '>', '{0}'; print G 'x' x 9000000; G->flush; unlink '{0}'",
+            "open F, '>', 'gone'; print F 'x' x 3000000; close F; open F, '<', 'gone'; unlink 'gone'; \
+             open G, '>', '{0}'; print G 'x' x 9000000; close G; open G, '<', '{0}'; unlink '{0}'",
             other.display()
         );
         with_program(dir.path(), &program, |processes, devices| {
             let held = Nameless::of(processes, devices, &link);
             assert!((3_000_000..3_100_000).contains(&held.usage().length.0), "{held:?}");
             assert_eq!(held.missed(), None);
+        });
+    }
+
+    #[test]
+    fn r4_1_a_file_counts_that_the_task_can_write_wherever_its_name_was() {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        // As when its directory was moved to the trash, or reached by another mount.
+        let program = format!(
+            "open F, '+>', '{0}/f'; print F 'x' x 3000000; F->flush; unlink '{0}/f'",
+            elsewhere.path().display()
+        );
+        with_program(dir.path(), &program, |processes, devices| {
+            let held = Nameless::of(processes, devices, dir.path()).usage();
+            assert!((3_000_000..3_100_000).contains(&held.length.0), "{held:?}");
         });
     }
 
@@ -289,7 +351,7 @@ mod tests {
         let text = format!("{long}\nshort\n{long}\n");
         let mut seen = Vec::new();
         let read = lines(text.as_bytes(), u64::MAX, &mut |line| {
-            let mapping = Mapping::of(line, Path::new("/data/slots"));
+            let mapping = Mapping::of(line, &Names::below(Path::new("/data")));
             seen.push((line.len() <= LINE_MAX, mapping.is_some()));
         });
         assert_eq!(read.unwrap(), text.len() as u64);

@@ -239,7 +239,7 @@ impl Scan {
                 Some(number) => {
                     let its = processes.get(&number).map_or(&[][..], Vec::as_slice);
                     let devices = scan.devices.iter().copied().chain([data.st_dev]).collect();
-                    blocks = blocks.plus(Nameless::of(its, &devices, path).usage().blocks);
+                    blocks = blocks.plus(Nameless::of(its, &devices, data_dir.path()).usage().blocks);
                     slots.push((SlotId(number), blocks));
                 }
                 None => own = own.plus(blocks),

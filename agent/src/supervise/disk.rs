@@ -68,14 +68,15 @@ impl DiskLook {
     }
 
     /// Counts if it is time to. `places` are asked for only then; `news` says that one was never counted, and
-    /// `unsure` that the last count missed something. All of them lie on the volume of `slots`.
+    /// `unsure` that the last count missed something. All of them lie on the volume of `data`, the agent's
+    /// directory.
     pub(super) fn look(
         &mut self,
         (news, unsure): (bool, bool),
-        slots: &Path,
+        data: &Path,
         places: impl FnOnce() -> Vec<Files>,
     ) {
-        let free = rustix::fs::statvfs(slots)
+        let free = rustix::fs::statvfs(data)
             .map_or(self.free, |volume| volume.f_bavail.saturating_mul(volume.f_frsize));
         let falls = free.saturating_add(FALL) <= self.free;
         let period = if falls || unsure { PERIOD_LEAST } else { PERIOD };
@@ -83,10 +84,10 @@ impl DiskLook {
         if !is_due || self.running.as_ref().is_some_and(|running| !running.is_finished()) {
             return;
         }
-        let (places, slots) = (places(), slots.to_path_buf());
+        let (places, data) = (places(), data.to_path_buf());
         let count = move || {
             sys::lower(Urgency::Idle);
-            count_in_turn(&places, &slots, COUNTED_MAX);
+            count_in_turn(&places, &data, COUNTED_MAX);
         };
         (self.last, self.free) = (Some(Instant::now()), free);
         // No thread, no figures: the next look tries again.
@@ -95,7 +96,7 @@ impl DiskLook {
 }
 
 /// Counts all of them, each for so many entries at a time, and at most for so many.
-fn count_in_turn(places: &[Files], slots: &Path, most: u64) {
+fn count_in_turn(places: &[Files], data: &Path, most: u64) {
     let mut walks = Vec::new();
     for files in places {
         walks.push((files, Walk::below(&files.slot).of_at_most(most), Counted::default()));
@@ -104,7 +105,7 @@ fn count_in_turn(places: &[Files], slots: &Path, most: u64) {
         walks.retain_mut(|(files, walk, counted)| {
             let is_over = walk.step(counted, TURN);
             if is_over {
-                files.note(walk, slots);
+                files.note(walk, data);
             } else {
                 files.meter.note_disk_of_at_least(files.held(walk.total()).most());
             }
@@ -119,8 +120,8 @@ impl Files {
     }
 
     /// Takes note of a count that is over.
-    fn note(&self, walk: &Walk, slots: &Path) {
-        let nameless = Nameless::of(&self.processes(), walk.devices(), slots);
+    fn note(&self, walk: &Walk, data: &Path) {
+        let nameless = Nameless::of(&self.processes(), walk.devices(), data);
         let missed = walk.missed().or(nameless.missed());
         self.meter.note_disk(DiskHeld {
             all: self.held(walk.total()).plus(nameless.usage()).most(),

@@ -514,7 +514,7 @@ impl Supervision {
         let (tasks, shared) = (&self.tasks, &self.shared);
         let (news, unsure) =
             (tasks.values().any(Task::is_uncounted), tasks.values().any(Task::is_unsurely_counted));
-        self.disk.look((news, unsure), &shared.dir.slots(), || {
+        self.disk.look((news, unsure), shared.dir.path(), || {
             tasks.values().map(|task| task.files(shared)).collect()
         });
         self.make_room();
