@@ -31,7 +31,7 @@ fn r6_4_a_group_suspends_the_real_agents_that_it_chooses_and_the_owner_of_anothe
     up.json(&["hosts", "label", "agent-1", "room=12"]);
     let file = up.dir().with_extension("room-12.toml");
     let group = "name = \"room-12\"\nprecedence = 10\nselector = \"room=12, os in (linux)\"\n\
-        [projects.totient]\nabsent = true\n[preferences]\nsuspended = true\n";
+        [projects.totient]\nabsent = true\n[projects.mersenne]\nwithout = [\"nvidia\"]\n[preferences]\nsuspended = true\n";
     std::fs::write(&file, group).unwrap();
     let applied = up.json(&["apply", "-f", file.to_str().unwrap()]);
     std::fs::remove_file(&file).unwrap();
@@ -57,6 +57,10 @@ fn r6_4_a_group_suspends_the_real_agents_that_it_chooses_and_the_owner_of_anothe
         (origin("agent-2") == ("true".into(), "owner".into())).then_some(())
     });
     assert_eq!(origin("agent-1"), ("true".into(), "group room-12".into()));
+    let shown = up.json(&["hosts", "show", "agent-1"]);
+    let mut values = shown["values"].as_array().unwrap().iter();
+    let without = values.find(|value| value["key"] == "projects.mersenne.without").unwrap();
+    assert_eq!((&without["value"], &without["origin"]), (&"nvidia".into(), &"group room-12".into()));
     assert_eq!(origin("agent-3"), ("false".into(), "default".into()));
 
     // Without its label the host is as the others again, under the same version.

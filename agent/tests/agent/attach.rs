@@ -11,7 +11,7 @@ use fallow_client::{Client, ClientConfig, Event};
 use fallow_daemon::clock;
 use fallow_domain::{
     AccountKey, AgentId, DocumentVersion, Duration, FleetDocument, Instant, MasterUrl, Preferences,
-    ProjectAssignment, Share,
+    ProjectAssignment, ResourceTypes, Share,
 };
 use fallow_tls::Authority;
 
@@ -206,6 +206,7 @@ fn follow_document(dir: &Path, url: &str) {
         account_key: AccountKey::new(RIGHT),
         share: Share::new(75.0).unwrap(),
         code_sign_key: None,
+        without: ResourceTypes::default(),
     };
     let document = FleetDocument {
         content: String::new(),

@@ -17,7 +17,7 @@ use fallow_coordinator::document::{Author, Documents};
 use fallow_coordinator::fleet::token::{self, TokenTerms};
 use fallow_coordinator::fleet::{Accounts, Fleet, FleetService, Issuer, LinkSettings};
 use fallow_daemon::clock;
-use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl, ProjectAssignment, Share};
+use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl, ProjectAssignment, ResourceTypes, Share};
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::fleet::v1::fleet_server::FleetServer;
 use fallow_proto::operator::v1::{
@@ -544,6 +544,7 @@ async fn r6_3_an_agent_whose_account_cannot_be_made_keeps_its_link_and_is_sent_t
         account_key: AccountKey::new("the project's own"),
         share: Share::DEFAULT,
         code_sign_key: None,
+        without: ResourceTypes::default(),
     };
     documents.put_project(Author::default(), Instant::EPOCH, assignment).await.unwrap();
     let token = token::create(&*store, &Author::default(), clock::now(), 1, &TokenTerms::default())

@@ -4,7 +4,7 @@
 //! (R6.1).
 
 use fallow_domain::{
-    AccountKey, DocumentVersion, FleetDocument, Invalid, MasterUrl, ProjectAssignment, Share,
+    AccountKey, DocumentVersion, FleetDocument, Invalid, MasterUrl, ProjectAssignment, ResourceTypes, Share,
 };
 
 use super::{preferences, v1 as wire};
@@ -59,13 +59,14 @@ pub fn to_wire(document: &FleetDocument) -> wire::Document {
 }
 
 fn project_to_wire(project: &ProjectAssignment) -> wire::ProjectAssignment {
-    let ProjectAssignment { name, url, account_key, share, code_sign_key } = project;
+    let ProjectAssignment { name, url, account_key, share, code_sign_key, without } = project;
     wire::ProjectAssignment {
         name: name.clone(),
         url: url.to_string(),
         account_key: account_key.reveal().to_owned(),
         share: share.get(),
         code_sign_key: code_sign_key.map(String::from).unwrap_or_default(),
+        without: without.iter().map(|kind| kind.name().to_owned()).collect(),
     }
 }
 
@@ -93,7 +94,7 @@ pub fn from_wire(wire: wire::Document) -> Result<FleetDocument, BadDocument> {
 }
 
 fn project_from_wire(wire: wire::ProjectAssignment) -> Result<ProjectAssignment, BadDocument> {
-    let wire::ProjectAssignment { name, url, account_key, share, code_sign_key } = wire;
+    let wire::ProjectAssignment { name, url, account_key, share, code_sign_key, without } = wire;
     if name.is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
         return Err(BadDocument::ProjectName(name));
     }
@@ -103,12 +104,13 @@ fn project_from_wire(wire: wire::ProjectAssignment) -> Result<ProjectAssignment,
     }
     let read = || {
         let key = (!code_sign_key.is_empty()).then(|| code_sign_key.parse()).transpose()?;
-        Ok((MasterUrl::parse(&url)?, Share::new(share)?, key))
+        let without = ResourceTypes::from_names(without.iter().map(String::as_str))?;
+        Ok((MasterUrl::parse(&url)?, Share::new(share)?, key, without))
     };
     match read() {
-        Ok((url, share, code_sign_key)) => {
+        Ok((url, share, code_sign_key, without)) => {
             let account_key = AccountKey::new(account_key);
-            Ok(ProjectAssignment { name, url, account_key, share, code_sign_key })
+            Ok(ProjectAssignment { name, url, account_key, share, code_sign_key, without })
         }
         Err(invalid) => Err(BadDocument::Project(name, invalid)),
     }
@@ -132,6 +134,7 @@ mod tests {
                 account_key: "0123456789abcdef0123456789abcdef".into(),
                 share: 75.0,
                 code_sign_key: format!("sha256:{}", "ab".repeat(32)),
+                without: vec!["nvidia".into()],
             }],
             preferences: Some(preferences::to_wire(&preferences)),
             signed: None,
@@ -150,7 +153,7 @@ mod tests {
     #[test]
     fn r6_5_a_bad_document_is_refused_with_what_is_wrong() {
         type Spoil = fn(&mut wire::Document);
-        let cases: [(Spoil, &str); 16] = [
+        let cases: [(Spoil, &str); 17] = [
             (|d| d.version = 0, "version 0"),
             (|d| d.content = "c\n".into(), "letters and digits"),
             (|d| d.content = "c".repeat(65), "up to 64"),
@@ -160,6 +163,7 @@ mod tests {
             (|d| d.projects[0].url = "ftp://x.y/".into(), "project \"mersenne\": project URL"),
             (|d| d.projects[0].account_key = "</a>".into(), "account key"),
             (|d| d.projects[0].code_sign_key = "sha256:".into(), "fingerprint of a code-signing key"),
+            (|d| d.projects[0].without.push("gpu".into()), "resource type"),
             (|d| d.projects[0].name.clear(), "name"),
             (|d| d.projects.push(d.projects[0].clone()), "each project once"),
             (|d| d.preferences = None, "preferences"),

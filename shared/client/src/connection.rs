@@ -137,7 +137,7 @@ impl Client {
             let wait = project.rpc.min_rpc_time(self.now(), RequestedBy::Client);
             let held = held(project.id);
             let serves = |(kind, wanted): (ResourceType, &bool)| {
-                *wanted && !held[kind] && !project.lacks[kind] && !project.web.without[kind]
+                *wanted && !held[kind] && !project.lacks[kind] && !project.left_out()[kind]
             };
             wait.map_or(is_outdated, |wait| wait.at <= soon)
                 && !project.detach_when_done

@@ -124,9 +124,10 @@ impl Client {
             });
             let must_wait = project.rpc.must_wait(from);
             let shut = project.detach_when_done || project.rpc.is_down(from);
+            let left_out = project.left_out();
             let has_none = |kind: ResourceType| {
                 shut || project.lacks[kind]
-                    || project.web.without[kind]
+                    || left_out[kind]
                     || backoffs.has_none(project.id, kind, from, must_wait)
             };
             ProjectObservation {

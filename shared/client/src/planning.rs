@@ -121,7 +121,7 @@ impl Client {
                 may_supply: PerType::from_fn(|kind| {
                     !project.detach_when_done
                         && !project.rpc.is_down(instant)
-                        && !project.web.without[kind]
+                        && !project.left_out()[kind]
                         && !self.ledger.type_backoffs().lacks_work(project.id, kind, instant)
                 }),
             })
@@ -190,7 +190,7 @@ impl Client {
             detach_when_done: project.detach_when_done,
             lacks: project.lacks,
             supplies: self.ledger.long_term().supplied(project.id),
-            left_out: project.web.without,
+            left_out: project.left_out(),
             unrunnable: self.gathered(project.id),
         };
         self.state.projects.values().map(project).collect()

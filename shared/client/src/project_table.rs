@@ -174,14 +174,14 @@ impl Difference {
             store,
             durable: !settled_alike(was, is),
             shares,
-            asks: was.rpc != is.rpc || was.web.without != is.web.without,
+            asks: was.rpc != is.rpc || was.left_out() != is.left_out(),
             waits: was.rpc != is.rpc
                 || was.contact_by != is.contact_by
                 || was.scheduler_urls.is_empty() != is.scheduler_urls.is_empty(),
             estimates: was.correction != is.correction || was.dont_use_dcf != is.dont_use_dcf,
             earns: (was.share, was.detach_when_done) != (is.share, is.detach_when_done)
                 || was.rpc.has_failed() != is.rpc.has_failed()
-                || was.web.without != is.web.without,
+                || was.left_out() != is.left_out(),
         }
     }
 }
@@ -195,8 +195,8 @@ fn settled_alike(was: &Project, is: &Project) -> bool {
     short(was) == short(is)
         && was.rpc == is.rpc
         && (&was.url, &was.directory, &was.name) == (&is.url, &is.directory, &is.name)
-        && (&was.account_key, &was.code_sign_key, was.required_key)
-            == (&is.account_key, &is.code_sign_key, is.required_key)
+        && (&was.account_key, &was.code_sign_key, was.required_key, &was.without)
+            == (&is.account_key, &is.code_sign_key, is.required_key, &is.without)
         && (was.rpc_seqno, &was.scheduler_urls, &was.identity)
             == (is.rpc_seqno, &is.scheduler_urls, &is.identity)
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fallow_boinc::scheduler::WebPreferences;
 use fallow_domain::{
     AccountKey, Device, DocumentVersion, FleetDocument, MasterUrl, PerType, ProjectAssignment, ProjectId,
-    Share,
+    ResourceTypes, Share,
 };
 use fallow_policy::completion::{DurationCorrection, Experience};
 use fallow_policy::rpc_timing::RpcState;
@@ -47,14 +47,21 @@ impl Client {
         let known = self.project_of(&url).and_then(|id| self.state.projects.get(&id));
         let chosen = share.or(known.and_then(|project| project.chosen_share));
         let now = chosen.or(known.map(|project| project.share)).unwrap_or(Share::DEFAULT);
-        let wanted =
-            ProjectAssignment { name: url.stem(), url, account_key, share: now, code_sign_key: None };
+        let wanted = ProjectAssignment {
+            name: url.stem(),
+            url,
+            account_key,
+            share: now,
+            code_sign_key: None,
+            without: ResourceTypes::default(),
+        };
         self.put_project(&wanted, false);
         let Some(id) = self.project_of(&wanted.url) else { return };
         let share = self.edit_project(id, |project| {
             // The coordinator had dropped it: now it is the owner's.
             project.from_document = false;
             project.required_key = None;
+            project.without = ResourceTypes::default();
             project.chosen_share = chosen;
             project.settle_share().then_some(project.share)
         });
@@ -165,6 +172,7 @@ impl Client {
             if from_document {
                 project.name = wanted.name.clone();
                 project.require_key(wanted.code_sign_key);
+                project.without.clone_from(&wanted.without);
             }
         });
         if is_other_key {
@@ -343,6 +351,7 @@ impl Client {
             self.edit_project(id, |project| {
                 project.from_document = false;
                 project.required_key = None;
+                project.without = ResourceTypes::default();
                 project.name.clone_from(&was.name);
                 project.settle_share()
             });
@@ -411,6 +420,7 @@ impl Project {
             rpc_seqno: 0,
             code_sign_key: None,
             required_key: wanted.code_sign_key,
+            without: wanted.without.clone(),
             correction: DurationCorrection::default(),
             dont_use_dcf: false,
             send_full_workload: false,

@@ -156,7 +156,7 @@ impl Client {
             let requested = requested_by != RequestedBy::Client || overdue || news;
             // Whoever asks for contact, the project's user wants no work of these types; nor does a first
             // request.
-            let left_out = &project.web.without;
+            let left_out = &project.left_out();
             let wanted = |plan: WorkRequest| self.bounded(id, plan.without(left_out)).without(left_out);
             let asking = self.fetch.made().of(id);
             let request = wanted(asking.map(|asking| asking.request).unwrap_or_default());

@@ -7,7 +7,7 @@
 //! and accounts in them. Jobs, files, what projects said, and all that was counted and learned are the first
 //! host's, and go.
 
-use fallow_domain::{DocumentVersion, FleetDocument, Instant, ProjectAssignment, Share};
+use fallow_domain::{DocumentVersion, FleetDocument, Instant, ProjectAssignment, ResourceTypes, Share};
 
 use crate::Change;
 use crate::accounts::Ledger;
@@ -72,6 +72,7 @@ fn attached_anew(was: &Project) -> Project {
         account_key: was.account_key.clone(),
         share: was.chosen_share.unwrap_or(Share::DEFAULT),
         code_sign_key: None,
+        without: ResourceTypes::default(),
     };
     let chosen_share = was.chosen_share;
     Project { chosen_share, ..Project::attached(was.id, &wanted, was.directory.clone(), false) }

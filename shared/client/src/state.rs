@@ -9,7 +9,7 @@ use fallow_boinc::scheduler::WebPreferences;
 use fallow_boinc::signature::PublicKey;
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Flops, Instant, JobId, KeyFingerprint,
-    MasterUrl, OwnerLimits, PerType, ProjectId, Share, SlotId, Speed, Usage,
+    MasterUrl, OwnerLimits, PerType, ProjectId, ResourceTypes, Share, SlotId, Speed, Usage,
 };
 use fallow_policy::backoff::Wait;
 use fallow_policy::completion::DurationCorrection;
@@ -91,6 +91,9 @@ pub(crate) struct Project {
     /// its server shows.
     #[serde(default)]
     pub required_key: Option<KeyFingerprint>,
+    /// Types of which it is asked for no jobs, as the document in force says (R6.4).
+    #[serde(default, skip_serializing_if = "ResourceTypes::is_empty")]
+    pub without: ResourceTypes,
     pub correction: DurationCorrection,
     pub dont_use_dcf: bool,
     pub send_full_workload: bool,
@@ -143,6 +146,12 @@ impl Project {
     /// Reads what its user set on its web site, as it holds at this host's venue.
     pub(crate) fn read_web_preferences(&mut self) {
         self.web = WebPreferences::parse(&self.identity.project_preferences, &self.identity.venue);
+    }
+
+    /// The types of which it is asked for no jobs: its user's on its web site and those that the document in
+    /// force says.
+    pub(crate) fn left_out(&self) -> PerType<bool> {
+        self.web.without.map(|kind, left_out| *left_out || self.without.contains(kind))
     }
 
     /// From now on its programs must be signed by this key, where one is said. Another one that was taken on

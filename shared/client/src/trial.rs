@@ -2,7 +2,9 @@
 //! and what follows is done.
 
 use fallow_boinc::scheduler::SchedulerReply;
-use fallow_domain::{DocumentVersion, Duration, FleetDocument, Instant, ProjectAssignment, ProjectId};
+use fallow_domain::{
+    DocumentVersion, Duration, FleetDocument, Instant, ProjectAssignment, ProjectId, ResourceTypes,
+};
 
 use crate::attaching::is_accepted;
 use crate::confirmation::{self, Fault, Seen, Stake, Trial, Verdict};
@@ -59,6 +61,7 @@ impl Client {
                 account_key: project.account_key.clone(),
                 share: project.share,
                 code_sign_key: None,
+                without: ResourceTypes::default(),
             })
             .collect()
     }

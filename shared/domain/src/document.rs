@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountKey, Invalid, KeyFingerprint, MasterUrl, Preferences, Share};
+use crate::{AccountKey, Invalid, KeyFingerprint, MasterUrl, Preferences, ResourceTypes, Share};
 
 /// The version of a fleet document: a term and a number in it. Rises with every change; 0 means that no
 /// document was ever accepted.
@@ -78,6 +78,9 @@ pub struct ProjectAssignment {
     /// server shows is taken on trust, as BOINC's clients do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_sign_key: Option<KeyFingerprint>,
+    /// Hosts ask it for no jobs that use one of these (R6.4).
+    #[serde(default, skip_serializing_if = "ResourceTypes::is_empty")]
+    pub without: ResourceTypes,
 }
 
 /// A coordinator's wishes for an agent: applied whole or not at all, kept when the coordinator is gone

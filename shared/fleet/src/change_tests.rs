@@ -2,7 +2,7 @@ use super::*;
 use crate::{Effective, Origin, Preference, Wish};
 use fallow_domain::{
     AccountKey, DocumentVersion, FleetDocument, Fraction, Labels, MasterUrl, OwnerLimits, Preferences,
-    ProjectAssignment, Share,
+    ProjectAssignment, ResourceTypes, Share,
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -14,6 +14,7 @@ fn set() -> DocumentSet {
         account_key: AccountKey::new("key"),
         share: Share::DEFAULT,
         code_sign_key: None,
+        without: ResourceTypes::default(),
     };
     let fleet = FleetDocument {
         content: String::new(),
@@ -229,8 +230,9 @@ fn group(number: u32) -> impl Strategy<Value = (String, String)> {
         prop::option::of(any::<bool>()),
         prop::option::of(1..100_u32),
         any::<bool>(),
+        prop::option::of(prop::sample::select(vec!["[]", "[\"cpu\"]", "[\"nvidia\", \"amd\"]"])),
     );
-    parts.prop_map(move |(selector, cpu, suspended, share, absent)| {
+    parts.prop_map(move |(selector, cpu, suspended, share, absent, without)| {
         let precedence = (number * 7_919) % 1_000 + 1;
         let mut text =
             format!("name = \"g{number}\"\nprecedence = {precedence}\nselector = \"{selector}\"\n");
@@ -239,6 +241,8 @@ fn group(number: u32) -> impl Strategy<Value = (String, String)> {
         }
         if absent {
             text += "[projects.mersenne]\nabsent = true\n";
+        } else if let Some(types) = without {
+            text += &format!("[projects.mersenne]\nwithout = {types}\n");
         }
         text += "[preferences]\n";
         if let Some(cpu) = cpu {
@@ -278,9 +282,17 @@ fn slowly(set: &DocumentSet, labels: &Labels) -> FleetDocument {
     }
     let mut kept = BTreeSet::new();
     for project in &mut document.projects {
-        let says = |group: &&&crate::Group| group.projects.contains_key(&project.name);
+        let says = |group: &&&crate::Group| {
+            group.projects.get(&project.name).is_some_and(|said| said.without.is_some())
+        };
+        if let Some(group) = mine.iter().filter(says).max_by_key(|group| group.precedence) {
+            project.without = group.projects[&project.name].without.clone().unwrap();
+        }
+        let says = |group: &&&crate::Group| {
+            group.projects.get(&project.name).is_some_and(|said| said.wish.is_some())
+        };
         let wish = mine.iter().filter(says).max_by_key(|group| group.precedence);
-        match wish.map(|group| group.projects[&project.name].wish) {
+        match wish.and_then(|group| group.projects[&project.name].wish) {
             Some(Wish::Absent) => continue,
             Some(Wish::Share(share)) => project.share = share,
             None => {}
@@ -349,4 +361,42 @@ fn r6_10_a_group_may_name_the_key_that_signs_a_projects_programs() {
     let alone = "name = \"a\"\nprecedence = 7\nselector = \"\"\n[projects.totient]\nshare = 1\n";
     let said = wrong(&set(), &[("a.toml", &format!("{alone}code_sign_key = \"{key}\"\n"))]);
     assert!(said.contains("`url` is missing beside `code_sign_key`"), "{said}");
+}
+
+#[test]
+fn r6_4_a_group_may_take_types_of_resource_from_a_project_and_a_higher_one_gives_them_back() {
+    let file = |name: &str, precedence: u32, selector: &str, said: &str| {
+        format!(
+            "name = \"{name}\"\nprecedence = {precedence}\nselector = \"{selector}\"\n[projects.totient]\n{said}\n"
+        )
+    };
+    let low = file("gpus", 5, "", "without = [\"nvidia\", \"cpu\"]");
+    let high = file("room", 9, "room=1", "without = []\nshare = 7");
+    let changed = applied(&set(), &change(&[("low.toml", &low), ("high.toml", &high)]));
+    let of = |names: &[&str]| {
+        let projects = Effective::of(&changed, &labels(names)).document(&changed).projects;
+        projects.into_iter().find(|project| project.name == "totient").unwrap()
+    };
+    assert_eq!(of(&[]).without.to_string(), "cpu, nvidia");
+    assert_eq!((of(&["room=1"]).without.to_string(), of(&["room=1"]).share.get()), ("none".to_owned(), 7.0));
+    let effective = Effective::of(&changed, &labels(&["room=1"]));
+    assert_eq!(effective.without["totient"].losers[0].1.to_string(), "cpu, nvidia");
+    let differ = crate::differences(&set(), &changed, &labels(&[]));
+    let expected = ("projects.totient.without", "none", "cpu, nvidia", "group gpus");
+    let said: Vec<_> = differ
+        .iter()
+        .map(|one| (one.key.as_str(), one.before.as_str(), one.after.as_str(), one.origin.as_str()))
+        .collect();
+    assert_eq!(said, [expected]);
+    let signed = crate::signed::values_of(&changed);
+    assert_eq!(signed["groups.gpus.projects.totient.without"], "cpu, nvidia");
+    for (said, at) in
+        [("without = [\"gpu\"]", "\"gpu\" is no resource type"), ("without = \"cpu\"", "expected a list")]
+    {
+        let problem = wrong(&set(), &[("a.toml", &file("a", 1, "", said))]);
+        assert!(
+            problem.contains("a.toml:5:11: projects.totient.without:") && problem.contains(at),
+            "{problem}"
+        );
+    }
 }

@@ -47,6 +47,20 @@ pub fn differences(before: &DocumentSet, after: &DocumentSet, labels: &Labels) -
                 changes.extend(moved(name, old, new, sets[1]));
             }
         }
+        if is_wanted(new) {
+            let said = |effective: &Effective| effective.without.get(name).cloned();
+            let said = [&before, &after].map(said);
+            let [old, shown] =
+                said.each_ref().map(|said| said.as_ref().map(|said| said.value.clone()).unwrap_or_default());
+            if old != shown {
+                changes.push(ValueChange {
+                    key: format!("projects.{name}.without"),
+                    before: old.to_string(),
+                    after: shown.to_string(),
+                    origin: said[1].as_ref().map_or_else(String::new, |said| said.origin.to_string()),
+                });
+            }
+        }
         let (old, shown_new) = (shown(old), shown(new));
         if old != shown_new {
             changes.push(ValueChange {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use fallow_domain::{FleetDocument, Labels, MasterUrl, OwnerLimits, Preferences, ProjectAssignment, Share};
+use fallow_domain::{
+    FleetDocument, Labels, MasterUrl, OwnerLimits, Preferences, ProjectAssignment, ResourceTypes, Share,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{DocumentSet, GroupName, Preference};
@@ -74,11 +76,21 @@ impl<T> Resolved<T> {
     }
 }
 
+/// A higher layer's word on a project.
+fn say<T>(said: &mut BTreeMap<String, Resolved<T>>, project: &str, origin: Origin, value: T) {
+    match said.get_mut(project) {
+        Some(resolved) => resolved.prevail(origin, value),
+        None => drop(said.insert(project.to_owned(), Resolved::new(origin, value))),
+    }
+}
+
 /// What one host is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effective {
     /// Projects by their names.
     pub projects: BTreeMap<String, Resolved<Wish>>,
+    /// The types of which no jobs are asked for, by the projects of which somebody says so.
+    pub without: BTreeMap<String, Resolved<ResourceTypes>>,
     /// Every preference, in the order of [`crate::PREFERENCE_KEYS`].
     pub preferences: Vec<Resolved<Preference>>,
 }
@@ -91,11 +103,11 @@ impl Effective {
         for (name, group) in set.groups.of(labels) {
             let origin = || Origin::Group(name.clone());
             for (project, said) in &group.projects {
-                match effective.projects.get_mut(project) {
-                    Some(resolved) => resolved.prevail(origin(), said.wish),
-                    None => {
-                        effective.projects.insert(project.clone(), Resolved::new(origin(), said.wish));
-                    }
+                if let Some(wish) = said.wish {
+                    say(&mut effective.projects, project, origin(), wish);
+                }
+                if let Some(without) = &said.without {
+                    say(&mut effective.without, project, origin(), without.clone());
                 }
             }
             for said in &group.preferences {
@@ -109,9 +121,18 @@ impl Effective {
         let wish = |project: &ProjectAssignment| {
             (project.name.clone(), Resolved::new(Origin::Fleet, Wish::Share(project.share)))
         };
+        let without = |project: &ProjectAssignment| {
+            (project.name.clone(), Resolved::new(Origin::Fleet, project.without.clone()))
+        };
         let built_in = Preference::all_of(&Preferences::default());
         let mut effective = Self {
             projects: fleet.projects.iter().map(wish).collect(),
+            without: fleet
+                .projects
+                .iter()
+                .filter(|project| !project.without.is_empty())
+                .map(without)
+                .collect(),
             preferences: built_in.into_iter().map(|one| Resolved::new(Origin::Default, one)).collect(),
         };
         effective.differ(&Origin::Fleet, &fleet.preferences);
@@ -169,8 +190,10 @@ impl Effective {
             Wish::Share(share) => Some(share),
             Wish::Absent => None,
         };
+        let without = |name: &str| self.without.get(name).map(|said| said.value.clone()).unwrap_or_default();
         let own = set.fleet.projects.iter().filter_map(|project| {
-            wanted(&project.name).map(|share| ProjectAssignment { share, ..project.clone() })
+            let share = wanted(&project.name)?;
+            Some(ProjectAssignment { share, without: without(&project.name), ..project.clone() })
         });
         let is_foreign = |name: &str| set.fleet.projects.iter().all(|project| project.name != name);
         let foreign = self.projects.keys().filter(|name| is_foreign(name)).filter_map(|name| {
@@ -181,6 +204,7 @@ impl Effective {
                 account_key: place.account_key,
                 share,
                 code_sign_key: place.code_sign_key,
+                without: without(name),
             })
         });
         FleetDocument {

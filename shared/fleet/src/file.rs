@@ -8,6 +8,8 @@
 //! [projects.totient]
 //! share = 20
 //!
+//! without = ["nvidia"]
+//!
 //! [projects.mersenne]
 //! absent = true
 //!
@@ -22,7 +24,7 @@ use std::collections::BTreeMap;
 use fallow_config::{
     BadValue, Diagnostic, Fields, FromValue, Problem, Section, Source, Walk, text, unexpected,
 };
-use fallow_domain::{AccountKey, Invalid, KeyFingerprint, LabelName, MasterUrl, Share};
+use fallow_domain::{AccountKey, Invalid, KeyFingerprint, LabelName, MasterUrl, ResourceTypes, Share};
 use toml::de::DeValue;
 
 use crate::effective::Wish;
@@ -31,8 +33,10 @@ use crate::{PREFERENCE_KEYS, Preference, Selector};
 
 const FILE: Section =
     Section { title: "the file", keys: &["name", "precedence", "selector", "projects", "preferences"] };
-const PROJECT: Section =
-    Section { title: "[projects.NAME]", keys: &["share", "absent", "url", "account_key", "code_sign_key"] };
+const PROJECT: Section = Section {
+    title: "[projects.NAME]",
+    keys: &["share", "absent", "without", "url", "account_key", "code_sign_key"],
+};
 const PREFERENCES: Section = Section { title: "[preferences]", keys: PREFERENCE_KEYS };
 const SECTIONS: &[&Section] = &[&FILE, &PROJECT, &PREFERENCES];
 
@@ -102,6 +106,7 @@ fn projects(walk: &mut Walk<'_>, fields: &Fields<'_, '_>) -> BTreeMap<String, Pr
 fn project_wish(walk: &mut Walk<'_>, project: &Fields<'_, '_>) -> Option<ProjectWish> {
     let share: Option<f64> = walk.get(project, "share");
     let absent: Option<bool> = walk.get(project, "absent");
+    let without: Option<Types> = walk.get(project, "without");
     let foreign = foreign(walk, project);
     let has = |walk: &Walk<'_>, key| walk.has(&project.path_of(key));
     if has(walk, "share") && has(walk, "absent") {
@@ -110,26 +115,27 @@ fn project_wish(walk: &mut Walk<'_>, project: &Fields<'_, '_>) -> Option<Project
     let is_foreign = has(walk, "url") || has(walk, "account_key");
     let wish = match (share, absent) {
         (Some(share), _) => match Share::given(share) {
-            Ok(share) => Wish::Share(share),
+            Ok(share) => Some(Wish::Share(share)),
             Err(Invalid { given, expected, .. }) => {
                 walk.error(&project.path_of("share"), format!("{given} is no share"), expected);
                 return None;
             }
         },
-        (None, Some(true)) => Wish::Absent,
-        (None, _) if is_foreign && !has(walk, "absent") => Wish::Share(Share::DEFAULT),
+        (None, Some(true)) => Some(Wish::Absent),
+        (None, _) if is_foreign && !has(walk, "absent") => Some(Wish::Share(Share::DEFAULT)),
+        (None, None) if without.is_some() && !has(walk, "share") => None,
         (None, _) => {
             if !walk.complained_of(&project.path) {
                 walk.error(
                     &project.path,
                     "nothing is said of the project",
-                    "share = NUMBER or absent = true",
+                    "share = NUMBER, absent = true or without = [\"nvidia\"]",
                 );
             }
             return None;
         }
     };
-    Some(ProjectWish { wish, foreign })
+    Some(ProjectWish { wish, without: without.map(|types| types.0), foreign })
 }
 
 fn foreign(walk: &mut Walk<'_>, project: &Fields<'_, '_>) -> Option<Foreign> {
@@ -187,6 +193,23 @@ impl FromValue for Url {
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
         let expected = "a project's URL in quotes, such as \"https://einstein.phys.uwm.edu/\"";
         MasterUrl::parse(text(value, expected)?).map(Self).map_err(|_| unexpected(value, expected))
+    }
+}
+
+struct Types(ResourceTypes);
+
+impl FromValue for Types {
+    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
+        let expected = "a list of cpu, nvidia, amd, intel, apple, such as [\"nvidia\", \"amd\"]";
+        let bad = || unexpected(value, expected);
+        let names = value.as_array().ok_or_else(bad)?.iter();
+        let names: Vec<&str> =
+            names.map(|name| name.get_ref().as_str().ok_or_else(bad)).collect::<Result<_, _>>()?;
+        ResourceTypes::from_names(names).map(Self).map_err(|Invalid { what, given, .. }| BadValue {
+            problem: format!("{given:?} is no {what}"),
+            expected: expected.to_owned(),
+            suggestion: None,
+        })
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use fallow_domain::{AccountKey, Invalid, KeyFingerprint, LabelName, Labels, MasterUrl, Share};
+use fallow_domain::{
+    AccountKey, Invalid, KeyFingerprint, LabelName, Labels, MasterUrl, ResourceTypes, Share,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::effective::Wish;
@@ -56,8 +58,12 @@ pub struct Group {
 /// What a group says of a project.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProjectWish {
-    /// Whether hosts serve it, and with which share.
-    pub wish: Wish,
+    /// Whether hosts serve it, and with which share; none where the group leaves that as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wish: Option<Wish>,
+    /// The types of which hosts ask it for no jobs, instead of those that lower groups say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without: Option<ResourceTypes>,
     /// Where it is, if no document of the fleet knows it.
     pub foreign: Option<Foreign>,
 }
@@ -78,7 +84,7 @@ impl ProjectWish {
     /// Serve it with this share.
     #[must_use]
     pub fn share(share: Share) -> Self {
-        Self { wish: Wish::Share(share), foreign: None }
+        Self { wish: Some(Wish::Share(share)), without: None, foreign: None }
     }
 }
 

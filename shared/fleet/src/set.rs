@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use fallow_domain::{FleetDocument, ProjectAssignment, Share};
+use fallow_domain::{FleetDocument, ProjectAssignment, ResourceTypes, Share};
 use serde::{Deserialize, Serialize};
 
 use crate::{ContentHash, Foreign, GroupName, Groups, Origin};
@@ -87,6 +87,7 @@ impl DocumentSet {
             account_key: place.account_key.clone(),
             share: Share::ZERO,
             code_sign_key: place.code_sign_key,
+            without: ResourceTypes::default(),
         };
         places.into_iter().map(assignment).collect()
     }

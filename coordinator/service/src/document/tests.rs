@@ -1,4 +1,5 @@
 use super::*;
+use fallow_domain::ResourceTypes;
 use fallow_fleet::GroupText;
 use fallow_store::{Batch, BatchResult, Format, SledStore};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +11,7 @@ fn assignment(name: &str) -> ProjectAssignment {
         account_key: AccountKey::new("key"),
         share: Share::DEFAULT,
         code_sign_key: None,
+        without: ResourceTypes::default(),
     }
 }
 

@@ -126,7 +126,14 @@ pub(super) fn list(fleet: &Fleet, set: &DocumentSet) -> wire::ListGroupsReply {
         values: group
             .projects
             .iter()
-            .map(|(project, said)| said_value(format!("projects.{project}"), said.wish.to_string()))
+            .flat_map(|(project, said)| {
+                let key = format!("projects.{project}");
+                let without = said
+                    .without
+                    .as_ref()
+                    .map(|types| said_value(format!("{key}.without"), types.to_string()));
+                said.wish.map(|wish| said_value(key, wish.to_string())).into_iter().chain(without)
+            })
             .chain(
                 group
                     .preferences
@@ -148,12 +155,12 @@ fn said_value(key: String, value: String) -> wire::SaidValue {
 /// What a host is asked for, and why.
 pub(super) fn explained(explained: &Explained) -> wire::ExplainHostReply {
     let Explained { host, set, enrolled_with, given_labels, groups, effective } = explained;
-    let Effective { projects, preferences } = effective;
+    let Effective { projects, without, preferences } = effective;
     let projects = projects.iter().map(|(name, resolved)| value(format!("projects.{name}"), resolved));
     let preferences =
         preferences.iter().map(|resolved| value(format!("preferences.{}", resolved.value.key()), resolved));
     let wanted = effective.projects.iter().filter(|(_, wish)| wish.value != Wish::Absent);
-    let keys = wanted.filter_map(|(name, _)| {
+    let keys = wanted.clone().filter_map(|(name, _)| {
         Some(wire::ExplainedValue {
             key: format!("projects.{name}.code_sign_key"),
             value: set.place(name)?.code_sign_key?.to_string(),
@@ -161,6 +168,9 @@ pub(super) fn explained(explained: &Explained) -> wire::ExplainHostReply {
             lost: Vec::new(),
         })
     });
+    let without = wanted
+        .filter_map(|(name, _)| Some((name, without.get(name)?)))
+        .map(|(name, resolved)| value(format!("projects.{name}.without"), resolved));
     wire::ExplainHostReply {
         labels: host
             .labels
@@ -174,7 +184,7 @@ pub(super) fn explained(explained: &Explained) -> wire::ExplainHostReply {
         host: Some(convert::host(host, set, &mut Contents::of(set))),
         document_version: set.fleet.version.0,
         groups: groups.iter().map(ToString::to_string).collect(),
-        values: projects.chain(keys).chain(preferences).collect(),
+        values: projects.chain(keys).chain(without).chain(preferences).collect(),
     }
 }
 

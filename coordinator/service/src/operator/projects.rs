@@ -2,7 +2,7 @@
 
 use fallow_boinc::signature::PublicKey;
 use fallow_daemon::clock;
-use fallow_domain::{Duration, ProjectAssignment, Share};
+use fallow_domain::{Duration, ProjectAssignment, ResourceTypes, Share};
 use fallow_proto::operator::v1 as wire;
 use fallow_work_server::{Counts, PAGE_MAX, ProjectError, ProjectInfo, ProjectServer, ProjectSettings};
 use tonic::{Status, Streaming};
@@ -105,6 +105,7 @@ impl OperatorService {
             account_key: info.account_key,
             share,
             code_sign_key: Some(info.code_sign_key),
+            without: ResourceTypes::default(),
         };
         let put = self.documents.put_project(author, clock::now(), assignment.clone()).await;
         put.map_err(|error| status::of_document(&error))?;

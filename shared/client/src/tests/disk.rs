@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, Instant, MasterUrl, Preferences,
-    ProjectAssignment, ProjectId, Share, SlotId, Usage,
+    ProjectAssignment, ProjectId, ResourceTypes, Share, SlotId, Usage,
 };
 use fallow_preferences::Said;
 use rand_pcg::Pcg64Mcg;
@@ -47,6 +47,7 @@ fn document(version: u64, preferences: Preferences) -> FleetDocument {
         account_key: AccountKey::new("0123456789abcdef0123456789abcdef"),
         share: Share::new(if name == "a" { 3.0 } else { 1.0 }).unwrap(),
         code_sign_key: None,
+        without: ResourceTypes::default(),
     };
     let projects = ["a", "b"].map(project).into();
     FleetDocument { content: String::new(), version: DocumentVersion(version), projects, preferences }

@@ -39,6 +39,7 @@ fn change(project: &mut Project, what: u8, n: u32) {
         17 => drop(project.apps.insert(format!("app{n}"), Application::default())),
         18 => project.lacks[ResourceType::Nvidia] = is_even,
         19 => project.required_key = is_even.then(|| KeyFingerprint::new([7; 32])),
+        20 => project.without = is_even.then_some(ResourceType::Nvidia).into_iter().collect(),
         _ => project.job_time = is_even.then_some(secs),
     }
 }
@@ -80,6 +81,8 @@ fn an_edit_of_a_project_makes_due_what_follows_from_it() {
     let asks = (false, true, false, vec![a]);
     assert_eq!(changed(8, 7), (false, true, true, vec![a]), "its owner overrode a delay");
     assert_eq!(edited(&|project| project.web.without[ResourceType::Cpu] = true), asks);
+    let left_out = |project: &mut Project| project.without = [ResourceType::Cpu].into_iter().collect();
+    assert_eq!(edited(&left_out), (false, true, true, vec![a]), "the coordinator's word");
     let delayed = follows(|client, id| {
         client.edit_rpc(id, |rpc| rpc.on_request_delay(NOW, Duration::from_secs(9)));
     });
@@ -115,7 +118,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn what_is_stored_and_shown_of_projects_is_what_follows_from_them(
-        steps in prop::collection::vec((0_u32..2, 0_u8..20, 0_u32..6), 1..60)
+        steps in prop::collection::vec((0_u32..2, 0_u8..22, 0_u32..6), 1..60)
     ) {
         let mut client = client(0, &["a", "b"]);
         let mut records: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();

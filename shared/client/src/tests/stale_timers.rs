@@ -4,7 +4,7 @@
 use fallow_boinc::scheduler::FileInfo;
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, Instant, JobId, PerType,
-    Preferences, ProjectAssignment, ProjectId, Share, SlotId, Usage,
+    Preferences, ProjectAssignment, ProjectId, ResourceTypes, Share, SlotId, Usage,
 };
 use fallow_policy::backoff::Wait;
 use fallow_policy::fetch::WorkRequest;
@@ -36,6 +36,7 @@ fn disconnected() -> (Client, ProjectId, Instant) {
         account_key,
         share: Share::DEFAULT,
         code_sign_key: None,
+        without: ResourceTypes::default(),
     };
     let preferences = Preferences { connection_interval: HOUR * 48, ..Preferences::default() };
     let document = FleetDocument {

@@ -10,8 +10,8 @@ use std::fmt;
 
 use fallow_domain::{
     AccountKey, Bytes, Device, DocumentVersion, Duration, FleetDocument, Flops, Fraction, Instant, JobId,
-    KeyFingerprint, OwnerLimits, PerType, Preferences, ProjectAssignment, ProjectId, ResourceType, Share,
-    SlotId, Usage,
+    KeyFingerprint, OwnerLimits, PerType, Preferences, ProjectAssignment, ProjectId, ResourceType,
+    ResourceTypes, Share, SlotId, Usage,
 };
 use fallow_policy::backoff::Wait;
 use fallow_policy::completion::DurationCorrection;
@@ -69,6 +69,7 @@ fn document() -> FleetDocument {
         account_key: AccountKey::new("0123456789abcdef0123456789abcdef"),
         share: Share::new(7.0).unwrap(),
         code_sign_key: Some(KeyFingerprint::new([0xa5; 32])),
+        without: ResourceTypes::default(),
     };
     let excluded_devices = BTreeSet::from([Device::new(ResourceType::Nvidia, 1).unwrap()]);
     let preferences = Preferences { excluded_devices, suspended: true, ..Preferences::default() };
@@ -152,6 +153,7 @@ fn project() -> Project {
         rpc_seqno: 5,
         code_sign_key: Some(text("1024\nabc.")),
         required_key: Some(KeyFingerprint::new([0x5a; 32])),
+        without: [ResourceType::Amd].into_iter().collect(),
         correction: DurationCorrection::new(1.25),
         dont_use_dcf: true,
         send_full_workload: true,

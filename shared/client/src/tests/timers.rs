@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, HostFacts, MasterUrl, Preferences,
-    ProjectAssignment, Share,
+    ProjectAssignment, ResourceTypes, Share,
 };
 use proptest::prelude::*;
 
@@ -46,6 +46,7 @@ fn document(version: u64, n: u32) -> FleetDocument {
         account_key: AccountKey::new("0123456789abcdef0123456789abcdef"),
         share: Share::DEFAULT,
         code_sign_key: None,
+        without: ResourceTypes::default(),
     };
     FleetDocument {
         content: String::new(),

@@ -7,7 +7,7 @@ use fallow_client::{
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Flops, Fraction, MasterUrl, Preferences,
-    ProjectAssignment, Share,
+    ProjectAssignment, ResourceTypes, Share,
 };
 
 use crate::world::{self, World, host};
@@ -19,6 +19,7 @@ pub(crate) fn document(version: u64, shares: &[(&str, f64)], preferences: Prefer
         account_key: AccountKey::new("0123456789abcdef0123456789abcdef"),
         share: Share::new(*share).unwrap(),
         code_sign_key: None,
+        without: ResourceTypes::default(),
     };
     FleetDocument {
         content: String::new(),

@@ -21,4 +21,5 @@ mod slow_files;
 mod transfers;
 mod trickles;
 mod turns;
+mod without;
 mod world;

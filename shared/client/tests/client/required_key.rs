@@ -4,7 +4,7 @@ use fallow_boinc::scheduler::{FileInfo, FileRef, SchedulerReply};
 use fallow_boinc::signature::{PrivateKey, PublicKey};
 use fallow_client::{Event, FileKey};
 use fallow_domain::{
-    AccountKey, Bytes, DocumentVersion, FleetDocument, Preferences, ProjectAssignment, Share,
+    AccountKey, Bytes, DocumentVersion, FleetDocument, Preferences, ProjectAssignment, ResourceTypes, Share,
 };
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
@@ -30,6 +30,7 @@ fn document(version: u64, key: Option<&PublicKey>) -> Event {
         account_key: AccountKey::new(KEY),
         share: Share::DEFAULT,
         code_sign_key: key.map(PublicKey::fingerprint),
+        without: ResourceTypes::default(),
     };
     Event::DocumentOffered(FleetDocument {
         content: String::new(),

@@ -7,7 +7,7 @@ use fallow_boinc::runtime::finish::Finish;
 use fallow_client::{Client, Event, OutputFound, RequestedBy, Startup, TaskEnd, TaskSample};
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Instant, JobId, MasterUrl,
-    ProjectAssignment, ProjectId,
+    ProjectAssignment, ProjectId, ResourceTypes,
 };
 
 use super::account::Account;
@@ -93,6 +93,7 @@ impl Machine {
                 account_key: AccountKey::new("0"),
                 share: project.share,
                 code_sign_key: None,
+                without: ResourceTypes::default(),
             })
         };
         let document = FleetDocument {

@@ -67,6 +67,9 @@ fn said(set: &DocumentSet) -> Vec<(String, String)> {
         if let Some(key) = project.code_sign_key {
             add(format!("projects.{name}.code_sign_key"), key.to_string());
         }
+        if !project.without.is_empty() {
+            add(format!("projects.{name}.without"), project.without.to_string());
+        }
     }
     for preference in Preference::all_of(&set.fleet.preferences) {
         add(format!("preferences.{}", preference.key()), preference.to_string());
@@ -77,7 +80,12 @@ fn said(set: &DocumentSet) -> Vec<(String, String)> {
         add(format!("groups.{name}.selector"), group.selector.to_string());
         for (project, said) in &group.projects {
             let project = quoted(project);
-            add(format!("groups.{name}.projects.{project}"), said.wish.to_string());
+            if let Some(wish) = said.wish {
+                add(format!("groups.{name}.projects.{project}"), wish.to_string());
+            }
+            if let Some(without) = &said.without {
+                add(format!("groups.{name}.projects.{project}.without"), without.to_string());
+            }
             if let Some(place) = &said.foreign {
                 add(format!("groups.{name}.projects.{project}.url"), plain(&place.url));
                 if let Some(key) = place.code_sign_key {

@@ -2,7 +2,7 @@
 
 use fallow_domain::{
     AccountKey, DocumentVersion, Duration, FleetDocument, Instant, KeyFingerprint, Labels, MasterUrl,
-    OrganisationKey, Preferences, ProjectAssignment, Share, SignedDocuments,
+    OrganisationKey, Preferences, ProjectAssignment, ResourceTypes, Share, SignedDocuments,
 };
 use proptest::prelude::*;
 
@@ -23,6 +23,7 @@ fn project(name: &str, key: &str) -> ProjectAssignment {
         account_key: AccountKey::new(key),
         share: Share::given(33.3).unwrap(),
         code_sign_key: None,
+        without: ResourceTypes::default(),
     }
 }
 
@@ -30,7 +31,11 @@ fn set(projects: &[&str]) -> DocumentSet {
     let group = Group {
         precedence: 10,
         selector: "room=12".parse().unwrap(),
-        projects: [("sieve".to_owned(), ProjectWish { wish: Wish::Absent, foreign: None })].into(),
+        projects: [(
+            "sieve".to_owned(),
+            ProjectWish { wish: Some(Wish::Absent), without: None, foreign: None },
+        )]
+        .into(),
         preferences: Vec::new(),
     };
     let fleet = FleetDocument {
@@ -239,7 +244,7 @@ fn r6_10_no_name_hides_the_value_of_another_and_alike_names_are_told_apart() {
             account_key: AccountKey::new(""),
             code_sign_key: None,
         };
-        ProjectWish { wish: Wish::Share(Share::given(5.0).unwrap()), foreign: Some(foreign) }
+        ProjectWish { foreign: Some(foreign), ..ProjectWish::share(Share::given(5.0).unwrap()) }
     };
     let shown = with(|set| {
         let group = set.groups.0.values_mut().next().unwrap();

@@ -8,7 +8,7 @@ use fallow_boinc::scheduler::SchedulerReply;
 use fallow_boinc::signature::{PrivateKey, PublicKey};
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, Instant, Preferences,
-    ProjectAssignment, Share, SlotId, Usage,
+    ProjectAssignment, ResourceTypes, Share, SlotId, Usage,
 };
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
@@ -49,6 +49,7 @@ fn document(version: u64, projects: &[&str], preferences: Preferences) -> FleetD
         account_key: key(name),
         share: Share::DEFAULT,
         code_sign_key: None,
+        without: ResourceTypes::default(),
     };
     FleetDocument {
         version: DocumentVersion(version),
