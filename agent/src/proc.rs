@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
+use std::path::PathBuf;
 use std::time::{Duration as StdDuration, Instant};
 
 pub use fallow_daemon::proc::{Process, Used, all, find, thread_in, total};
@@ -97,9 +99,21 @@ fn standing(process: &Process, prefix: &str) -> Standing {
     }
 }
 
+/// The environment of a process. Where its first thread has ended, the others have it.
+fn environment(process: &Process) -> io::Result<Vec<u8>> {
+    let dir = PathBuf::from(format!("/proc/{}", process.pid));
+    let of_first = fs::read(dir.join("environ"));
+    if process.threads <= 1 || of_first.as_ref().is_ok_and(|environment| !environment.is_empty()) {
+        return of_first;
+    }
+    let threads = fs::read_dir(dir.join("task")).into_iter().flatten().flatten().map(|thread| thread.path());
+    let lives = |thread: &PathBuf| thread_in(thread).is_some_and(|it| !it.zombie && it.has_memory);
+    threads.into_iter().find(lives).map_or(of_first, |thread| fs::read(thread.join("environ")))
+}
+
 /// None where the environment is empty.
 fn by_environment(process: &Process, prefix: &str) -> Option<Standing> {
-    let Ok(environment) = fs::read(format!("/proc/{}/environ", process.pid)) else {
+    let Ok(environment) = environment(process) else {
         return Some(Standing::Unmarked);
     };
     let is_marked = environment.split(|&byte| byte == 0).any(|entry| {
@@ -229,6 +243,23 @@ mod tests {
             child.wait().unwrap();
             assert_eq!(found.len(), 1, "process {number}");
         }
+    }
+
+    #[test]
+    fn r6_10_a_process_is_known_by_its_mark_after_its_first_thread_has_ended() {
+        let exit = if cfg!(target_arch = "aarch64") { 93 } else { 60 };
+        let program = format!("async {{ sleep 1000 }}; syscall({exit}, 0)");
+        let mark = format!("/a mark of a test/{}:threads:", std::process::id());
+        let mut command = Command::new("perl");
+        let mut child = command.args(["-Mthreads", "-e", &program]).env(MARK, &mark).spawn().unwrap();
+        let stat = || fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        while !stat().contains(") Z ") {
+            std::thread::sleep(StdDuration::from_millis(5));
+        }
+        let found = marked(find(child.id()), &mark);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found.len(), 1);
     }
 
     #[test]

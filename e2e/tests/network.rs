@@ -316,3 +316,117 @@ fn r6_10_an_agent_behind_a_proxy_joins_computes_and_reports_through_it_alone() {
         assert!(!said.contains(secret), "the log holds {secret}");
     }
 }
+
+/// A server in front of another one: it shows its own certificate and passes on what is said.
+const IN_FRONT: &str = "
+import socket, ssl, sys, threading
+port, behind, certificate = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(certificate)
+listener = socket.create_server(('127.0.0.1', port))
+def copy(source, to):
+    try:
+        while data := source.recv(65536):
+            to.sendall(data)
+    except OSError:
+        pass
+    for end in (source, to):
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+def serve(client):
+    try:
+        client = context.wrap_socket(client, server_side=True)
+        server = socket.create_connection(('127.0.0.1', behind))
+    except OSError:
+        return
+    threading.Thread(target=copy, args=(client, server), daemon=True).start()
+    copy(server, client)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+";
+
+/// A certificate for this machine with its key, in one file, and the file of the authority that issued it:
+/// none of Fallow's.
+fn certificate_of_another_authority(dir: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
+    let openssl = |arguments: &[&str]| {
+        let output = Command::new("openssl").args(arguments).current_dir(dir).output().unwrap();
+        assert!(
+            output.status.success(),
+            "openssl {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    let new =
+        ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
+    let ca = ["-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=A campus"];
+    openssl(&[&new[..], &ca[..], &["-addext", "keyUsage=critical,keyCertSign"]].concat());
+    let server = ["-keyout", "server.key", "-out", "server.pem", "-subj", "/CN=a server", "-CA", "ca.pem"];
+    let names = ["-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1"];
+    let no_ca = ["-addext", "basicConstraints=critical,CA:FALSE"];
+    openssl(&[&new[..], &server[..], &names[..], &no_ca[..]].concat());
+    let both = ["server.pem", "server.key"].map(|name| fs::read_to_string(dir.join(name)).unwrap()).concat();
+    fs::write(dir.join("both.pem"), both).unwrap();
+    (dir.join("both.pem"), dir.join("ca.pem"))
+}
+
+/// Where the web's certificates are not trusted, nothing is asked of the server in front; where they are,
+/// agents compute for projects behind it.
+#[test]
+fn r6_8_projects_behind_a_server_with_a_certificate_of_its_own_are_reached_by_agents_that_trust_it() {
+    let dir = tempfile::Builder::new().prefix("fallow-e2e-").tempdir().unwrap();
+    let (both, ca) = certificate_of_another_authority(dir.path());
+    let lab = dir.path().join("coordinator");
+    let [fleet, http, front] = [free_port(), free_port(), free_port()];
+    let mut in_front = Command::new("python3");
+    in_front.args(["-c", IN_FRONT, &front.to_string(), &http.to_string()]).arg(&both);
+    let _in_front = logged(in_front, &dir.path().join("front.log"));
+    let (listen, http_at) = (format!("127.0.0.1:{fleet}"), format!("127.0.0.1:{http}"));
+    let url = format!("https://127.0.0.1:{front}");
+    let run = ["coordinator", "run", "--listen", &listen, "--http", &http_at, "--projects-url", &url];
+    let _coordinator = logged(fallow(&lab, &run), &dir.path().join("coordinator.log"));
+    wait_for("the coordinator to answer", PATIENCE, || {
+        fallow(&lab, &["hosts"]).output().unwrap().status.success().then_some(())
+    });
+    let json = |arguments: &[&str]| fallow_json(&lab, arguments);
+    let made = json(&["project", "create", "primes", "--request-delay", "1s"]);
+    assert_eq!(made["url"], format!("{url}/primes/"));
+    json(&["project", "set", "primes", "report-immediately=true"]);
+    let program = binary("mersenne");
+    json(&["app", "add", "primes", "mersenne", program.to_str().unwrap(), "--version", "1.0"]);
+    let batch = dir.path().join("batch.toml");
+    fs::write(&batch, BATCH.replace("quorum = 3", "quorum = 1")).unwrap();
+    json(&["submit", "primes", "--file", batch.to_str().unwrap()]);
+    let start = |name: &str, trusted: &Path| {
+        let token = json(&["tokens", "create"])["tokens"][0].as_str().unwrap().to_owned();
+        let mut agent = command("fallow-agent");
+        agent.arg("run").arg("--dir").arg(dir.path().join(name)).args(["--benchmark-after-ms", "3600000"]);
+        agent.env("FALLOW_TOKEN", &token).env("SSL_CERT_FILE", trusted);
+        let log = dir.path().join(format!("{name}.log"));
+        (logged(agent, &log), log)
+    };
+    // An authority that has nothing to do with it.
+    let (stranger, _) = {
+        let place = dir.path().join("elsewhere");
+        fs::create_dir(&place).unwrap();
+        let (_, ca) = certificate_of_another_authority(&place);
+        start("stranger", &ca)
+    };
+    let failures = |status: &Value| status["projects"][0]["scheduler_failures"].as_u64();
+    let status = |name: &str| -> Option<Value> {
+        let mut status = command("fallow-agent");
+        let output = status.args(["status", "--json", "--dir"]).arg(dir.path().join(name)).output().unwrap();
+        serde_json::from_slice(&output.stdout).ok()
+    };
+    wait_for("the stranger to have asked in vain", PATIENCE, || {
+        let said = fs::read_to_string(dir.path().join("stranger.log")).unwrap();
+        (said.contains("certificate") || failures(&status("stranger")?)? > 0).then_some(())
+    });
+    assert_eq!(json(&["projects"])["projects"][0]["workunits_validated"], 0);
+    drop(stranger);
+    let (_agent, _) = start("agent", &ca);
+    wait_for("the workunit to be validated", Duration::from_mins(10), || {
+        (json(&["projects"])["projects"][0]["workunits_validated"] == 1).then_some(())
+    });
+}

@@ -2,9 +2,11 @@
 //! and may have the machine rest for a while. Who may open it says the directory in which an administrator
 //! has it: its group, which the socket gets if the directory hands its group on (mode 2750).
 
-use std::os::unix::fs::FileTypeExt as _;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use tokio::net::UnixListener;
 
 use super::server::{Door, bind};
@@ -18,8 +20,45 @@ pub fn place() -> PathBuf {
     given.map_or_else(|| PathBuf::from(USUAL), PathBuf::from)
 }
 
+/// The socket as long as the agent has it.
+#[derive(Debug)]
+pub struct Opened {
+    path: PathBuf,
+    /// Device and inode: what lies there later may be another's.
+    place: Option<(u64, u64)>,
+}
+
+impl Opened {
+    fn at(path: &Path) -> Self {
+        Self { place: place_of(path), path: path.to_path_buf() }
+    }
+
+    /// Takes it away, if it is still the one that was opened.
+    pub fn remove(&self) {
+        if self.place.is_some() && place_of(&self.path) == self.place {
+            // Whoever asks is told by what is left that nobody listens.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn place_of(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|there| (there.dev(), there.ino()))
+}
+
+/// Whether a program listens on a socket, be it too busy to answer.
+fn is_heard(path: &Path) -> bool {
+    let called = || -> io::Result<()> {
+        let (short, _dir) = super::short_path(path)?;
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let caller = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        Ok(connect(&caller, &SocketAddrUnix::new(&short)?)?)
+    };
+    called().map_or_else(|error| error.kind() == io::ErrorKind::WouldBlock, |()| true)
+}
+
 /// Opens it. Where it cannot be, the log says why, and the agent goes on without it: its work matters more.
-pub fn open(path: &Path) -> Option<UnixListener> {
+pub fn open(path: &Path) -> Option<(UnixListener, Opened)> {
     let without = |why: &str| {
         let socket = path.display();
         tracing::warn!(
@@ -34,8 +73,12 @@ pub fn open(path: &Path) -> Option<UnixListener> {
             return without(&format!("{} is something else", there.display()));
         }
     }
+    // What is left over, nobody listens on.
+    if is_heard(path) {
+        return without("another program listens on it: give each agent a socket of its own");
+    }
     match bind(path, Door::People) {
-        Ok(listener) => Some(listener),
+        Ok(listener) => Some((listener, Opened::at(path))),
         Err(error) => without(&fallow_daemon::causes::line(&error)),
     }
 }

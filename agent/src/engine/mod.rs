@@ -271,8 +271,8 @@ impl Engine {
 
     async fn arrived(&mut self, arrived: Arrived) -> Result<(), AgentError> {
         match arrived {
-            Arrived::ProjectsAt { url, authority } => {
-                self.fleet_projects.note(&url, authority);
+            Arrived::ProjectsAt { url, behind_proxy, authority } => {
+                self.fleet_projects.note(&url, behind_proxy, authority);
                 Ok(())
             }
             Arrived::Separated => {

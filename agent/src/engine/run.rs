@@ -207,7 +207,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     let fleet = member.as_ref().map(|member| member.identity().authority.to_string());
     let fleet_projects = web.fleet_projects();
     if let Some(identity) = member.as_ref().map(Membership::identity) {
-        fleet_projects.note(&identity.projects_url, identity.authority);
+        fleet_projects.note(&identity.projects_url, identity.projects_behind_proxy, identity.authority);
     }
     let transfers = Transfers::new(web, dir.clone(), VERSION, inputs.clone());
     let (stop_link, stop) = watch::channel(false);
@@ -232,9 +232,9 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         server::bind(&dir.control_socket(), Door::Owner).inspect_err(|_| dir.remove_daemon_files())?;
     let peers = server::Peers::default();
     let wary = !settings.unconfined && !confinement.keeps_from_sockets();
-    let for_people = settings.people_socket.as_deref().and_then(people::open).map(|listener| {
+    let for_people = settings.people_socket.as_deref().and_then(people::open).map(|(listener, opened)| {
         let to_requests = to_requests.clone();
-        tokio::spawn(server::serve(
+        let task = tokio::spawn(server::serve(
             listener,
             Door::People,
             server::Peers::default(),
@@ -243,7 +243,8 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
                 let to_requests = to_requests.clone();
                 async move { drop(to_requests.send((request, reply)).await) }
             },
-        ))
+        ));
+        (task, opened)
     });
     let control =
         tokio::spawn(server::serve(listener, Door::Owner, peers.clone(), wary, move |request, reply| {
@@ -335,9 +336,9 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     life.leave().await;
     life.say_goodbye(&stop_link, link_task).await;
     control.abort();
-    if let Some(people) = for_people {
+    if let Some((people, opened)) = for_people {
         people.abort();
-        let _ = settings.people_socket.as_deref().map(std::fs::remove_file);
+        opened.remove();
     }
     engine.answer_no_more();
     peers.answered(LAST_ANSWERS).await;

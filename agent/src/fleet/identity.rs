@@ -23,6 +23,8 @@ pub struct Identity {
     pub authority: Fingerprint,
     /// Under which the coordinator's own projects are reached; empty as long as it did not say so.
     pub projects_url: String,
+    /// Another server may stand there: its certificate may also be one that the web trusts.
+    pub projects_behind_proxy: bool,
     /// The certificate, in DER.
     pub certificate: Vec<u8>,
     /// What it says.
@@ -39,6 +41,8 @@ struct Stored {
     authority: String,
     #[serde(default)]
     projects_url: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    projects_behind_proxy: bool,
     /// For whoever looks: it stands in the certificate.
     agent_id: String,
     /// In DER, as hexadecimal digits.
@@ -62,7 +66,9 @@ impl Identity {
         if says.key != key.fingerprint() {
             return Err("the certificate is for another key".to_owned());
         }
-        Ok(Self { addresses, authority, projects_url: String::new(), certificate, says, trust: None })
+        let projects_url = String::new();
+        let projects_behind_proxy = false;
+        Ok(Self { addresses, authority, projects_url, projects_behind_proxy, certificate, says, trust: None })
     }
 
     /// The agent's name in its fleet.
@@ -121,6 +127,7 @@ impl Identity {
                 .parse()
                 .map_err(|error: fallow_tls::NoFingerprint| error.to_string())?,
             projects_url: stored.projects_url,
+            projects_behind_proxy: stored.projects_behind_proxy,
             certificate,
             says,
             trust: stored.organisation,
@@ -149,6 +156,7 @@ impl Identity {
             coordinator: self.addresses.iter().map(ToString::to_string).collect(),
             authority: self.authority.to_string(),
             projects_url: self.projects_url.clone(),
+            projects_behind_proxy: self.projects_behind_proxy,
             agent_id: self.says.agent.0.clone(),
             certificate: hex(&self.certificate),
             organisation: self.trust.clone(),

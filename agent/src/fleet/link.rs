@@ -328,14 +328,15 @@ impl<E: Engine> Session<E> {
     /// Before any document that names them.
     async fn note_projects(&mut self, welcome: &Welcome) {
         let url = printable::line(&welcome.projects_url, limits::TEXT_BYTES);
-        if let Err(error) = self.member.projects_are_at(&url) {
+        if let Err(error) = self.member.projects_are_at(&url, welcome.projects_behind_proxy) {
             tracing::warn!(
                 error = causes::line(&error),
                 "where the coordinator's projects are is not stored"
             );
         }
         let authority = self.member.identity().authority;
-        self.engine.arrived(Arrived::ProjectsAt { url, authority }).await;
+        let behind_proxy = welcome.projects_behind_proxy;
+        self.engine.arrived(Arrived::ProjectsAt { url, behind_proxy, authority }).await;
     }
 
     async fn resume(&mut self, welcome: &Welcome, proxy: Option<String>) -> Result<(), End> {

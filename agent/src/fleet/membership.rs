@@ -103,10 +103,11 @@ impl Membership {
     ///
     /// # Errors
     /// [`AgentError::System`] when it cannot be stored; it holds all the same.
-    pub fn projects_are_at(&mut self, url: &str) -> Result<(), AgentError> {
-        if self.identity.projects_url == url {
+    pub fn projects_are_at(&mut self, url: &str, behind_proxy: bool) -> Result<(), AgentError> {
+        if self.identity.projects_url == url && self.identity.projects_behind_proxy == behind_proxy {
             return Ok(());
         }
+        self.identity.projects_behind_proxy = behind_proxy;
         url.clone_into(&mut self.identity.projects_url);
         self.identity.write(&self.dir.identity())
     }
@@ -152,9 +153,10 @@ impl Membership {
     /// # Errors
     /// What is wrong with it, or what failed here.
     pub async fn renewed(&mut self, certificate: Vec<u8>) -> Result<(), Status> {
-        let Identity { addresses, authority, projects_url, trust, .. } = self.identity.clone();
+        let Identity { addresses, authority, projects_url, projects_behind_proxy, trust, .. } =
+            self.identity.clone();
         let newer = Identity::new(addresses, authority, certificate, &self.key).map_err(Status::internal)?;
-        let newer = Identity { projects_url, trust, ..newer };
+        let newer = Identity { projects_url, projects_behind_proxy, trust, ..newer };
         if newer.agent_id() != self.identity.agent_id() {
             return Err(Status::internal("the certificate is another host's"));
         }
@@ -184,9 +186,10 @@ impl Membership {
         let request = SeparateRequest { ticket, certificate_request: request, hostname: hostname.to_owned() };
         let mut client = FleetClient::new(channel);
         let reply = answered(client.separate(request)).await?.into_inner();
-        let Identity { addresses, authority, projects_url, trust, .. } = self.identity.clone();
+        let Identity { addresses, authority, projects_url, projects_behind_proxy, trust, .. } =
+            self.identity.clone();
         let new = Identity::new(addresses, authority, reply.certificate, &key).map_err(Status::internal)?;
-        let new = Identity { projects_url, trust, ..new };
+        let new = Identity { projects_url, projects_behind_proxy, trust, ..new };
         if new.agent_id() == self.identity.agent_id() {
             return Err(Status::internal("the certificate is the first host's"));
         }

@@ -72,6 +72,8 @@ pub enum Arrived {
     ProjectsAt {
         /// The URL; empty where the coordinator did not say.
         url: String,
+        /// Another server may stand there.
+        behind_proxy: bool,
         /// The authority.
         authority: Fingerprint,
     },

@@ -1,12 +1,14 @@
 //! HTTP to the projects of the agent's own coordinator (R6.10).
 //!
 //! Their server shows a certificate of the fleet's authority, which no other server's counts by: the
-//! authority is trusted for the one host and port that the coordinator said, and there alone.
+//! authority is trusted for the one host and port that the coordinator said, and there alone. Where another
+//! server may stand in front of them, its certificate may also be one that this host trusts anywhere.
 
 use std::sync::{Arc, RwLock};
 
 use fallow_tls::{Fingerprint, Proxies};
 use reqwest::{Client, Url};
+use rustls::client::danger::ServerCertVerifier;
 
 use super::pace::Limits;
 use super::web;
@@ -32,9 +34,9 @@ impl FleetProjects {
     }
 
     /// Takes note of where they are, if that was said.
-    pub fn note(&self, url: &str, authority: Fingerprint) {
+    pub fn note(&self, url: &str, behind_proxy: bool, authority: Fingerprint) {
         if !url.is_empty()
-            && let Err(why) = self.are_at(url, authority)
+            && let Err(why) = self.are_at(url, behind_proxy, authority)
         {
             tracing::warn!(
                 url,
@@ -49,11 +51,16 @@ impl FleetProjects {
     ///
     /// # Errors
     /// In words, why they cannot be reached so.
-    fn are_at(&self, url: &str, authority: Fingerprint) -> Result<(), String> {
+    fn are_at(&self, url: &str, behind_proxy: bool, authority: Fingerprint) -> Result<(), String> {
         let reached = match Url::parse(url) {
             Ok(url) if url.scheme() == "https" => {
                 let host = url.host_str().ok_or("it names no host")?.to_owned();
-                let config = fallow_tls::web_config(authority).map_err(|error| error.to_string())?;
+                // A host without CA certificates trusts nobody else.
+                let others = behind_proxy.then(of_the_web).transpose().unwrap_or_else(|error| {
+                    tracing::warn!(%error, "no CA certificates on this host: only the fleet's authority is trusted");
+                    None
+                });
+                let config = fallow_tls::web_config(authority, others).map_err(|error| error.to_string())?;
                 let builder = web::client(Limits::default(), &self.proxies).tls_backend_preconfigured(config);
                 let client = builder.build().map_err(|error| error.to_string())?;
                 Some(Reached { host, port: url.port_or_known_default(), client })
@@ -76,6 +83,12 @@ impl FleetProjects {
     }
 }
 
+/// Judges certificates as for any other server.
+fn of_the_web() -> Result<Arc<dyn ServerCertVerifier>, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(Arc::new(rustls_platform_verifier::Verifier::new(provider)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,7 +100,7 @@ mod tests {
         let authority = Fingerprint::of(b"authority");
         let is_theirs = |url: &str| projects.client(&Url::parse(url).unwrap()).is_some();
         assert!(!is_theirs("https://lab.example.org:24002/primes/"));
-        projects.are_at("https://lab.example.org:24002", authority).unwrap();
+        projects.are_at("https://lab.example.org:24002", false, authority).unwrap();
         assert!(is_theirs("https://lab.example.org:24002/primes/cgi"));
         for other in [
             "https://lab.example.org/primes/",
@@ -97,8 +110,8 @@ mod tests {
         ] {
             assert!(!is_theirs(other), "{other}");
         }
-        projects.are_at("http://127.0.0.1:24002", authority).unwrap();
+        projects.are_at("http://127.0.0.1:24002", false, authority).unwrap();
         assert!(!is_theirs("https://lab.example.org:24002/primes/cgi"), "they have moved");
-        assert!(projects.are_at("nonsense", authority).is_err());
+        assert!(projects.are_at("nonsense", false, authority).is_err());
     }
 }

@@ -228,6 +228,7 @@ impl Fleet for Coordinator {
             let mut held = self.0.lock().unwrap();
             let welcome = Welcome {
                 projects_url: String::new(),
+                projects_behind_proxy: false,
                 protocol: PROTOCOL,
                 epoch: held.epoch.clone(),
                 applied_sequence: held.applied,
@@ -303,6 +304,7 @@ pub(crate) fn document(version: u64, share: f64) -> from_coordinator::Body {
             account_key: "0123456789abcdef0123456789abcdef".into(),
             share,
             code_sign_key: String::new(),
+            without: Vec::new(),
         }],
         preferences: Some(Preferences {
             cpu_fraction: 1.0,

@@ -426,3 +426,25 @@ fn r6_2_a_logind_that_is_started_again_sends_nobody_home() {
     wait_for("it to be heard again", || sensor(dir, "sessions").0.then_some(()));
     wait_for("all to go on", || go_on(&tasks));
 }
+
+#[test]
+fn r6_2_who_comes_while_logind_is_started_again_is_noticed_when_it_is_back() {
+    let (server, nothing, dir) =
+        (working(TREE.as_bytes()), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(mut logind) = Logind::start(nothing.path()) else { return };
+    let dir = dir.path();
+    let _daemon = run(dir, nothing.path(), &logind.address);
+    assert_eq!(attach(dir, &server.url(""), RIGHT, &["--no-wait"]).0, 0);
+    let tasks = trees(dir);
+    wait_for("it to be heard", || sensor(dir, "sessions").0.then_some(()));
+    logind.stop();
+    wait_for("its end to be told", || (!sensor(dir, "sessions").0).then_some(()));
+    logind.start_again();
+    logind.tell("", "m.AddSession('c2', 'seat0', 1000, 'anna', True)").unwrap();
+    logind.tell("/session/c2", "m.UpdateProperties('', {'Type': 'tty'})").unwrap();
+    wait_for("all to be stopped", || are_stopped(&tasks));
+    let host = wait_for("it to be known", || {
+        Some(status(dir)["host"].clone()).filter(|host| host["suspended_by"] == "in use")
+    });
+    assert!(host["in_use_until"].is_f64(), "{host}");
+}

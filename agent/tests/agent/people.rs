@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::daemon::{Daemon, command};
+use crate::daemon::{Daemon, command, outcome};
 use crate::support::{agent, wait_for};
 
 /// A user who is nobody, and a group of people.
@@ -94,4 +94,30 @@ fn r6_4_an_agent_whose_socket_for_people_cannot_be_runs_without_it_and_takes_not
     }
     assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
     assert!(beside.exists());
+}
+
+#[test]
+fn r6_4_a_socket_that_another_program_listens_on_stays_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("people.sock");
+    let other = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let is = || std::os::unix::fs::MetadataExt::ino(&fs::metadata(&socket).unwrap());
+    let first = is();
+    let place = dir.path().join("agent");
+    let mut runs = command(&place, &["run", "--people-socket", socket.to_str().unwrap()]);
+    runs.stdout(Stdio::null()).stderr(fs::File::create(dir.path().join("log")).unwrap());
+    let daemon = Daemon::of(runs, &place);
+    let log = || fs::read_to_string(dir.path().join("log")).unwrap_or_default();
+    wait_for("the log to say so", || log().contains("another program listens on it").then_some(()));
+    assert_eq!(outcome(&place, &["stop"]).0, 0);
+    wait_for("its end", || log().contains("agent ended").then_some(()));
+    drop(daemon);
+    assert_eq!(is(), first);
+    // Nobody listens on it any more: it is left over.
+    drop(other);
+    let mut runs = command(&place, &["run", "--people-socket", socket.to_str().unwrap()]);
+    runs.stdout(Stdio::null()).stderr(Stdio::null());
+    let _daemon = Daemon::of(runs, &place);
+    let heard = || std::os::unix::net::UnixStream::connect(&socket).ok().map(drop);
+    wait_for("a socket of its own", heard);
 }

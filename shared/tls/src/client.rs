@@ -130,16 +130,75 @@ impl ServerCertVerifier for FleetVerifier {
 }
 
 /// How an HTTP client speaks TLS with servers of one fleet, under the names and numbers by which they are
-/// reached.
+/// reached. What shows no certificate of the fleet's authority is judged by `others`, where there are any:
+/// another server may stand in front of one of the fleet's.
 ///
 /// # Errors
 /// [`TlsError`] when TLS cannot be set up.
-pub fn web_config(authority: Fingerprint) -> Result<ClientConfig, TlsError> {
+pub fn web_config(
+    authority: Fingerprint,
+    others: Option<Arc<dyn ServerCertVerifier>>,
+) -> Result<ClientConfig, TlsError> {
+    let fleet = FleetVerifier(authority);
+    let versions: &[_] = match others {
+        None => &[&rustls::version::TLS13],
+        Some(_) => rustls::ALL_VERSIONS,
+    };
+    let verifier: Arc<dyn ServerCertVerifier> = match others {
+        None => Arc::new(fleet),
+        Some(others) => Arc::new(EitherVerifier { fleet, others }),
+    };
     Ok(ClientConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_protocol_versions(versions)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(FleetVerifier(authority)))
+        .with_custom_certificate_verifier(verifier)
         .with_no_client_auth())
+}
+
+/// Accepts a server of one fleet, and whom somebody else accepts.
+#[derive(Debug)]
+struct EitherVerifier {
+    fleet: FleetVerifier,
+    others: Arc<dyn ServerCertVerifier>,
+}
+
+impl ServerCertVerifier for EitherVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let of_fleet =
+            self.fleet.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        of_fleet.or_else(|_| {
+            self.others.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.others.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.fleet.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.fleet.supported_verify_schemes()
+    }
 }
 
 /// Connects to the coordinator of one fleet.

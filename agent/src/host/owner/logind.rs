@@ -20,7 +20,7 @@ use fallow_daemon::clock;
 use fallow_domain::{Duration, Instant};
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch as channel;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant as TokioInstant, sleep, timeout};
 use zbus::{Connection, MatchRule, MessageStream, connection};
 use zbus::{OwnedObjectPath, OwnedVariant};
 
@@ -41,10 +41,9 @@ const VAIN_MAX: u32 = 5;
 const RETRY: StdDuration = StdDuration::from_secs(60);
 /// The longest that is waited for it.
 const RETRY_MAX: StdDuration = StdDuration::from_secs(3600);
-/// How soon it is tried again while somebody may be there of whom only logind tells, and how often: for ten
-/// minutes.
+/// How soon it is tried again while somebody may be there of whom only logind tells, and for how long.
 const SOON: StdDuration = StdDuration::from_secs(2);
-const SOON_MAX: u32 = 300;
+const SOON_MAX: StdDuration = StdDuration::from_secs(600);
 /// Most sessions that are looked at.
 const SESSIONS_MAX: usize = 256;
 /// Signals that wait.
@@ -76,20 +75,25 @@ pub(super) async fn listen(
 ) {
     let mut wait = RETRY;
     // Also while logind cannot be asked: that it is started again sends nobody home.
-    let (mut unseen, mut vain) = (false, 0);
+    let (mut unseen, mut gone_since) = (false, None);
     loop {
         let error = match connect(bus.as_deref()).await {
             Ok((calls, signals)) => {
-                (wait, vain) = (RETRY, 0);
-                follow(&calls, signals, &tell, &report, &mut sight, &mut unseen).await
+                let (error, has_seen) =
+                    follow(&calls, signals, &tell, &report, &mut sight, &mut unseen).await;
+                // The bus alone tells of nobody.
+                if has_seen {
+                    (wait, gone_since) = (RETRY, None);
+                }
+                error
             }
             Err(error) => error,
         };
         report.note(NAME, false, &format!("no logind on the system bus: {error}"));
         if unseen {
-            sleep(SOON).await;
-            vain += 1;
-            if vain >= SOON_MAX {
+            if gone_since.get_or_insert_with(TokioInstant::now).elapsed() < SOON_MAX {
+                sleep(SOON).await;
+            } else {
                 // It has been gone for long: nobody is known to be there any more.
                 unseen = false;
                 say(&tell, Event::OwnerUnseen(false)).await;
@@ -132,7 +136,10 @@ fn late() -> zbus::Error {
     zbus::Error::Failure(format!("no answer in {} s", ANSWER.as_secs()))
 }
 
-/// Follows the sessions until something goes wrong.
+/// Follows the sessions until something goes wrong. Says what, and whether it ever saw them.
+///
+/// That logind has gone and does not come back at once is nothing wrong with the bus: it says when there is
+/// one again, and so soon they are looked at.
 async fn follow(
     calls: &Connection,
     [mut signals, mut owners]: Signals,
@@ -140,14 +147,26 @@ async fn follow(
     report: &Report,
     sight: &mut channel::Receiver<Sight>,
     unseen: &mut bool,
-) -> zbus::Error {
+) -> (zbus::Error, bool) {
     let mut before: Option<Sessions> = None;
     let mut vain = 0;
     loop {
+        let has_seen = before.is_some();
         let sessions = match timeout(ANSWER, sessions(calls)).await {
             Ok(Ok(sessions)) => sessions,
-            Ok(Err(error)) => return error,
-            Err(_) => return late(),
+            Ok(Err(error)) => {
+                report.note(NAME, false, &format!("logind does not answer: {error}"));
+                let patience = if *unseen { SOON } else { RETRY };
+                match timeout(patience, owners.next()).await {
+                    Ok(Some(Ok(_))) => {
+                        drain(&mut owners);
+                        sleep(PAUSE).await;
+                        continue;
+                    }
+                    _ => return (error, has_seen),
+                }
+            }
+            Err(_) => return (late(), has_seen),
         };
         vain = if before.as_ref() == Some(&sessions) { vain + 1 } else { 0 };
         // At the start nobody knows since when things are as they are.
@@ -165,19 +184,25 @@ async fn follow(
         report.note(NAME, true, "as logind has them");
         sleep(if vain < VAIN_MAX { PAUSE } else { LONG_PAUSE }).await;
         tokio::select! {
-            signal = next_change(&mut signals) => if let Err(error) = signal { return error },
+            signal = next_change(&mut signals) => if let Err(error) = signal { return (error, true) },
             // It has gone, or is back: the look says which.
-            owner = owners.next() => if !matches!(owner, Some(Ok(_))) { return closed() },
+            owner = owners.next() => if !matches!(owner, Some(Ok(_))) { return (closed(), true) },
             changed = sight.changed() => if changed.is_err() {
                 // The thread that listens to devices is gone; nothing changes there any more.
                 drop(signals.next().await);
             },
         }
         // Those that have come together are looked at together.
-        for _ in 0..QUEUE.get() {
-            if !matches!(signals.next().now_or_never(), Some(Some(Ok(_)))) {
-                break;
-            }
+        drain(&mut signals);
+        drain(&mut owners);
+    }
+}
+
+/// Takes the signals that wait: what they tell the next look shows.
+fn drain(signals: &mut MessageStream) {
+    for _ in 0..QUEUE.get() {
+        if !matches!(signals.next().now_or_never(), Some(Some(Ok(_)))) {
+            break;
         }
     }
 }

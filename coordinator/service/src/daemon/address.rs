@@ -280,7 +280,7 @@ mod tests {
         let project = Batch::new().put(b"project/p".to_vec(), b"x".to_vec());
         let decide = |url: Option<&str>| {
             let url = url.unwrap_or("http://127.0.0.1:9").to_owned();
-            Ok(Served { url, plain_url: None, allows_plain: true })
+            Ok(Served { url, plain_url: None, allows_plain: true, behind_proxy: false })
         };
         // Until there is a project it may be another one.
         projects_url(&store, Some("https://early.example.org"), decide).unwrap();

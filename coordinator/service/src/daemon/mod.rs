@@ -189,7 +189,7 @@ impl Coordinator {
         if let Some(plain) = &served.plain_url {
             projects.serve_plainly_at(plain);
         }
-        fleet.set_projects_url(&served.url);
+        fleet.set_projects_url(&served.url, served.behind_proxy);
         // Whatever kept that from being done when they were taken out.
         let (closing, removed) = (projects.clone(), fleet.removed());
         let closed = move || removed.iter().try_for_each(|agent| closing.close_agent(agent));

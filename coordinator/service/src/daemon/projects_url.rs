@@ -22,6 +22,9 @@ pub(super) struct Served {
     pub(super) plain_url: Option<String>,
     /// Whether clients may come without TLS.
     pub(super) allows_plain: bool,
+    /// The URL is another one than where this process serves them: a server in front of it may show a
+    /// certificate of its own.
+    pub(super) behind_proxy: bool,
 }
 
 /// What was asked for, and where they are served.
@@ -50,19 +53,20 @@ pub(super) fn served(wanted: &Wanted<'_>) -> Result<Served, StartError> {
         }
         _ => listens.ip().to_string(),
     };
-    let url = match wanted.url {
-        Some(url) => url.trim_end_matches('/').to_owned(),
-        None if listens.ip().is_loopback() => format!("http://{listens}"),
-        None => format!("https://{}:{port}", host()),
+    let own = match listens.ip().is_loopback() {
+        true => format!("http://{listens}"),
+        false => format!("https://{}:{port}", host()),
     };
+    let url = wanted.url.map_or_else(|| own.clone(), |url| url.trim_end_matches('/').to_owned());
+    let behind_proxy = url != own;
     let bad = |why: String| StartError::ProjectsUrl { url: url.clone(), why };
     MasterUrl::parse(&format!("{url}/project/")).map_err(|error| bad(error.to_string()))?;
     let Some(rest) = url.strip_prefix("https://") else {
-        return Ok(Served { url, plain_url: None, allows_plain: true });
+        return Ok(Served { url, plain_url: None, allows_plain: true, behind_proxy });
     };
     let name = rest.split(['/', ':']).next().unwrap_or_default();
     let plain_url = plain.then(|| format!("http://{name}:{port}"));
-    Ok(Served { plain_url, allows_plain: plain || listens.ip().is_loopback(), url })
+    Ok(Served { plain_url, allows_plain: plain || listens.ip().is_loopback(), behind_proxy, url })
 }
 
 #[cfg(test)]
@@ -102,6 +106,13 @@ mod tests {
     fn r6_8_behind_a_reverse_proxy_projects_are_known_by_its_url() {
         let proxied = decided(Some("https://lab.example.org/boinc/"), "127.0.0.1:8080", &[], false).unwrap();
         assert_eq!((proxied.url.as_str(), proxied.allows_plain), ("https://lab.example.org/boinc", true));
+        assert!(proxied.behind_proxy);
+        // One that says what would be so in any case, and one that a server elsewhere stands at.
+        for (url, behind_proxy) in [("https://10.0.0.5:8080/", false), ("https://lab.example.org", true)] {
+            let served = decided(Some(url), "10.0.0.5:8080", &[], false).unwrap();
+            assert_eq!(served.behind_proxy, behind_proxy, "{url}");
+        }
+        assert!(!decided(None, "10.0.0.5:8080", &[], false).unwrap().behind_proxy);
     }
 
     #[test]

@@ -247,13 +247,15 @@ impl<'a> Connection<'a> {
     fn new(fleet: &'a Fleet, agent: &'a Agent, hello: wire::Hello, outgoing: &'a Outgoing) -> Self {
         let documents = fleet.documents.watch();
         let held = lock(&agent.state).position.clone();
+        let (projects_url, projects_behind_proxy) = fleet.projects_url.get().cloned().unwrap_or_default();
         let welcome = wire::Welcome {
             protocol: PROTOCOL,
             epoch: held.epoch.clone(),
             applied_sequence: held.sequence,
             heartbeat_interval_micros: i64::try_from(fleet.settings.heartbeat.as_micros())
                 .unwrap_or(i64::MAX),
-            projects_url: fleet.projects_url.get().cloned().unwrap_or_default(),
+            projects_url,
+            projects_behind_proxy,
         };
         let pending = PendingMessages {
             welcome: Some(welcome),

@@ -95,8 +95,9 @@ pub struct Fleet {
     documents: Arc<Documents>,
     issuer: Arc<Issuer>,
     accounts: OnceLock<Arc<dyn Accounts>>,
-    /// Under which the coordinator's own projects are reached; empty as long as nobody said so.
-    projects_url: OnceLock<String>,
+    /// Under which the coordinator's own projects are reached, and whether another server may stand there;
+    /// empty as long as nobody said so.
+    projects_url: OnceLock<(String, bool)>,
     guesses: FailedAuthDelay,
     settings: LinkSettings,
     agents: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
@@ -197,10 +198,10 @@ impl Fleet {
         &self.audit
     }
 
-    /// Under which the coordinator's own projects are reached: agents are told. Said once, before anybody is
-    /// served.
-    pub fn set_projects_url(&self, url: &str) {
-        if self.projects_url.set(url.to_owned()).is_err() {
+    /// Under which the coordinator's own projects are reached, and whether another server may stand there:
+    /// agents are told. Said once, before anybody is served.
+    pub fn set_projects_url(&self, url: &str, behind_proxy: bool) {
+        if self.projects_url.set((url.to_owned(), behind_proxy)).is_err() {
             tracing::error!("where the projects are is said already");
         }
     }
