@@ -1,5 +1,5 @@
-//! What old versions of the documents say, and what a change would make different, against a running
-//! coordinator (R6.5).
+//! What old versions of the documents say, what a change would make different, and why somebody does
+//! something, against a running coordinator (R6.5, R6.10).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 #[path = "../../service/tests/peers/mod.rs"]
@@ -181,5 +181,45 @@ async fn r6_5_who_changes_many_hosts_at_once_without_a_plan_is_told_so_and_how_i
     assert!(told(&["groups", "remove", "room-12"]).starts_with(said));
     done(dir, &["rollout", "plan", "--waves", "1,100%"]);
     assert_eq!(told(&["shares", "set", "sums=12"]), "", "it goes out in waves");
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r6_10_whoever_does_something_says_why_and_the_audit_log_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    hosts(dir, 1).await;
+    let host = json(dir, &["hosts"])["hosts"][0]["agent_id"].as_str().unwrap().to_owned();
+    let token = json(dir, &["tokens", "list"])["tokens"][0]["id"].as_str().unwrap().to_owned();
+    let program = env!("CARGO_BIN_EXE_fallow");
+    let app = ["app", "add", "sums", "a", program, "--version", "1.0"];
+    for (arguments, action) in [
+        (&["project", "create", "sums"][..], "project created"),
+        (&["project", "set", "sums", "poll=1m"], "project changed"),
+        (&app, "app version added"),
+        (&["tokens", "create"], "tokens created"),
+        (&["tokens", "revoke", &token], "token revoked"),
+        (&["hosts", "label", &host, "room=12"], "host labelled"),
+        (&["hosts", "forget", &host], "host forgotten"),
+        (&["operators", "create", "ann", "--role", "viewer"], "operator created"),
+        (&["operators", "revoke", "ann"], "operator revoked"),
+    ] {
+        let why = format!("kvůli „{action}“: 100 %");
+        done(dir, &[arguments, &["--message", &why]].concat());
+        let found = json(dir, &["audit", "--action", action]);
+        let newest = found["entries"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!(newest["message"], why, "{arguments:?}");
+    }
+    // What a command's request itself says is in its place, and nothing is said for nothing.
+    done(dir, &["shares", "set", "sums=7", "--message", "exams"]);
+    done(dir, &["shares", "set", "sums=8"]);
+    let found = json(dir, &["audit", "--action", "document changed"]);
+    let said: Vec<_> =
+        found["entries"].as_array().unwrap().iter().map(|one| one["message"].clone()).collect();
+    assert_eq!(said[said.len() - 2..], ["exams", ""]);
+    let long = fallow(dir, &["tokens", "create", "--message", &"x".repeat(1_001)]);
+    assert_eq!(long.status.code(), Some(3), "{}", text(&long));
+    assert!(text(&long).contains("it has 1001 bytes: expected 1000 at most"), "{}", text(&long));
     assert_eq!(running.stop(), Some(0));
 }
