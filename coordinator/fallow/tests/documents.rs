@@ -179,8 +179,16 @@ async fn r6_5_who_changes_many_hosts_at_once_without_a_plan_is_told_so_and_how_i
     assert_eq!(told(&["apply", "-f", group, "--dry-run"]), "", "nothing was changed");
     assert!(told(&["apply", "-f", group]).starts_with(said));
     assert!(told(&["groups", "remove", "room-12"]).starts_with(said));
+    // What has to be signed goes out when it is.
+    let key = dir.join("org.key");
+    let key = key.to_str().unwrap();
+    let public = done(dir, &["organisation", "new-key", key]);
+    done(dir, &["organisation", "set", public.trim()]);
+    assert_eq!(told(&["shares", "set", "sums=12"]), "", "it waits");
+    assert!(told(&["organisation", "sign", "--key", key, "--yes"]).starts_with(said));
+    done(dir, &["organisation", "set", "--none"]);
     done(dir, &["rollout", "plan", "--waves", "1,100%"]);
-    assert_eq!(told(&["shares", "set", "sums=12"]), "", "it goes out in waves");
+    assert_eq!(told(&["shares", "set", "sums=13"]), "", "it goes out in waves");
     assert_eq!(running.stop(), Some(0));
 }
 

@@ -12,7 +12,7 @@ use fallow_proto::operator::v1 as wire;
 use tonic::Status;
 
 use super::{groups, status, unblocked};
-use crate::document::{Audited, Author, Documents, FleetChange, Reach as _};
+use crate::document::{Audited, Author, Documents, FleetChange, Reach as _, Release, set_of};
 use crate::fleet::Fleet;
 use crate::fleet::preview::Preview;
 
@@ -50,6 +50,13 @@ pub(super) async fn change(
         0
     };
     Ok(wire::DocumentReply { document, rollout, changed_hosts })
+}
+
+/// To how many hosts what is released says something else than what was released before.
+pub(super) async fn went_out(fleet: &Arc<Fleet>, before: &Release, after: &Release) -> Result<u64, Status> {
+    let [before, after] = [before, after].map(|release| set_of(release.base().map(|base| &**base)));
+    let fleet = fleet.clone();
+    unblocked(move || fleet.changed_hosts(&before, &after)).await
 }
 
 /// Says what a change would make different.

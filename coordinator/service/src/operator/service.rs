@@ -556,10 +556,15 @@ impl Service for OperatorService {
         let work = async {
             let signed = organisation::signed(signed).map_err(|error| status::of_invalid(&error))?;
             let authority = self.access.authority.to_string();
+            let followed = self.documents.release();
             let signed = self.documents.sign(author, clock::now(), authority, version, signed).await;
             let signed = signed.map_err(|error| status::of_document(&error))?;
             let rollout = self.documents.rollout_of(signed);
-            Ok(wire::SignDocumentsReply { document_version: signed.0, rollout })
+            let changed_hosts = match rollout {
+                0 => documents::went_out(&self.fleet, &followed, &self.documents.release()).await?,
+                _ => 0,
+            };
+            Ok(wire::SignDocumentsReply { document_version: signed.0, rollout, changed_hosts })
         };
         self.call("SignDocuments", span, self.or_refused(asked, work)).await
     }
