@@ -84,7 +84,7 @@ enum Command {
     Diff(apply::Diff),
     /// Lists or removes groups of hosts.
     Groups(groups::Arguments),
-    /// Lists the versions of the fleet's documents: who made each, when and why.
+    /// Lists the versions of the fleet's documents: who made each, when and why; shows what they say.
     Documents(documents::Arguments),
     /// Shows how changes of documents reach the hosts, in waves; says how, and stops them.
     Rollout(rollout::Arguments),

@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Method, Request, StatusCode, header};
 use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_coordinator::json::{Contract, openapi};
-use fallow_coordinator::operator::AUTHOR;
+use fallow_coordinator::operator::{AUTHOR, MESSAGE};
 use fallow_coordinator::roles::rights::{METHODS, Right};
 use fallow_proto::operator::v1::{
     CreateOperatorRequest, CreateProjectRequest, ListAuditRequest, OperatorRole, RevokeOperatorRequest,
@@ -319,6 +319,7 @@ async fn r6_10_what_is_done_in_json_is_on_record_as_what_is_done_over_grpc() {
     let operator = lab.token("carl", OperatorRole::Operator).await;
     let mut request = post(&lab.secret(), "SetShares", r#"{"shares": [{"project": "sieve", "share": 5}]}"#);
     request.headers_mut().insert(AUTHOR, "root@lab".parse().unwrap());
+    request.headers_mut().insert(MESSAGE, "kv%C5%AFli%20exams".parse().unwrap());
     let (status, body) = lab.ask(Some("http/1.1"), request).await;
     assert_eq!(status, StatusCode::OK, "{body:?}");
     let (status, body) =
@@ -327,6 +328,8 @@ async fn r6_10_what_is_done_in_json_is_on_record_as_what_is_done_over_grpc() {
     let entries = lab.owner.list_audit(ListAuditRequest::default()).await.unwrap().into_inner().entries;
     let who: Vec<_> = entries.iter().rev().take(2).map(|entry| entry.actor.as_str()).collect();
     assert_eq!(who, ["carl", "root@lab"]);
+    let why: Vec<_> = entries.iter().rev().take(2).map(|entry| entry.message.as_str()).collect();
+    assert_eq!(why, ["", "kvůli exams"]);
     assert!(entries.iter().rev().take(2).all(|entry| entry.from.starts_with("127.0.0.1:")), "{entries:?}");
     lab.coordinator.stop().await.unwrap();
 }

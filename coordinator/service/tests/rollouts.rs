@@ -8,9 +8,9 @@ use std::path::Path;
 use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::operator::v1::{
-    ChangeGroupsRequest, CreateProjectRequest, GetDocumentRequest, GroupFile, LabelHostRequest,
-    ListAuditRequest, ListHostsRequest, ListRolloutsRequest, OrderRolloutRequest, Rollout, RolloutOrder,
-    RolloutPhase, RolloutPlan, SetPreferencesRequest, SetRolloutPlanRequest,
+    ChangeGroupsRequest, CreateProjectRequest, ExplainHostRequest, GetDocumentRequest, GroupFile, HadVersion,
+    LabelHostRequest, ListAuditRequest, ListHostsRequest, ListRolloutsRequest, OrderRolloutRequest, Rollout,
+    RolloutOrder, RolloutPhase, RolloutPlan, SetPreferencesRequest, SetRolloutPlanRequest, TakenBackVersion,
 };
 use fallow_tls::AccessString;
 use peers::{Agent, Client, Identity, PATIENCE, connect, enroll, hello, tokens};
@@ -185,6 +185,12 @@ async fn meant(
     operator.order_rollout(request).await.map(tonic::Response::into_inner)
 }
 
+/// What is said of a host and of versions that were taken back.
+async fn taken_back(operator: &mut Client, agent: String) -> Vec<TakenBackVersion> {
+    let explained = operator.explain_host(ExplainHostRequest { host: agent }).await.unwrap();
+    explained.into_inner().taken_back
+}
+
 /// What the audit log says of rollouts and documents, oldest first.
 async fn story(operator: &mut Client) -> Vec<String> {
     let entries = operator.list_audit(ListAuditRequest::default()).await.unwrap().into_inner().entries;
@@ -258,6 +264,14 @@ async fn r6_5_a_change_that_takes_the_cpus_away_reaches_one_host_and_is_taken_ba
     let rollout = until(&mut operator, RolloutPhase::TakenBack).await;
     assert!(rollout.stands.contains("gate offered"), "{}", rollout.stands);
     assert_eq!((rollout.taken_back_by, rollout.had_it, rollout.released_waves), (3, 1, 1));
+    // Of each host it is said whether it had it.
+    for host in &hosts {
+        let taken_back = taken_back(&mut operator, host.identity.agent_id.clone()).await;
+        let had = if host.had().contains(&2) { HadVersion::TakenBack } else { HadVersion::Never };
+        assert_eq!(taken_back.len(), 1);
+        let one = &taken_back[0];
+        assert_eq!((one.rollout, one.version, one.by_version, one.had()), (1, 2, 3, had));
+    }
     for host in &mut hosts {
         host.has(3).await;
     }

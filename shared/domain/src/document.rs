@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,30 @@ impl fmt::Display for DocumentVersion {
             0 => self.0.fmt(f),
             term => f.pad(&format!("{term}.{}", self.number())),
         }
+    }
+}
+
+/// As they are shown.
+impl FromStr for DocumentVersion {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let wrong = || {
+            let expected = "a version as `fallow documents` lists them, such as 7, or 2.7 for one of term 2";
+            Invalid::new("document version", text, expected)
+        };
+        let digits = |text: &str| {
+            let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse::<u64>().ok().filter(|_| is_number).ok_or_else(wrong)
+        };
+        let (term, number) = match text.split_once('.') {
+            Some((term, number)) => (digits(term)?, digits(number)?),
+            None => (0, digits(text)?),
+        };
+        if term > Self::TERM_MAX || number == 0 || number >> NUMBER_BITS > 0 {
+            return Err(wrong());
+        }
+        Ok(Self((term << NUMBER_BITS) + number))
     }
 }
 
@@ -126,5 +151,18 @@ mod tests {
         assert_eq!((new.term(), new.number(), old.term(), old.number()), (2, 1, 0, 7));
         assert_eq!(DocumentVersion::first_of(u64::MAX).term(), DocumentVersion::TERM_MAX);
         assert_eq!(format!("{old:>5}|{new:>5}"), "    7|  2.1");
+    }
+
+    #[test]
+    fn r6_5_a_version_is_read_as_it_is_shown_and_what_is_none_is_refused() {
+        for version in [DocumentVersion(1), DocumentVersion(7), DocumentVersion::first_of(2).next()] {
+            assert_eq!(version.to_string().parse(), Ok(version));
+        }
+        for bad in ["", "0", "x", "-1", "+1", "1.", ".1", "2.0", "1.2.3", "1099511627776", "8388608.1"] {
+            let error = bad.parse::<DocumentVersion>().unwrap_err();
+            assert!(error.to_string().contains("such as 7, or 2.7"), "{bad}: {error}");
+        }
+        let last = DocumentVersion((DocumentVersion::TERM_MAX << NUMBER_BITS) + (1 << NUMBER_BITS) - 1);
+        assert_eq!(last.to_string().parse(), Ok(last));
     }
 }

@@ -38,7 +38,8 @@ pub use relabel::LabelEdit;
 pub use selector::{SELECTOR_MAX, Selector};
 pub use set::{DocumentSet, GROUPS_MAX, SetProblem};
 pub use signed::{
-    Accepted, KeyPair, KeyPairError, NotAccepted, NotSignable, SIGNED_BYTES_MAX, SIGNED_KEYS_MAX, Statement,
-    StatementError, Trust, content_of, is_signed_by, signable, signed_form, values_of,
+    Accepted, KeyPair, KeyPairError, NotAccepted, NotSignable, SIGNED_BYTES_MAX, SIGNED_KEYS_MAX,
+    SaidDifference, Statement, StatementError, Trust, content_of, is_signed_by, said_differences, signable,
+    signed_form, values_of,
 };
 pub use utc::utc;

@@ -11,6 +11,8 @@ use crate::{Gate, HostNow, Load, Plan, Soak, Wave, cohort};
 
 /// Hosts of each kind whose doings before a wave are kept.
 const BEFORE_KEPT: usize = 200;
+/// Hosts that are kept of those that had a version which was taken back.
+const HAD_KEPT: usize = 10_000;
 /// Steps that are kept.
 const STEPS_KEPT: usize = 100;
 
@@ -37,6 +39,10 @@ pub enum Phase {
         why: String,
         /// Hosts that had the version then.
         had: u64,
+        /// Which ones these were: all of them, or of very many some. None are known of what was stored before
+        /// they were kept.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        had_by: BTreeSet<AgentId>,
     },
 }
 
@@ -281,6 +287,17 @@ impl Rollout {
         }
     }
 
+    /// Of a rollout that was taken back: whether a host had its version then; none where that was not kept.
+    #[must_use]
+    pub fn was_taken_from(&self, host: &AgentId) -> Option<bool> {
+        let Phase::TakenBack { had, had_by, .. } = &self.phase else { return None };
+        match had_by.contains(host) {
+            true => Some(true),
+            // Of some hosts that had it nothing is known: it may be one of them.
+            false => (had_by.len() as u64 == *had).then_some(false),
+        }
+    }
+
     /// What follows from what hosts are like now, if anything. `soak` is the watch over the wave.
     pub fn tick(&self, soak: &mut Soak, now: Instant, hosts: &[HostNow]) -> Option<Transition> {
         if self.phase != Phase::Watching {
@@ -405,9 +422,11 @@ impl Rollout {
                 format!("goes on: {why}")
             }
             Transition::TakeBack { why } => {
-                let had = hosts.iter().filter(|host| host.version == self.candidate).count();
+                let had_by = || hosts.iter().filter(|host| host.version == self.candidate);
+                let had = had_by().count();
                 let had_hosts = crate::hosts(had);
-                after.phase = Phase::TakenBack { by: newest, why: why.clone(), had: had as u64 };
+                let had_by = had_by().map(|host| host.id.clone()).take(HAD_KEPT).collect();
+                after.phase = Phase::TakenBack { by: newest, why: why.clone(), had: had as u64, had_by };
                 format!(
                     "version {} is taken back, which {had_hosts} had; version {newest} says again what version {} did: {why}",
                     after.candidate, after.base
@@ -470,3 +489,7 @@ impl Rollout {
 fn told(gate: Gate, why: &str) -> String {
     format!("{why} (gate {gate})")
 }
+
+#[cfg(test)]
+#[path = "rollout_tests.rs"]
+mod tests;

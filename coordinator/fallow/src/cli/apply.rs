@@ -86,12 +86,16 @@ impl Files {
 }
 
 pub(crate) async fn apply(arguments: Apply) -> Result<(), Failure> {
-    let Apply { files, message, how: GoingOut { emergency }, dry_run } = arguments;
+    let Apply { files, message, how, dry_run } = arguments;
+    let emergency = how.emergency;
     let request = ChangeGroupsRequest { message, dry_run, emergency, ..files.request()? };
     let mut client = files.target.connect().await?;
     let reply = client.change_groups(request).await?.into_inner();
     changes::show(&reply, dry_run, None, files.json)?;
     going_out::tell(&mut client, reply.rollout).await;
+    if !dry_run {
+        going_out::tell_at_once(&mut client, reply.rollout, reply.changed_hosts, &how).await;
+    }
     Ok(())
 }
 

@@ -1,9 +1,9 @@
-//! What a change of groups makes different, for people and for programs.
+//! What a change of documents makes different, for people and for programs.
 
 use std::collections::BTreeMap;
 
 use fallow_domain::{DocumentVersion, ExitCode};
-use fallow_proto::operator::v1::{ChangeGroupsReply, ChangedValue, Finding};
+use fallow_proto::operator::v1::{ChangeGroupsReply, ChangedValue, Finding, PreviewReply};
 use serde_json::{Value, json};
 
 use super::table::{self, Column::Number, Column::Text};
@@ -35,6 +35,49 @@ pub(super) fn show(
     if as_json { Ok(()) } else { print(&to_text(reply, is_tried, names)) }
 }
 
+/// Prints what a change of the whole fleet's document would make different.
+pub(super) fn preview(reply: &PreviewReply, as_json: bool) -> Result<(), Failure> {
+    let PreviewReply { values, hosts, changed_hosts, document_version } = reply;
+    if as_json {
+        return print_json(&json!({
+            "document_version": document_version,
+            "hosts": hosts,
+            "changed_hosts": changed_hosts,
+            "values": values.iter().map(value_json).collect::<Vec<_>>(),
+        }));
+    }
+    let counted = changed_of(*changed_hosts, *hosts);
+    print(&format!("{}{counted}; nothing was changed\n", values_table(values)))
+}
+
+/// Values that become others, each with the number of its hosts; nothing for none.
+fn values_table(values: &[ChangedValue]) -> String {
+    if values.is_empty() {
+        return String::new();
+    }
+    let columns = [Text("value"), Text("before"), Text("after"), Text("by"), Number("hosts")];
+    let row = |value: &ChangedValue| {
+        let ChangedValue { key, before, after, origin, hosts, .. } = value;
+        vec![key.clone(), before.clone(), after.clone(), origin.clone(), hosts.to_string()]
+    };
+    table::render(&columns, values.iter().map(row).collect())
+}
+
+fn changed_of(changed: u64, hosts: u64) -> String {
+    format!("{changed} of {} get other values", table::counted(hosts, "host"))
+}
+
+fn value_json(value: &ChangedValue) -> Value {
+    json!({
+        "key": value.key,
+        "before": value.before,
+        "after": value.after,
+        "origin": value.origin,
+        "hosts": value.hosts,
+        "agent_ids": value.agent_ids,
+    })
+}
+
 fn wrong(findings: &[Finding], is_said: bool) -> Failure {
     let nothing = "the files cannot be used; nothing was changed";
     if is_said {
@@ -51,13 +94,8 @@ fn to_text(reply: &ChangeGroupsReply, is_tried: bool, names: Option<&BTreeMap<St
         let mut rows: Vec<_> = reply.values.iter().flat_map(|value| host_rows(value, names)).collect();
         rows.sort();
         text += &table::render(&columns, rows);
-    } else if !reply.values.is_empty() {
-        let columns = [Text("value"), Text("before"), Text("after"), Text("by"), Number("hosts")];
-        let row = |value: &ChangedValue| {
-            let ChangedValue { key, before, after, origin, hosts, .. } = value;
-            vec![key.clone(), before.clone(), after.clone(), origin.clone(), hosts.to_string()]
-        };
-        text += &table::render(&columns, reply.values.iter().map(row).collect());
+    } else {
+        text += &values_table(&reply.values);
     }
     let groups = [("put in place", &reply.put), ("removed", &reply.removed)];
     let groups = groups.into_iter().filter(|(_, names)| !names.is_empty());
@@ -67,7 +105,7 @@ fn to_text(reply: &ChangeGroupsReply, is_tried: bool, names: Option<&BTreeMap<St
     if said.is_empty() {
         said.push("the groups are so already".to_owned());
     }
-    said.push(format!("{} of {} get other values", reply.changed_hosts, table::counted(reply.hosts, "host")));
+    said.push(changed_of(reply.changed_hosts, reply.hosts));
     said.push(match is_tried {
         true => "nothing was changed".to_owned(),
         false => {
@@ -99,16 +137,6 @@ fn to_json(reply: &ChangeGroupsReply) -> Value {
         };
         return json!({ "findings": reply.findings.iter().map(finding).collect::<Vec<_>>() });
     }
-    let value = |value: &ChangedValue| {
-        json!({
-            "key": value.key,
-            "before": value.before,
-            "after": value.after,
-            "origin": value.origin,
-            "hosts": value.hosts,
-            "agent_ids": value.agent_ids,
-        })
-    };
     json!({
         "document_version": reply.document_version,
         "rollout": reply.rollout,
@@ -117,6 +145,6 @@ fn to_json(reply: &ChangeGroupsReply) -> Value {
         "groups_removed": reply.removed,
         "hosts": reply.hosts,
         "changed_hosts": reply.changed_hosts,
-        "values": reply.values.iter().map(value).collect::<Vec<_>>(),
+        "values": reply.values.iter().map(value_json).collect::<Vec<_>>(),
     })
 }

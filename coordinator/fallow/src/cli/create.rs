@@ -16,6 +16,7 @@ use super::connect::{Client, Target};
 use super::going_out::{self, GoingOut};
 use super::projects::project_json;
 use super::table::{self, Column::Text};
+use super::why::Why;
 use super::{Failure, Unacceptable, print, print_json, units, upload};
 use crate::printable;
 
@@ -114,6 +115,8 @@ pub(crate) struct Create {
     #[command(flatten)]
     how: GoingOut,
     #[command(flatten)]
+    why: Why,
+    #[command(flatten)]
     target: Target,
     /// One JSON object instead of a line.
     #[arg(long)]
@@ -138,6 +141,8 @@ pub(crate) struct Set {
     /// Settings and their new values; all are taken, or none.
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = setting)]
     settings: Vec<Setting>,
+    #[command(flatten)]
+    why: Why,
     #[command(flatten)]
     target: Target,
     /// One JSON object instead of a table.
@@ -185,6 +190,8 @@ pub(crate) struct Add {
     /// The project's code-signing key, if the coordinator does not have it: the files are signed here.
     #[arg(long, value_name = "FILE")]
     code_sign_key: Option<PathBuf>,
+    #[command(flatten)]
+    why: Why,
     #[command(flatten)]
     target: Target,
     /// One JSON object instead of lines.
@@ -235,9 +242,10 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
             let key = account_key(&mut client, &shown.name).await?;
             return print_settings(&shown, Some(&key), json);
         }
-        ProjectCommand::Set(Set { name, settings, target, json }) => {
+        ProjectCommand::Set(Set { name, settings, why, target, json }) => {
             let mut client = target.connect().await?;
-            let shown = client.set_project(SetProjectRequest { name, settings }).await?.into_inner();
+            let request = why.of(SetProjectRequest { name, settings });
+            let shown = client.set_project(request).await?.into_inner();
             return print_settings(&shown, None, json);
         }
     };
@@ -251,7 +259,7 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
         emergency: create.how.emergency,
         code_sign_key: key.map(|key| key.to_text()).unwrap_or_default(),
     };
-    let project = client.create_project(request).await?.into_inner();
+    let project = client.create_project(create.why.of(request)).await?.into_inner();
     if create.json {
         return print_json(&project_json(&project));
     }
@@ -368,7 +376,8 @@ pub(crate) async fn app(command: AppCommand) -> Result<(), Failure> {
         coprocessor_count: add.uses.coprocessor.map_or(0.0, |(_, count)| count),
         files: Vec::new(),
     };
-    let file_names = upload::add_app_version(&mut client, version, &add.files, key.as_ref()).await?;
+    let file_names =
+        upload::add_app_version(&mut client, version, &add.files, key.as_ref(), &add.why).await?;
     if add.json {
         return print_json(&json!({ "file_names": file_names }));
     }

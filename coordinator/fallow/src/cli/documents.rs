@@ -1,8 +1,11 @@
 //! `fallow documents`.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use fallow_domain::DocumentVersion;
-use fallow_proto::operator::v1::{DocumentInfo, ListDocumentsRequest};
+use fallow_proto::operator::v1::{
+    DifferentValue, DocumentContent, DocumentDifference, DocumentInfo, GetDocumentDifferenceRequest,
+    GetDocumentVersionRequest, ListDocumentsRequest, SaidValue,
+};
 use serde_json::{Value, json};
 
 use super::connect::Target;
@@ -13,16 +16,56 @@ const EXAMPLE: &str = "\
 Examples:
   fallow documents
   fallow documents --limit 5 --json
+  fallow documents show 7
+  fallow documents diff 6 7
 
 Every change of shares, preferences, projects or groups makes a version, which
-never changes again. Versions that say the same have the same hash.";
+never changes again. Versions that say the same have the same hash. What each of
+them says is kept.";
 
+const SHOW_EXAMPLE: &str = "\
+Examples:
+  fallow documents show 7
+  fallow documents show 2.7 --json
+
+Prints all that a version says: the values for the whole fleet, and those of
+each group. Account keys are secret, and never shown.";
+
+const DIFF_EXAMPLE: &str = "\
+Examples:
+  fallow documents diff 6 7
+  fallow documents diff 2.1 2.7 --json
+
+Prints the values that differ, as the two versions say them, whichever hosts
+they are for. `fallow diff` says what files would change, and for how many
+hosts. A - stands where a version says nothing. Account keys are secret: it is
+only said that there is another one.";
+
+/// Without a subcommand they are listed.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLE)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLE)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The newest so many.
     #[arg(long, default_value_t = 20, value_parser = units::count(1, 1_000))]
     limit: u32,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Prints what a version says, value by value.
+    #[command(after_help = SHOW_EXAMPLE)]
+    Show(Show),
+    /// Prints the values that differ between two versions.
+    #[command(after_help = DIFF_EXAMPLE)]
+    Diff(Diff),
+}
+
+#[derive(Args, Debug)]
+struct Output {
     #[command(flatten)]
     target: Target,
     /// One JSON object instead of a table.
@@ -30,11 +73,53 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+#[derive(Args, Debug)]
+struct Show {
+    /// The version, as `fallow documents` lists it.
+    version: DocumentVersion,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args, Debug)]
+struct Diff {
+    /// The version that is compared with.
+    #[arg(value_name = "OLD")]
+    before: DocumentVersion,
+    /// The version that is looked at.
+    #[arg(value_name = "NEW")]
+    after: DocumentVersion,
+    #[command(flatten)]
+    output: Output,
+}
+
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let mut client = arguments.target.connect().await?;
-    let request = ListDocumentsRequest { limit: arguments.limit };
+    let Arguments { command, limit, output } = arguments;
+    match command {
+        None => list(limit, output).await,
+        Some(Command::Show(Show { version, output })) => {
+            let mut client = output.target.connect().await?;
+            let request = GetDocumentVersionRequest { version: version.0 };
+            let content = client.get_document_version(request).await?.into_inner();
+            if output.json { print_json(&content_json(&content)) } else { print(&content_text(&content)) }
+        }
+        Some(Command::Diff(Diff { before, after, output })) => {
+            let mut client = output.target.connect().await?;
+            let request = GetDocumentDifferenceRequest { before: before.0, after: after.0 };
+            let difference = client.get_document_difference(request).await?.into_inner();
+            match output.json {
+                true => print_json(&difference_json(&difference)),
+                false => print(&difference_text(&difference, before, after)),
+            }
+        }
+    }
+}
+
+async fn list(limit: u32, output: Output) -> Result<(), Failure> {
+    let mut client = output.target.connect().await?;
+    let request = ListDocumentsRequest { limit };
     let documents = client.list_documents(request).await?.into_inner().documents;
-    if arguments.json {
+    if output.json {
         let documents: Vec<Value> = documents.iter().map(to_json).collect();
         return print_json(&json!({ "documents": documents }));
     }
@@ -49,6 +134,55 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     print(&table::render(&columns, documents.iter().map(row).collect()))?;
     going_out::tell_waiting(&mut client).await;
     Ok(())
+}
+
+fn content_text(content: &DocumentContent) -> String {
+    let info = content.info.clone().unwrap_or_default();
+    let rows = [
+        ("version", DocumentVersion(info.version).to_string()),
+        ("hash", info.hash),
+        ("made", table::instant(info.made_at_micros)),
+        ("by", info.made_by),
+        ("what was changed", info.change),
+        ("message", info.message),
+    ];
+    let rows = rows.into_iter().map(|(what, value)| vec![what.to_owned(), value]).collect();
+    let said = |SaidValue { key, value }: &SaidValue| vec![key.clone(), value.clone()];
+    let of_version = table::render(&[Text("of the version"), Text("is")], rows);
+    let values = table::render(&[Text("value"), Text("is")], content.values.iter().map(said).collect());
+    format!("{of_version}\n{values}")
+}
+
+fn content_json(content: &DocumentContent) -> Value {
+    let said =
+        content.values.iter().map(|SaidValue { key, value }| (key.clone(), Value::from(value.clone())));
+    json!({
+        "document": content.info.as_ref().map(to_json),
+        "values": Value::Object(said.collect()),
+    })
+}
+
+fn difference_text(
+    difference: &DocumentDifference,
+    before: DocumentVersion,
+    after: DocumentVersion,
+) -> String {
+    if difference.values.is_empty() {
+        return format!("No value differs between versions {before} and {after}.\n");
+    }
+    let columns = [Text("value"), Text("old"), Text("new")];
+    let said = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+    let row = |value: &DifferentValue| vec![value.key.clone(), said(&value.before), said(&value.after)];
+    table::render(&columns, difference.values.iter().map(row).collect())
+}
+
+fn difference_json(difference: &DocumentDifference) -> Value {
+    let value = |DifferentValue { key, before, after }: &DifferentValue| json!({ "key": key, "before": before, "after": after });
+    json!({
+        "before": difference.before.as_ref().map(to_json),
+        "after": difference.after.as_ref().map(to_json),
+        "values": difference.values.iter().map(value).collect::<Vec<_>>(),
+    })
 }
 
 fn row(document: &DocumentInfo) -> Vec<String> {

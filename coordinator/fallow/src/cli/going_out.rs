@@ -3,6 +3,7 @@
 use clap::Args;
 use fallow_domain::DocumentVersion;
 use fallow_proto::operator::v1::{GetOrganisationRequest, ListRolloutsRequest, RolloutPhase};
+use tonic::Response;
 
 use super::connect::Client;
 use super::table;
@@ -38,6 +39,23 @@ pub(super) async fn tell(client: &mut Client, rollout: u64) {
     warn(&format!(
         "it goes out{hosts}{waves}, as rollout {rollout}: `fallow rollout watch` shows how it fares"
     ));
+}
+
+/// A change that reached so many hosts at once is told to have done so.
+const MANY: u64 = 10;
+
+/// Says to how many hosts a change went at once that was no emergency, if they were many and there is no plan
+/// for rollouts.
+pub(super) async fn tell_at_once(client: &mut Client, rollout: u64, hosts: u64, how: &GoingOut) {
+    if rollout != 0 || hosts < MANY || how.emergency || waiting(client).await.is_some() {
+        return;
+    }
+    let listed = client.list_rollouts(ListRolloutsRequest { limit: 1 }).await.map(Response::into_inner);
+    if listed.is_ok_and(|reply| reply.plan.unwrap_or_default().waves.is_empty()) {
+        warn(&format!(
+            "it went to {hosts} hosts at once: after `fallow rollout plan --waves 1,10%,100%` changes go out in waves, and are taken back where they harm"
+        ));
+    }
 }
 
 /// Says that a change waits until an organisation has signed it, if it does.

@@ -65,18 +65,21 @@ struct Remove {
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
         None => list(arguments.show).await,
-        Some(Command::Remove(Remove { names, message, how: GoingOut { emergency }, dry_run, show })) => {
+        Some(Command::Remove(Remove { names, message, how, dry_run, show })) => {
             let mut client = show.target.connect().await?;
             let request = ChangeGroupsRequest {
                 remove: names,
                 message,
                 dry_run,
-                emergency,
+                emergency: how.emergency,
                 ..ChangeGroupsRequest::default()
             };
             let reply = client.change_groups(request).await?.into_inner();
             changes::show(&reply, dry_run, None, show.json)?;
             going_out::tell(&mut client, reply.rollout).await;
+            if !dry_run {
+                going_out::tell_at_once(&mut client, reply.rollout, reply.changed_hosts, &how).await;
+            }
             Ok(())
         }
     }

@@ -5,6 +5,7 @@ use fallow_proto::operator::v1::LabelHostRequest;
 use serde_json::json;
 
 use super::connect::Target;
+use super::why::Why;
 use super::{Failure, print, print_json};
 use crate::printable;
 
@@ -27,6 +28,8 @@ pub(crate) struct Label {
     #[arg(required = true, value_name = "LABEL")]
     labels: Vec<String>,
     #[command(flatten)]
+    why: Why,
+    #[command(flatten)]
     target: Target,
     /// One JSON object instead of a line.
     #[arg(long)]
@@ -34,9 +37,9 @@ pub(crate) struct Label {
 }
 
 pub(super) async fn run(arguments: Label) -> Result<(), Failure> {
-    let Label { host, labels, target, json } = arguments;
+    let Label { host, labels, why, target, json } = arguments;
     let mut client = target.connect().await?;
-    let request = LabelHostRequest { host, changes: labels };
+    let request = why.of(LabelHostRequest { host, changes: labels });
     let labels = client.label_host(request).await?.into_inner().labels;
     if json {
         return print_json(&json!({ "labels": super::hosts::labels_json(&labels) }));

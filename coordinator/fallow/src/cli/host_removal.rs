@@ -4,6 +4,7 @@ use clap::Args;
 use fallow_proto::operator::v1::{ForgetHostRequest, RevokeHostReply, RevokeHostRequest};
 
 use super::connect::Target;
+use super::why::Why;
 use super::{Failure, print};
 
 pub(crate) const REVOKE: &str = "\
@@ -43,6 +44,8 @@ pub(crate) struct Forget {
     /// The agent's id, or its name where no other host has it.
     host: String,
     #[command(flatten)]
+    why: Why,
+    #[command(flatten)]
     target: Target,
 }
 
@@ -72,8 +75,9 @@ fn left_by(reply: &RevokeHostReply) -> String {
 }
 
 pub(crate) async fn forget(arguments: Forget) -> Result<(), Failure> {
-    let Forget { host, target } = arguments;
-    let id = target.connect().await?.forget_host(ForgetHostRequest { host }).await?.into_inner().agent_id;
+    let Forget { host, why, target } = arguments;
+    let request = why.of(ForgetHostRequest { host });
+    let id = target.connect().await?.forget_host(request).await?.into_inner().agent_id;
     print(&format!("Host {id} is not listed any more.\n"))
 }
 

@@ -2,8 +2,10 @@
 
 use clap::Args;
 use fallow_daemon::clock;
+use fallow_domain::DocumentVersion;
 use fallow_proto::operator::v1::{
-    ExplainHostReply, ExplainHostRequest, ExplainedValue, Label, LabelSource, LostValue,
+    ExplainHostReply, ExplainHostRequest, ExplainedValue, HadVersion, Label, LabelSource, LostValue,
+    TakenBackVersion,
 };
 use serde_json::{Value, json};
 
@@ -66,6 +68,7 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
     if let Some(why) = drift::cause(&host, reply.document_version, clock::now()) {
         rows.insert(6, ("why not", why));
     }
+    rows.extend(reply.taken_back.iter().map(|one| ("taken back", taken_back(one, state.document_version))));
     rows.retain(|(what, value)| !matches!(*what, "copied" | "signed by") || !value.is_empty());
     let label = |label: &Label| {
         let by = match label.source() {
@@ -84,6 +87,39 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
         text += &table::render(&columns, reply.values.iter().map(why_row).collect());
     }
     text
+}
+
+/// What a version that was taken back was to a host that follows another one, or that one still.
+fn taken_back(one: &TakenBackVersion, follows: u64) -> String {
+    let TakenBackVersion { rollout, version, by_version, .. } = one;
+    let [version, by] = [*version, *by_version].map(DocumentVersion);
+    match one.had() {
+        _ if DocumentVersion(follows) == version => {
+            format!("has version {version} still, which rollout {rollout} took back by version {by}")
+        }
+        HadVersion::TakenBack => {
+            format!("was taken back from version {version} by version {by} (rollout {rollout})")
+        }
+        HadVersion::WentBack => {
+            format!("went back from version {version} by itself, which rollout {rollout} took back")
+        }
+        HadVersion::Never => {
+            format!("never had version {version}, which rollout {rollout} took back by version {by}")
+        }
+        HadVersion::Unspecified => {
+            format!("it was not kept whether it had version {version}, which rollout {rollout} took back")
+        }
+    }
+}
+
+fn taken_back_json(one: &TakenBackVersion) -> Value {
+    let had = match one.had() {
+        HadVersion::TakenBack => "taken back",
+        HadVersion::WentBack => "went back by itself",
+        HadVersion::Never => "never",
+        HadVersion::Unspecified => "unknown",
+    };
+    json!({ "rollout": one.rollout, "version": one.version, "by_version": one.by_version, "had": had })
 }
 
 fn why_row(value: &ExplainedValue) -> Vec<String> {
@@ -118,5 +154,27 @@ fn to_json(reply: &ExplainHostReply) -> Value {
         "labels": reply.labels.iter().map(label).collect::<Vec<_>>(),
         "groups": reply.groups,
         "values": reply.values.iter().map(value).collect::<Vec<_>>(),
+        "taken_back": reply.taken_back.iter().map(taken_back_json).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_5_a_host_that_a_version_was_taken_from_is_told_from_one_that_never_had_it() {
+        let said = |had: HadVersion, follows: u64| {
+            let one = TakenBackVersion { rollout: 2, version: 5, by_version: 6, had: had.into() };
+            taken_back(&one, follows)
+        };
+        assert_eq!(said(HadVersion::TakenBack, 6), "was taken back from version 5 by version 6 (rollout 2)");
+        assert_eq!(said(HadVersion::Never, 6), "never had version 5, which rollout 2 took back by version 6");
+        assert!(said(HadVersion::WentBack, 4).starts_with("went back from version 5 by itself"));
+        assert!(said(HadVersion::Unspecified, 6).starts_with("it was not kept whether it had version 5"));
+        // One that is away has it still, or had not said so when it was taken back.
+        for had in [HadVersion::TakenBack, HadVersion::Never] {
+            assert!(said(had, 5).starts_with("has version 5 still"));
+        }
+    }
 }

@@ -47,6 +47,7 @@ pub(crate) mod table;
 pub(crate) mod tokens;
 mod units;
 pub(crate) mod upload;
+pub(crate) mod why;
 
 pub(crate) use connect::root;
 pub use connect::{Client, Target, connect};

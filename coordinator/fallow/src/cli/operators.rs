@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::connect::Target;
 use super::table::{self, Column::Text};
+use super::why::Why;
 use super::{Failure, print, print_json, tokens};
 
 pub(crate) const EXAMPLE: &str = "\
@@ -45,7 +46,7 @@ Example:
 
 const REVOKE: &str = "\
 Example:
-  fallow operators revoke ann
+  fallow operators revoke ann --message 'left the institute'
 
 The token is good for nothing from now on, and a call that it is in ends within
 a second. Then another one can be made under the same name. Enrolment tokens
@@ -79,6 +80,8 @@ pub(crate) struct Create {
     #[arg(long, default_value = "90d", value_name = "TIME", value_parser = tokens::expires)]
     expires: Duration,
     #[command(flatten)]
+    why: Why,
+    #[command(flatten)]
     target: Target,
     /// One JSON object instead of a line.
     #[arg(long)]
@@ -99,6 +102,8 @@ pub(crate) struct Revoke {
     /// What he is called.
     name: String,
     #[command(flatten)]
+    why: Why,
+    #[command(flatten)]
     target: Target,
 }
 
@@ -106,8 +111,9 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Create(create) => make(create).await,
         Command::List(list) => show(list).await,
-        Command::Revoke(Revoke { name, target }) => {
-            target.connect().await?.revoke_operator(RevokeOperatorRequest { name: name.clone() }).await?;
+        Command::Revoke(Revoke { name, why, target }) => {
+            let request = why.of(RevokeOperatorRequest { name: name.clone() });
+            target.connect().await?.revoke_operator(request).await?;
             print(&format!("The token of operator {name} is good for nothing any more.\n"))
         }
     }
@@ -121,7 +127,7 @@ async fn make(create: Create) -> Result<(), Failure> {
         projects: create.projects,
         life_micros: tokens::micros(create.expires),
     };
-    let made = client.create_operator(request).await?.into_inner();
+    let made = client.create_operator(create.why.of(request)).await?.into_inner();
     if create.json {
         let now = fallow_daemon::clock::now().as_micros();
         let operator = made.operator.map(|operator| as_json(&operator, now));

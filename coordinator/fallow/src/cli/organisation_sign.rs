@@ -168,6 +168,8 @@ async fn bring(arguments: &Sign, signed: Signed) -> Result<(), Failure> {
     }
     print(&format!("Version {version} is signed and goes out.\n"))?;
     going_out::tell(&mut client, reply.rollout).await;
+    let (rollout, hosts) = (reply.rollout, reply.changed_hosts);
+    going_out::tell_at_once(&mut client, rollout, hosts, &arguments.going_out).await;
     Ok(())
 }
 

@@ -7,7 +7,8 @@ use fallow_domain::{
     Bytes, Device, DocumentVersion, Duration, ExitCode, Fraction, Hours, Invalid, Preferences,
 };
 use fallow_proto::fleet::preferences::{from_wire, to_wire};
-use fallow_proto::operator::v1::{GetDocumentRequest, SetPreferencesRequest};
+use fallow_proto::fleet::v1::Document;
+use fallow_proto::operator::v1::{DocumentReply, GetDocumentRequest, SetPreferencesRequest};
 use serde_json::json;
 use tonic::Code;
 
@@ -25,6 +26,7 @@ Examples:
   fallow preferences show --json
   fallow preferences set --cpu-fraction 50% --buffer-min 2h
   fallow preferences set --suspended true
+  fallow preferences set --cpu-fraction 10% --dry-run
   fallow preferences set --excluded-devices nvidia:0,nvidia:1
   fallow preferences set --hours 'mon-fri 18:00-08:00, sat-sun'
   fallow preferences set --run-in-use true --idle-after 10m
@@ -73,6 +75,9 @@ struct Set {
     message: String,
     #[command(flatten)]
     how: GoingOut,
+    /// Change nothing, only say what would change, and for how many hosts.
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     show: Show,
 }
@@ -226,46 +231,74 @@ impl Changes {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let (show, changes) = match arguments.command {
-        None => (arguments.show, None),
-        Some(Command::Show(show)) => (show, None),
-        Some(Command::Set(set)) => {
-            let Set { changes, message, how: GoingOut { emergency }, show } = *set;
-            (show, Some((changes, emergency, message)))
-        }
-    };
-    if changes.as_ref().is_some_and(|(changes, ..)| changes.is_empty()) {
+    match arguments.command {
+        None => list(arguments.show).await,
+        Some(Command::Show(show)) => list(show).await,
+        Some(Command::Set(set)) => change(*set).await,
+    }
+}
+
+async fn list(show: Show) -> Result<(), Failure> {
+    let mut client = show.target.connect().await?;
+    let reply = client.get_document(GetDocumentRequest::default()).await?.into_inner();
+    going_out::tell(&mut client, reply.rollout).await;
+    print_document(&reply.document.unwrap_or_default(), show.json)
+}
+
+async fn change(set: Set) -> Result<(), Failure> {
+    let Set { changes, message, how, dry_run, show } = set;
+    if changes.is_empty() {
         let text = "nothing is named that is to be set: name a preference and its value, such as `fallow preferences set --cpu-fraction 50%`; `fallow preferences` lists them";
         return Err(Failure::new(ExitCode::Usage, text));
     }
     let mut client = show.target.connect().await?;
-    // An emergency starts from what is known to be good.
-    let released = changes.as_ref().is_some_and(|(_, emergency, _)| *emergency);
     let mut attempts = 1..=ATTEMPTS;
-    let (document, rollout) = loop {
-        let reply = client.get_document(GetDocumentRequest { released }).await?.into_inner();
-        let document = reply.document.unwrap_or_default();
-        let Some((changes, emergency, message)) = &changes else { break (document, reply.rollout) };
+    loop {
+        // An emergency starts from what is known to be good.
+        let asked = GetDocumentRequest { released: how.emergency };
+        let document = client.get_document(asked).await?.into_inner().document.unwrap_or_default();
         let before = from_wire(&document.preferences.unwrap_or_default())?;
         let mut preferences = before.clone();
         changes.apply(&mut preferences);
         preferences.check_set()?;
-        let (emergency, message) = (*emergency, message.clone());
-        let (given, made_from) = (Some(to_wire(&preferences)), document.version);
-        let request = SetPreferencesRequest { preferences: given, emergency, message, made_from };
-        match client.set_preferences(request).await {
-            // Somebody else was faster: his change stays, and this one follows it.
-            Err(status) if status.code() == Code::Aborted && attempts.next().is_some() => {}
-            reply => {
-                let reply = reply?.into_inner();
-                overruled::tell(&mut client, &differing(&before, &preferences)).await;
-                break (reply.document.unwrap_or_default(), reply.rollout);
+        let request = SetPreferencesRequest {
+            preferences: Some(to_wire(&preferences)),
+            emergency: how.emergency,
+            message: message.clone(),
+            made_from: document.version,
+        };
+        let overtaken = if dry_run {
+            match client.preview_preferences(request).await {
+                Err(status) if status.code() == Code::Aborted => status,
+                reply => {
+                    super::changes::preview(&reply?.into_inner(), show.json)?;
+                    going_out::tell_waiting(&mut client).await;
+                    return Ok(());
+                }
             }
+        } else {
+            match client.set_preferences(request).await {
+                Err(status) if status.code() == Code::Aborted => status,
+                reply => {
+                    let DocumentReply { document, rollout, changed_hosts } = reply?.into_inner();
+                    overruled::tell(&mut client, &differing(&before, &preferences)).await;
+                    going_out::tell(&mut client, rollout).await;
+                    print_document(&document.unwrap_or_default(), show.json)?;
+                    going_out::tell_at_once(&mut client, rollout, changed_hosts, &how).await;
+                    return Ok(());
+                }
+            }
+        };
+        // Somebody else was faster: his change stays, and this one follows it.
+        if attempts.next().is_none() {
+            return Err(overtaken.into());
         }
-    };
-    going_out::tell(&mut client, rollout).await;
-    let preferences = from_wire(&document.preferences.unwrap_or_default())?;
-    if show.json {
+    }
+}
+
+fn print_document(document: &Document, as_json: bool) -> Result<(), Failure> {
+    let preferences = from_wire(&document.preferences.clone().unwrap_or_default())?;
+    if as_json {
         return print_json(&to_json(document.version, &preferences));
     }
     let rows = rows(&preferences).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();

@@ -10,13 +10,14 @@ use super::connect::Target;
 use super::going_out::{self, GoingOut};
 use super::projects::percent;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, overruled, print, print_json, warn};
+use super::{Failure, changes, overruled, print, print_json, warn};
 
 const EXAMPLE: &str = "\
 Examples:
   fallow shares
   fallow shares show --json
   fallow shares set mersenne=25 totient=75
+  fallow shares set mersenne=25 --dry-run
 
 A share is a weight: 0, or a number from 0.001 to 1,000,000,000, against the sum
 of all of them. Agents follow within a second; those that are away when they
@@ -62,6 +63,9 @@ struct Set {
     message: String,
     #[command(flatten)]
     how: GoingOut,
+    /// Change nothing, only say what would change, and for how many hosts.
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     show: Show,
 }
@@ -73,36 +77,46 @@ fn pair(text: &str) -> Result<(String, f64), String> {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let (show, request) = match arguments.command {
-        None => (arguments.show, None),
-        Some(Command::Show(show)) => (show, None),
-        Some(Command::Set(Set { shares, message, how: GoingOut { emergency }, show })) => {
-            (show, Some(SetSharesRequest { shares: parse(&shares)?, emergency, message }))
-        }
-    };
-    let mut client = show.target.connect().await?;
-    let keys: Vec<String> = request
-        .iter()
-        .flat_map(|request| &request.shares)
-        .map(|one| format!("projects.{}", one.project))
-        .collect();
-    let reply = match request {
-        Some(request) => client.set_shares(request).await?,
-        None => client.get_document(GetDocumentRequest::default()).await?,
-    };
-    let DocumentReply { document, rollout } = reply.into_inner();
-    let document = document.unwrap_or_default();
-    going_out::tell(&mut client, rollout).await;
-    if !keys.is_empty() {
-        overruled::tell(&mut client, &keys).await;
+    match arguments.command {
+        None => list(arguments.show).await,
+        Some(Command::Show(show)) => list(show).await,
+        Some(Command::Set(set)) => change(set).await,
     }
-    if let Some(project) = document.projects.first().filter(|_| all_are_zero(&document)) {
+}
+
+async fn list(show: Show) -> Result<(), Failure> {
+    let mut client = show.target.connect().await?;
+    let reply = client.get_document(GetDocumentRequest::default()).await?.into_inner();
+    going_out::tell(&mut client, reply.rollout).await;
+    print_document(&reply.document.unwrap_or_default(), show.json)
+}
+
+async fn change(set: Set) -> Result<(), Failure> {
+    let Set { shares, message, how, dry_run, show } = set;
+    let request = SetSharesRequest { shares: parse(&shares)?, emergency: how.emergency, message };
+    let mut client = show.target.connect().await?;
+    if dry_run {
+        changes::preview(&client.preview_shares(request).await?.into_inner(), show.json)?;
+        going_out::tell_waiting(&mut client).await;
+        return Ok(());
+    }
+    let keys: Vec<String> = request.shares.iter().map(|one| format!("projects.{}", one.project)).collect();
+    let DocumentReply { document, rollout, changed_hosts } = client.set_shares(request).await?.into_inner();
+    going_out::tell(&mut client, rollout).await;
+    overruled::tell(&mut client, &keys).await;
+    print_document(&document.unwrap_or_default(), show.json)?;
+    going_out::tell_at_once(&mut client, rollout, changed_hosts, &how).await;
+    Ok(())
+}
+
+fn print_document(document: &Document, as_json: bool) -> Result<(), Failure> {
+    if let Some(project) = document.projects.first().filter(|_| all_are_zero(document)) {
         warn(&format!(
             "all shares are 0 now: no project is owed anything, so agents share out their time as it happens; give one a share above 0, such as {}=1",
             project.name
         ));
     }
-    if show.json { print_json(&to_json(&document)) } else { print(&to_table(&document)) }
+    if as_json { print_json(&to_json(document)) } else { print(&to_table(document)) }
 }
 
 fn all_are_zero(document: &Document) -> bool {

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::connect::Target;
 use super::table::{self, Column::Text};
+use super::why::Why;
 use super::{Failure, print, print_json, units};
 
 pub(crate) const EXAMPLE: &str = "\
@@ -28,6 +29,7 @@ Example:
 const REVOKE: &str = "\
 Example:
   fallow tokens revoke 1f0c5a4b9e77
+  fallow tokens revoke 1f0c5a4b9e77 --message 'it was on a lost stick'
 
 Nobody enrols by it any more. Hosts that did stay: `fallow hosts revoke` takes
 those out of the fleet.";
@@ -60,6 +62,8 @@ pub(crate) struct Create {
     #[arg(long = "label", value_name = "NAME=VALUE")]
     labels: Vec<String>,
     #[command(flatten)]
+    why: Why,
+    #[command(flatten)]
     target: Target,
     /// One JSON object instead of lines.
     #[arg(long)]
@@ -80,6 +84,8 @@ pub(crate) struct Revoke {
     /// Its id, as `fallow tokens list` shows it.
     id: String,
     #[command(flatten)]
+    why: Why,
+    #[command(flatten)]
     target: Target,
 }
 
@@ -97,8 +103,9 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Create(create) => make(create).await,
         Command::List(list) => show(list).await,
-        Command::Revoke(Revoke { id, target }) => {
-            target.connect().await?.revoke_token(RevokeTokenRequest { id: id.clone() }).await?;
+        Command::Revoke(Revoke { id, why, target }) => {
+            let request = why.of(RevokeTokenRequest { id: id.clone() });
+            target.connect().await?.revoke_token(request).await?;
             print(&format!("Token {id} enrols nobody any more.\n"))
         }
     }
@@ -112,7 +119,7 @@ async fn make(create: Create) -> Result<(), Failure> {
         life_micros: micros(create.expires),
         labels: create.labels,
     };
-    let tokens = client.create_tokens(request).await?.into_inner().strings;
+    let tokens = client.create_tokens(create.why.of(request)).await?.into_inner().strings;
     if create.json {
         return print_json(&json!({ "tokens": tokens }));
     }

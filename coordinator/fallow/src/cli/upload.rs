@@ -15,6 +15,7 @@ use futures_util::Stream;
 use ring::digest::{Context, SHA256};
 use tonic::Status;
 
+use super::why::Why;
 use super::{Client, Failure, code_sign_key, units};
 
 /// Bytes of a part: well below what a message may have, and enough that parts cost nothing.
@@ -43,13 +44,14 @@ pub(crate) async fn add_app_version(
     mut version: AddAppVersionRequest,
     paths: &[PathBuf],
     key: Option<&PrivateKey>,
+    why: &Why,
 ) -> Result<Vec<String>, UploadError> {
     for path in paths {
         version.files.push(announced(path, key).map_err(UploadError::Here)?);
     }
     let unread = Arc::new(Mutex::new(None));
     let parts = parts(version, paths.to_vec(), unread.clone());
-    let sent = client.add_app_version(parts).await;
+    let sent = client.add_app_version(why.of(parts)).await;
     let unread = fallow_daemon::lock(&unread).take();
     match (unread, sent) {
         (Some(failure), _) => Err(UploadError::Here(failure)),

@@ -21,6 +21,7 @@ use super::site::DemoDirectory;
 use super::workload::{DemoSize, ProjectPlan};
 use crate::cli::submission::{PendingWorkunit, Submission};
 use crate::cli::upload::{self, UploadError};
+use crate::cli::why::Why;
 use crate::cli::{Client, Failure, PLATFORM, connect};
 
 /// How long the coordinator may take to open its store and listen.
@@ -146,7 +147,7 @@ async fn application(site: &DemoDirectory, client: &mut Client, plan: &ProjectPl
         platform: PLATFORM.to_owned(),
         ..AddAppVersionRequest::default()
     };
-    match upload::add_app_version(client, request, &[site.binary(plan.name)], None).await {
+    match upload::add_app_version(client, request, &[site.binary(plan.name)], None, &Why::default()).await {
         Err(UploadError::Status(status)) if status.code() == Code::AlreadyExists => Ok(()),
         Err(refused) => Err(refused.into()),
         Ok(_) => Ok(()),

@@ -39,12 +39,7 @@ impl Making {
     ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
         let mut release = self.current.borrow().clone();
         let newest = set_of(release.newest.as_deref());
-        // An emergency starts from what is known to be good: what goes out now is taken back.
-        let before = match release.open() {
-            Some((rollout, _)) if !self.author.emergency => return Err(under_way(rollout)),
-            Some((_, base)) => base.audited.set.clone(),
-            None => newest.clone(),
-        };
+        let before = self.begins_from(&release)?;
         let mut set = before.clone();
         let change = edit(&mut set)?;
         // What waits for its signature can be said again as an emergency.
@@ -79,6 +74,28 @@ impl Making {
         let after = made.set.clone();
         self.publish(&release, made, rollout, signed)?;
         Ok((before, after))
+    }
+
+    /// What an edit would make of the newest version, refused as where it is made; nothing is changed.
+    pub(super) fn tried(
+        &self,
+        release: &Release,
+        edit: impl FnOnce(&mut DocumentSet) -> Result<String, DocumentError>,
+    ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
+        let before = self.begins_from(release)?;
+        let mut set = before.clone();
+        let change = edit(&mut set)?;
+        Ok((before, self.made(set, change)?.set))
+    }
+
+    /// The documents that a change begins from. An emergency starts from what is known to be good: what goes
+    /// out now is taken back.
+    fn begins_from(&self, release: &Release) -> Result<DocumentSet, DocumentError> {
+        match release.open() {
+            Some((rollout, _)) if !self.author.emergency => Err(under_way(rollout)),
+            Some((_, base)) => Ok(base.audited.set.clone()),
+            None => Ok(set_of(release.newest.as_deref())),
+        }
     }
 
     /// A version, checked as a whole.

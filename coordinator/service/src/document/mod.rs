@@ -9,6 +9,7 @@
 //! ([`fallow_rollout`]): the rollout is stored with the version, and says from then on which hosts are to
 //! have it ([`Release`]).
 
+mod fleet_wide;
 mod making;
 mod release;
 mod rollout;
@@ -16,18 +17,18 @@ mod signing;
 mod term;
 mod version;
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock, Weak};
 
 use fallow_domain::{
     AccountKey, DocumentVersion, FleetDocument, Instant, Invalid, MasterUrl, Preferences, ProjectAssignment,
-    Share, printable,
+    printable,
 };
-use fallow_fleet::{Change, ChangeError, DocumentSet, GroupName, Groups, GroupsChanged, Preference};
+use fallow_fleet::{Change, ChangeError, DocumentSet, GroupName, Groups, GroupsChanged};
 use fallow_rollout::{OrderError, Plan, Rollout, Wave};
 use fallow_store::{Entry, KeyRange, Store, StoreError};
 use tokio::sync::{Mutex, watch};
 
+pub use fleet_wide::FleetChange;
 use making::Making;
 use release::{ROLLOUT, ROLLOUTS};
 pub use release::{Reach, Release};
@@ -96,6 +97,9 @@ pub enum DocumentError {
     /// A change that the fleet's groups do not allow.
     #[error("that does not go with the fleet's groups: {0}")]
     Conflict(String),
+    /// A version that there is not.
+    #[error("there is no version {0} of the documents: `fallow documents` lists them")]
+    UnknownVersion(DocumentVersion),
     /// A signature that is not taken.
     #[error("{0}")]
     NotSigned(String),
@@ -126,6 +130,12 @@ pub struct Author {
 }
 
 impl Author {
+    /// The same with these words for why; where there are none, with those that he gave beside his request.
+    #[must_use]
+    pub fn saying(self, message: String) -> Self {
+        if message.is_empty() { self } else { Self { message, ..self } }
+    }
+
     /// What he does, for the audit log.
     #[must_use]
     pub fn record(&self, action: Action, object: &str) -> Record {
@@ -234,6 +244,16 @@ impl Documents {
         }
     }
 
+    /// A version, with all that it says. Every version is kept.
+    ///
+    /// # Errors
+    /// [`DocumentError::UnknownVersion`], and what the store says.
+    pub fn version(&self, version: DocumentVersion) -> Result<Audited, DocumentError> {
+        let key = key(version);
+        let value = self.store.get(&key)?.ok_or(DocumentError::UnknownVersion(version))?;
+        Ok(version::read(&key, &value)?)
+    }
+
     /// The versions after one, up to another of its term.
     fn heads(&self, before: DocumentVersion, last: DocumentVersion) -> Result<Vec<Head>, StoreError> {
         let mut range = KeyRange::between(key(before.next()), key(last.next()));
@@ -248,72 +268,6 @@ impl Documents {
                 None => return Ok(heads),
             }
         }
-    }
-
-    /// Gives the named projects new shares. Shares that are so already make no new version.
-    ///
-    /// # Errors
-    /// [`DocumentError`]; nothing is changed then.
-    pub async fn set_shares(
-        &self,
-        author: Author,
-        now: Instant,
-        shares: &[(String, f64)],
-    ) -> Result<FleetDocument, DocumentError> {
-        if shares.is_empty() {
-            return Err(DocumentError::Nothing);
-        }
-        let shares = shares.to_vec();
-        self.change_fleet(author, now, move |document| {
-            let mut seen = BTreeSet::new();
-            let mut said = Vec::new();
-            for (name, share) in &shares {
-                let known =
-                    || document.projects.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
-                if !seen.insert(name) {
-                    return Err(DocumentError::NamedTwice { name: name.clone() });
-                }
-                let known = if document.projects.is_empty() { "none".to_owned() } else { known() };
-                let project = document.projects.iter_mut().find(|project| project.name == *name);
-                let project =
-                    project.ok_or_else(|| DocumentError::UnknownProject { name: name.clone(), known })?;
-                project.share = Share::given(*share)?;
-                said.push(format!("{name}={share}"));
-            }
-            Ok(format!("shares {}", said.join(" ")))
-        })
-        .await
-    }
-
-    /// Replaces the preferences: all of them, so that they must have been made from the version that they
-    /// replace, if it is said from which.
-    ///
-    /// # Errors
-    /// [`DocumentError`]; nothing is changed then.
-    pub async fn set_preferences(
-        &self,
-        author: Author,
-        now: Instant,
-        preferences: Preferences,
-        made_from: Option<DocumentVersion>,
-    ) -> Result<FleetDocument, DocumentError> {
-        preferences.check_set()?;
-        let (current, is_emergency) = (self.current.clone(), author.emergency);
-        self.change_fleet(author, now, move |document| {
-            let newest = document.version;
-            // An emergency may start from what hosts have, and not from what waits for its signature.
-            let release = current.borrow().clone();
-            let followed = release.followed.as_ref().map(|followed| followed.audited.set.fleet.version);
-            let followed = followed.filter(|_| is_emergency && release.is_held);
-            let is_known = |made_from: DocumentVersion| made_from == newest || Some(made_from) == followed;
-            if let Some(made_from) = made_from.filter(|made_from| !is_known(*made_from)) {
-                return Err(DocumentError::Overtaken { made_from, newest });
-            }
-            let said = changed_preferences(&document.preferences, &preferences);
-            document.preferences = preferences;
-            Ok(said)
-        })
-        .await
     }
 
     /// Adds a project, or brings an assignment of the same name up to date.
@@ -499,14 +453,6 @@ fn what_changed(before: &Groups, after: &Groups) -> String {
     let put = put.into_iter().map(ToString::to_string);
     let said: Vec<String> = put.chain(removed.into_iter().map(|name| format!("{name} removed"))).collect();
     printable::line(&format!("groups {}", said.join(", ")), MESSAGE_MAX)
-}
-
-/// Which preferences are others, and what they are now.
-fn changed_preferences(before: &Preferences, after: &Preferences) -> String {
-    let pairs = Preference::all_of(before).into_iter().zip(Preference::all_of(after));
-    let said: Vec<_> =
-        pairs.filter(|(was, is)| was != is).map(|(_, is)| format!("{}={}", is.key(), is)).collect();
-    printable::line(&format!("preferences {}", said.join(" ")), MESSAGE_MAX).trim_end().to_owned()
 }
 
 fn empty() -> DocumentSet {

@@ -1,5 +1,5 @@
 use super::*;
-use fallow_domain::ResourceTypes;
+use fallow_domain::{ResourceTypes, Share};
 use fallow_fleet::GroupText;
 use fallow_store::{Batch, BatchResult, Format, SledStore};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,8 @@ fn assignment(name: &str) -> ProjectAssignment {
 async fn shares(documents: &Documents, shares: &[(&str, f64)]) -> Result<u64, DocumentError> {
     let shares: Vec<_> = shares.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect();
     let author = Author { actor: Actor::Operator("tester".into()), ..Author::default() };
-    documents.set_shares(author, Instant::EPOCH, &shares).await.map(|document| document.version.0)
+    let change = FleetChange::Shares(shares);
+    documents.change_fleet_wide(author, Instant::EPOCH, change).await.map(|(_, set)| set.fleet.version.0)
 }
 
 #[tokio::test]
@@ -339,7 +340,8 @@ async fn r6_10_an_emergency_that_waits_for_its_signature_takes_hosts_back_from_w
     let host = take(&host, documents.release().newest.as_ref().unwrap()).unwrap();
     let author = Author { emergency: true, ..Author::default() };
     let suspended = Preferences { suspended: true, ..Preferences::default() };
-    documents.set_preferences(author, Instant::EPOCH, suspended, None).await.unwrap();
+    let change = FleetChange::Preferences(suspended, None);
+    documents.change_fleet_wide(author, Instant::EPOCH, change).await.unwrap();
     let released = |documents: &Documents| {
         let release = documents.release();
         let has = DocumentVersion(2);
@@ -442,7 +444,9 @@ async fn r6_5_preferences_that_were_made_from_an_older_version_undo_nothing() {
     documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
     let set = |preferences: &Preferences, from: u64| {
         let from = Some(DocumentVersion(from)).filter(|from| from.0 > 0);
-        documents.set_preferences(Author::default(), Instant::EPOCH, preferences.clone(), from)
+        let change = FleetChange::Preferences(preferences.clone(), from);
+        let changed = documents.change_fleet_wide(Author::default(), Instant::EPOCH, change);
+        async { changed.await.map(|(_, set)| set.fleet) }
     };
     let half = fallow_domain::Fraction::clamped(0.5);
     let annas = Preferences { cpu_fraction: half, ..Preferences::default() };

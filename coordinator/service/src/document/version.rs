@@ -101,6 +101,23 @@ pub(super) fn read(key: &[u8], value: &[u8]) -> Result<Audited, StoreError> {
     Ok(audited)
 }
 
+impl Audited {
+    /// It without what it says.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        let Self { set, hash, made_at, made_by, change, message } = self;
+        Head {
+            version: set.fleet.version,
+            hash: hash.clone(),
+            made_at: *made_at,
+            made_by: made_by.clone(),
+            change: change.clone(),
+            message: message.clone(),
+            groups: set.groups.0.len() as u64,
+        }
+    }
+}
+
 /// Reads what is listed of a stored version.
 pub(super) fn read_head(key: &[u8], value: &[u8]) -> Result<Head, StoreError> {
     let StoredHead { document, groups, mut hash, made_at, made_by, change, message } =

@@ -20,10 +20,10 @@ use super::body::{self, Messages};
 use super::contract::{self, Contract, DESCRIPTION};
 use super::failure::{self, answer_of};
 use super::openapi::openapi;
-use crate::operator::{AUTHOR, Guard, Guarded};
+use crate::operator::{AUTHOR, Guard, Guarded, MESSAGE};
 
 /// What of a request's head is said to the service: who calls, for whom, and in which trace.
-const HANDED_ON: [&str; 4] = ["authorization", AUTHOR, "traceparent", "tracestate"];
+const HANDED_ON: [&str; 5] = ["authorization", AUTHOR, MESSAGE, "traceparent", "tracestate"];
 
 struct Api {
     contract: Contract,

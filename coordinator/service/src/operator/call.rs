@@ -6,6 +6,7 @@ use tonic::{Request, Status};
 use tracing::Span;
 
 use super::auth::AUTHOR;
+use super::message;
 use crate::audit::Actor;
 use crate::audit::wire::address_of;
 use crate::document::Author;
@@ -107,7 +108,8 @@ pub(super) fn author_of<T>(request: &Request<T>, span: &Span) -> Author {
     // Without telemetry here the caller's own context still reaches the agents.
     let received: String = text("traceparent").chars().take(64).collect();
     let traceparent = propagation::traceparent_of(span).unwrap_or(received);
-    Author { actor, from: address_of(request), traceparent, ..Author::default() }
+    let message = message::of(request);
+    Author { actor, from: address_of(request), traceparent, message, ..Author::default() }
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use fallow_config::Diagnostic;
-use fallow_domain::Labels;
+use fallow_domain::{AgentId, Labels};
 use fallow_fleet::{
     Change, ChangeError, Contents, DocumentSet, Effective, GROUPS_MAX, Group, GroupName, GroupText, Origin,
-    Resolved, Wish,
+    Resolved, ValueChange, Wish,
 };
 use fallow_proto::operator::v1 as wire;
 use tonic::Status;
@@ -51,7 +51,7 @@ pub(super) async fn change(
         })
         .await?
     } else {
-        let author = Author { message, emergency, ..author };
+        let author = Author { emergency, ..author.saying(message) };
         documents.change_groups(author, clock::now(), change).await
     };
     let (before, after) = match made {
@@ -76,26 +76,32 @@ fn changed(
     let hash = after.hash().map_err(|error| Status::internal(error.to_string()))?;
     let changed = before.groups.changed(&after.groups);
     let Preview { hosts, changed_hosts, values } = fleet.preview(before, after);
-    let value =
-        |(change, agents): (fallow_fleet::ValueChange, Vec<fallow_domain::AgentId>)| wire::ChangedValue {
-            key: change.key,
-            before: change.before,
-            after: change.after,
-            origin: change.origin,
-            hosts: agents.len() as u64,
-            agent_ids: if per_host { agents.into_iter().map(|id| id.0).collect() } else { Vec::new() },
-        };
     Ok(wire::ChangeGroupsReply {
         findings: Vec::new(),
         document_version: after.fleet.version.0,
         hash: hash.as_str().to_owned(),
         put: names(&changed.put),
         removed: names(&changed.removed),
-        values: values.into_iter().map(value).collect(),
+        values: values.into_iter().map(|changed| value_to_wire(changed, per_host)).collect(),
         hosts,
         changed_hosts,
         rollout: 0,
     })
+}
+
+/// A value that becomes another one, with the agents of its hosts, whose ids are said `per_host`.
+pub(super) fn value_to_wire(
+    (change, agents): (ValueChange, Vec<AgentId>),
+    per_host: bool,
+) -> wire::ChangedValue {
+    wire::ChangedValue {
+        key: change.key,
+        before: change.before,
+        after: change.after,
+        origin: change.origin,
+        hosts: agents.len() as u64,
+        agent_ids: if per_host { agents.into_iter().map(|id| id.0).collect() } else { Vec::new() },
+    }
 }
 
 fn finding(found: &Diagnostic) -> wire::Finding {
@@ -185,6 +191,7 @@ pub(super) fn explained(explained: &Explained) -> wire::ExplainHostReply {
         document_version: set.fleet.version.0,
         groups: groups.iter().map(ToString::to_string).collect(),
         values: projects.chain(keys).chain(without).chain(preferences).collect(),
+        taken_back: Vec::new(),
     }
 }
 

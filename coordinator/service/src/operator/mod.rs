@@ -9,10 +9,12 @@ mod auth;
 mod backups;
 mod call;
 mod convert;
+mod documents;
 mod groups;
 mod guard;
 mod health;
 mod incoming;
+mod message;
 mod operators;
 mod organisation;
 mod projects;
@@ -24,6 +26,7 @@ pub use auth::{AUTHOR, TokenError, TokenFile};
 pub(crate) use call::code_name;
 pub use guard::{Guard, Guarded};
 pub use health::HealthService;
+pub use message::{MESSAGE, MESSAGE_BYTES, encoded};
 pub use service::OperatorService;
 
 /// Runs what blocks, or computes for long, on a thread where that is fine.

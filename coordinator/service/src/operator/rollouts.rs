@@ -4,6 +4,8 @@ use fallow_domain::{Duration, Invalid};
 use fallow_proto::operator::v1 as wire;
 use fallow_rollout::{Gate, Gates, HostNow, Order, Phase, Plan, Rollout};
 
+use crate::fleet::Host;
+
 /// Hosts that refuse a version, of which it is said why.
 const REFUSING_MAX: usize = 100;
 /// Rollouts that are listed at once.
@@ -35,6 +37,30 @@ pub(super) fn order(order: wire::RolloutOrder) -> Result<Order, Invalid> {
 pub(super) fn seen(order: &wire::OrderRolloutRequest) -> (Option<u64>, Option<usize>) {
     let rollout = Some(order.rollout).filter(|number| *number != 0);
     (rollout, Some(order.wave as usize).filter(|wave| *wave != 0))
+}
+
+/// Which of the versions that were taken back a host had, the newest first: those of whose it is known, and
+/// that of the newest rollout. The rollouts come the oldest first.
+pub(super) fn taken_back(rollouts: &[Rollout], host: &Host) -> Vec<wire::TakenBackVersion> {
+    let newest = rollouts.last().map(|newest| newest.number);
+    let told = |rollout: &Rollout| {
+        let Phase::TakenBack { by, .. } = &rollout.phase else { return None };
+        let went_back = host.state.rolled_back.as_ref();
+        let had = match rollout.was_taken_from(&host.agent) {
+            Some(true) => wire::HadVersion::TakenBack,
+            _ if went_back.is_some_and(|one| one.version == rollout.candidate) => wire::HadVersion::WentBack,
+            Some(false) => wire::HadVersion::Never,
+            None => wire::HadVersion::Unspecified,
+        };
+        let had_it = matches!(had, wire::HadVersion::TakenBack | wire::HadVersion::WentBack);
+        (had_it || newest == Some(rollout.number)).then(|| wire::TakenBackVersion {
+            rollout: rollout.number,
+            version: rollout.candidate.0,
+            by_version: by.0,
+            had: had.into(),
+        })
+    };
+    rollouts.iter().rev().filter_map(told).collect()
 }
 
 /// How changes go out; none: to all hosts at once.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fallow_domain::{DocumentVersion, Duration, Labels};
 use fallow_fleet::{Contents, LabelEdit, Selector};
-use fallow_proto::fleet::{document, preferences};
+use fallow_proto::fleet::document;
 use fallow_proto::operator::v1 as wire;
 use fallow_telemetry::opentelemetry::metrics::Histogram;
 use fallow_telemetry::{KeyValue, names};
@@ -22,11 +22,12 @@ use super::call::{
 };
 use super::projects::page_size;
 use super::{
-    audit, backups, convert, groups, incoming, operators, organisation, rollouts, status, unblocked,
+    audit, backups, convert, documents, groups, incoming, operators, organisation, rollouts, status,
+    unblocked,
 };
 use crate::audit::{Action, AuditLog, Record};
 use crate::backup::{self, Source};
-use crate::document::{Author, Documents};
+use crate::document::{Author, Documents, FleetChange};
 use crate::fleet::token::{self, TokenTerms};
 use crate::fleet::{Fleet, Revoked};
 use crate::roles::{Caller, Operators};
@@ -328,16 +329,14 @@ impl Service for OperatorService {
         let span = span_of(&request, "SetShares");
         let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
         let wire::SetSharesRequest { shares, emergency, message } = request.into_inner();
-        let author = Author { emergency, message, ..author };
-        let shares: Vec<_> = shares.into_iter().map(|one| (one.project, one.share)).collect();
+        let author = Author { emergency, ..author.saying(message) };
+        let shares = documents::shares(shares);
         let named =
             shares.iter().map(|(name, share)| format!("{name}={share}")).collect::<Vec<_>>().join(" ");
         let asked = author.record(Action::DocumentChanged, &format!("shares {named}"));
         let work = async {
-            let document = self.documents.set_shares(author, clock::now(), &shares).await;
-            let document = document.map_err(|error| status::of_document(&error))?;
-            let rollout = self.documents.rollout_of(document.version);
-            let reply = wire::DocumentReply { document: Some(document::to_wire(&document)), rollout };
+            let change = FleetChange::Shares(shares);
+            let reply = documents::change(&self.fleet, &self.documents, author, change).await?;
             Ok(document_for(&caller, reply))
         };
         self.call("SetShares", span, self.or_refused(asked, work)).await
@@ -349,21 +348,41 @@ impl Service for OperatorService {
     ) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "SetPreferences");
         let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
-        let wire::SetPreferencesRequest { preferences: given, emergency, message, made_from } =
-            request.into_inner();
-        let made_from = (made_from != 0).then_some(DocumentVersion(made_from));
-        let author = Author { emergency, message, ..author };
+        let wire::SetPreferencesRequest { preferences, emergency, message, made_from } = request.into_inner();
+        let author = Author { emergency, ..author.saying(message) };
         let asked = author.record(Action::DocumentChanged, "preferences");
         let work = async {
-            let given = given.ok_or_else(|| Status::invalid_argument("the request holds no preferences"))?;
-            let preferences = preferences::from_wire(&given).map_err(|error| status::of_invalid(&error))?;
-            let document = self.documents.set_preferences(author, clock::now(), preferences, made_from).await;
-            let document = document.map_err(|error| status::of_document(&error))?;
-            let rollout = self.documents.rollout_of(document.version);
-            let reply = wire::DocumentReply { document: Some(document::to_wire(&document)), rollout };
+            let change = documents::preferences(preferences, made_from)?;
+            let reply = documents::change(&self.fleet, &self.documents, author, change).await?;
             Ok(document_for(&caller, reply))
         };
         self.call("SetPreferences", span, self.or_refused(asked, work)).await
+    }
+
+    async fn preview_shares(&self, request: Request<wire::SetSharesRequest>) -> Reply<wire::PreviewReply> {
+        let span = span_of(&request, "PreviewShares");
+        let author = author_of(&request, &span);
+        let wire::SetSharesRequest { shares, emergency, message: _ } = request.into_inner();
+        let (author, change) =
+            (Author { emergency, ..author }, FleetChange::Shares(documents::shares(shares)));
+        let work = documents::preview(self.fleet.clone(), self.documents.clone(), author, change);
+        self.call("PreviewShares", span, work).await
+    }
+
+    async fn preview_preferences(
+        &self,
+        request: Request<wire::SetPreferencesRequest>,
+    ) -> Reply<wire::PreviewReply> {
+        let span = span_of(&request, "PreviewPreferences");
+        let author = author_of(&request, &span);
+        let wire::SetPreferencesRequest { preferences, emergency, message: _, made_from } =
+            request.into_inner();
+        let author = Author { emergency, ..author };
+        let work = async {
+            let change = documents::preferences(preferences, made_from)?;
+            documents::preview(self.fleet.clone(), self.documents.clone(), author, change).await
+        };
+        self.call("PreviewPreferences", span, work).await
     }
 
     async fn change_groups(
@@ -373,8 +392,8 @@ impl Service for OperatorService {
         let span = span_of(&request, "ChangeGroups");
         let author = author_of(&request, &span);
         let wire::ChangeGroupsRequest { message, dry_run, .. } = request.get_ref();
-        let asked = author.record(Action::DocumentChanged, "groups").because(message);
-        let is_only_asked = *dry_run;
+        let (author, is_only_asked) = (author.saying(message.clone()), *dry_run);
+        let asked = author.record(Action::DocumentChanged, "groups");
         let work = groups::change(self.fleet.clone(), self.documents.clone(), author, request.into_inner());
         match is_only_asked {
             true => self.call("ChangeGroups", span, work).await,
@@ -408,11 +427,15 @@ impl Service for OperatorService {
         request: Request<wire::ExplainHostRequest>,
     ) -> Reply<wire::ExplainHostReply> {
         let span = span_of(&request, "ExplainHost");
-        let explained = self.fleet.explain(&request.get_ref().host, &self.documents.release());
-        let work = async {
+        let (fleet, documents) = (self.fleet.clone(), self.documents.clone());
+        let explain = move || {
+            let explained = fleet.explain(&request.get_ref().host, &documents.release());
             let explained = explained.map_err(|error| status::of_unknown_host(&error))?;
-            Ok(groups::explained(&explained))
+            let newest = documents.rollouts(rollouts::limit(0)).map_err(|error| status::of_store(&error))?;
+            let taken_back = rollouts::taken_back(&newest, &explained.host);
+            Ok(wire::ExplainHostReply { taken_back, ..groups::explained(&explained) })
         };
+        let work = async { unblocked(explain).await? };
         self.call("ExplainHost", span, work).await
     }
 
@@ -429,6 +452,26 @@ impl Service for OperatorService {
             Ok(wire::ListDocumentsReply { documents: read.into_iter().map(groups::version).collect() })
         };
         self.call("ListDocuments", span, work).await
+    }
+
+    async fn get_document_version(
+        &self,
+        request: Request<wire::GetDocumentVersionRequest>,
+    ) -> Reply<wire::DocumentContent> {
+        let span = span_of(&request, "GetDocumentVersion");
+        let (documents, request) = (self.documents.clone(), request.into_inner());
+        let work = async { unblocked(move || documents::content(&documents, &request)).await? };
+        self.call("GetDocumentVersion", span, work).await
+    }
+
+    async fn get_document_difference(
+        &self,
+        request: Request<wire::GetDocumentDifferenceRequest>,
+    ) -> Reply<wire::DocumentDifference> {
+        let span = span_of(&request, "GetDocumentDifference");
+        let (documents, request) = (self.documents.clone(), request.into_inner());
+        let work = async { unblocked(move || documents::difference(&documents, &request)).await? };
+        self.call("GetDocumentDifference", span, work).await
     }
 
     async fn list_rollouts(
@@ -454,7 +497,7 @@ impl Service for OperatorService {
         let span = span_of(&request, "OrderRollout");
         let author = author_of(&request, &span);
         let wire = request.into_inner();
-        let author = Author { message: wire.message.clone(), ..author };
+        let author = author.saying(wire.message.clone());
         let order = rollouts::order(wire.order()).map_err(|error| status::of_invalid(&error));
         let said = order.as_ref().map_or("an unknown order", |order| order.as_str());
         let asked = author.record(Action::RolloutStepped, said);
@@ -488,7 +531,7 @@ impl Service for OperatorService {
         let span = span_of(&request, "SetOrganisation");
         let author = author_of(&request, &span);
         let wire::SetOrganisationRequest { keys, message } = request.into_inner();
-        let author = Author { message, ..author };
+        let author = author.saying(message);
         let asked = author.record(Action::OrganisationSet, "keys that documents are signed with");
         let work = async {
             let keys = organisation::keys(&keys).map_err(|error| status::of_invalid(&error))?;
@@ -507,16 +550,21 @@ impl Service for OperatorService {
         let author = author_of(&request, &span);
         let wire::SignDocumentsRequest { document_version, signed, message, emergency } =
             request.into_inner();
-        let author = Author { message, emergency, ..author };
+        let author = Author { emergency, ..author.saying(message) };
         let version = DocumentVersion(document_version);
         let asked = author.record(Action::DocumentSigned, &format!("version {version}"));
         let work = async {
             let signed = organisation::signed(signed).map_err(|error| status::of_invalid(&error))?;
             let authority = self.access.authority.to_string();
+            let followed = self.documents.release();
             let signed = self.documents.sign(author, clock::now(), authority, version, signed).await;
             let signed = signed.map_err(|error| status::of_document(&error))?;
             let rollout = self.documents.rollout_of(signed);
-            Ok(wire::SignDocumentsReply { document_version: signed.0, rollout })
+            let changed_hosts = match rollout {
+                0 => documents::went_out(&self.fleet, &followed, &self.documents.release()).await?,
+                _ => 0,
+            };
+            Ok(wire::SignDocumentsReply { document_version: signed.0, rollout, changed_hosts })
         };
         self.call("SignDocuments", span, self.or_refused(asked, work)).await
     }
@@ -528,7 +576,7 @@ impl Service for OperatorService {
         let span = span_of(&request, "SetRolloutPlan");
         let author = author_of(&request, &span);
         let wire::SetRolloutPlanRequest { plan, message } = request.into_inner();
-        let author = Author { message, ..author };
+        let author = author.saying(message);
         let asked = author.record(Action::RolloutPlanned, "how changes go out");
         let work = async {
             let given = plan.ok_or_else(|| Status::invalid_argument("the request holds no plan"))?;
@@ -561,7 +609,8 @@ impl Service for OperatorService {
         let caller = caller_of(&request)?;
         let open = release.open().filter(|(rollout, _)| rollout.candidate == said.version);
         let rollout = open.map_or(0, |(rollout, _)| rollout.number);
-        let work = async { Ok(document_for(&caller, wire::DocumentReply { document, rollout })) };
+        let work =
+            async { Ok(document_for(&caller, wire::DocumentReply { document, rollout, changed_hosts: 0 })) };
         self.call("GetDocument", span, work).await
     }
 
@@ -716,7 +765,7 @@ impl Service for OperatorService {
     async fn backup(&self, request: Request<wire::BackupRequest>) -> Reply<Self::BackupStream> {
         let span = span_of(&request, "Backup");
         let author = author_of(&request, &span);
-        let author = Author { message: request.into_inner().message, ..author };
+        let author = author.saying(request.into_inner().message);
         let parts = backups::begin(self.source.clone(), author, self.audit().clone());
         self.call("Backup", span, async { Ok(parts) }).await
     }
@@ -744,7 +793,7 @@ impl Service for OperatorService {
     async fn begin_term(&self, request: Request<wire::BeginTermRequest>) -> Reply<wire::BeginTermReply> {
         let span = span_of(&request, "BeginTerm");
         let author = author_of(&request, &span);
-        let author = Author { message: request.into_inner().message, ..author };
+        let author = author.saying(request.into_inner().message);
         let asked = author.record(Action::TermBegun, "the documents");
         let work = backups::begin_term(self.documents.clone(), self.fleet.clone(), author);
         self.call("BeginTerm", span, self.or_refused(asked, work)).await

@@ -32,7 +32,9 @@ pub(super) fn of_invalid(error: &Invalid) -> Status {
 
 pub(super) fn of_document(error: &DocumentError) -> Status {
     match error {
-        DocumentError::UnknownProject { .. } => Status::not_found(error.to_string()),
+        DocumentError::UnknownProject { .. } | DocumentError::UnknownVersion(_) => {
+            Status::not_found(error.to_string())
+        }
         DocumentError::Groups(ChangeError::UnknownGroup { .. }) => Status::not_found(error.to_string()),
         DocumentError::NamedTwice { .. }
         | DocumentError::Nothing

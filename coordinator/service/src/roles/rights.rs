@@ -129,6 +129,8 @@ pub const METHODS: &[(&str, Right)] = &[
     ("ExplainHost", Right::See),
     ("GetDocument", Right::See),
     ("ListDocuments", Right::See),
+    ("GetDocumentVersion", Right::See),
+    ("GetDocumentDifference", Right::See),
     ("ListGroups", Right::See),
     ("ListRollouts", Right::See),
     ("GetProject", Right::See),
@@ -140,6 +142,9 @@ pub const METHODS: &[(&str, Right)] = &[
     ("AddAppVersion", Right::Submit),
     ("SetShares", Right::Operate),
     ("SetPreferences", Right::Operate),
+    // Refused as the change would be.
+    ("PreviewShares", Right::Operate),
+    ("PreviewPreferences", Right::Operate),
     ("ChangeGroups", Right::Operate),
     ("OrderRollout", Right::Operate),
     ("GetOrganisation", Right::See),

@@ -26,7 +26,7 @@ use fallow_domain::{AccountKey, DocumentVersion, FleetDocument};
 use ring::digest::{SHA256, digest};
 
 pub use key_pair::{KeyPair, KeyPairError};
-pub use said::{NotSignable, signable, values_of};
+pub use said::{NotSignable, SaidDifference, said_differences, signable, values_of};
 pub use statement::{SIGNED_KEYS_MAX, Statement, StatementError};
 pub use trust::{Accepted, NotAccepted, Trust, is_signed_by};
 

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fallow_domain::AccountKey;
+
 use super::{SIGNED_BYTES_MAX, signed_form};
 use crate::{DocumentSet, Preference};
 
@@ -55,6 +57,56 @@ pub fn signable(documents: &str) -> Result<DocumentSet, NotSignable> {
 #[must_use]
 pub fn values_of(set: &DocumentSet) -> BTreeMap<String, String> {
     said(set).into_iter().collect()
+}
+
+/// A value that two sets do not say alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaidDifference {
+    /// Its key, as in [`values_of`].
+    pub key: String,
+    /// What the first one says; none for nothing.
+    pub before: Option<String>,
+    /// What the other one says.
+    pub after: Option<String>,
+}
+
+/// The values that differ between two sets, in order of their keys. Account keys are secret: where there is
+/// another one that alone is said.
+#[must_use]
+pub fn said_differences(before: &DocumentSet, after: &DocumentSet) -> Vec<SaidDifference> {
+    let (old_keys, new_keys) = (account_keys(before), account_keys(after));
+    let (mut old, mut new) = (values_of(before), values_of(after));
+    for (key, account) in &new_keys {
+        if old_keys.get(key).is_some_and(|was| was != account) {
+            old.insert(key.clone(), "one".to_owned());
+            new.insert(key.clone(), "another".to_owned());
+        }
+    }
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let differ = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
+    let difference = |key: &String| SaidDifference {
+        key: key.clone(),
+        before: old.get(key).cloned(),
+        after: new.get(key).cloned(),
+    };
+    differ.map(difference).collect()
+}
+
+/// The accounts that hosts compute for, under the keys that their values would have.
+fn account_keys(set: &DocumentSet) -> BTreeMap<String, &AccountKey> {
+    let own = set.fleet.projects.iter();
+    let own =
+        own.map(|project| (format!("projects.{}.account_key", quoted(&project.name)), &project.account_key));
+    let mut keys: BTreeMap<String, &AccountKey> = own.collect();
+    for (name, group) in &set.groups.0 {
+        for (project, said) in &group.projects {
+            if let Some(place) = &said.foreign {
+                let (name, project) = (quoted(name.as_str()), quoted(project));
+                keys.insert(format!("groups.{name}.projects.{project}.account_key"), &place.account_key);
+            }
+        }
+    }
+    keys
 }
 
 fn said(set: &DocumentSet) -> Vec<(String, String)> {

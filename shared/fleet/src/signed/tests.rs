@@ -263,6 +263,46 @@ fn r6_10_no_name_hides_the_value_of_another_and_alike_names_are_told_apart() {
     assert!(values.contains_key("projects.\"pr\\u{456}mes\\u{200b}\".url"), "{values:?}");
 }
 
+#[test]
+fn r6_5_every_value_that_differs_is_named_and_of_account_keys_only_that_there_is_another() {
+    let place = |key: &str| {
+        let url = MasterUrl::parse("https://far.example.org/").unwrap();
+        let foreign = crate::Foreign { url, account_key: AccountKey::new(key), code_sign_key: None };
+        ProjectWish { wish: Wish::Share(Share::given(5.0).unwrap()), foreign: Some(foreign) }
+    };
+    let old = set(&["sieve", "primes"]);
+    let mut new = set(&["sieve", "sums"]);
+    new.fleet.version = DocumentVersion(8);
+    let group = new.groups.0.values_mut().next().unwrap();
+    group.precedence = 11;
+    group.projects.insert("far".into(), place("b-secret"));
+    new.fleet.projects[0].account_key = AccountKey::new("c-secret");
+    let said = |before: &DocumentSet, after: &DocumentSet| -> Vec<String> {
+        let text = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+        said_differences(before, after)
+            .into_iter()
+            .map(|one| format!("{} {} {}", one.key, text(one.before), text(one.after)))
+            .collect()
+    };
+    let expected = [
+        "groups.room-12.precedence 10 11",
+        "groups.room-12.projects.far - share 5",
+        "groups.room-12.projects.far.url - https://far.example.org/",
+        "projects.primes.share 33.3 -",
+        "projects.primes.url https://primes.example.org/ -",
+        "projects.sieve.account_key one another",
+        "projects.sums.share - 33.3",
+        "projects.sums.url - https://sums.example.org/",
+    ];
+    assert_eq!(said(&old, &new), expected);
+    assert_eq!(said(&new, &new.clone()), [""; 0]);
+    let mut other = new.clone();
+    let group = other.groups.0.values_mut().next().unwrap();
+    group.projects.insert("far".into(), place("d-secret"));
+    assert_eq!(said(&new, &other), ["groups.room-12.projects.far.account_key one another"]);
+    assert!(!format!("{:?}", said_differences(&old, &other)).contains("secret"));
+}
+
 proptest! {
     #[test]
     fn r6_10_a_statement_has_one_text_and_no_other_text_is_one(at in any::<usize>(), byte in any::<u8>()) {

@@ -1,0 +1,119 @@
+//! Shares and preferences of the whole fleet: changed, or only tried (R6.4, R6.5).
+
+use std::collections::BTreeSet;
+
+use fallow_domain::{DocumentVersion, FleetDocument, Instant, Preferences, Share, printable};
+use fallow_fleet::{DocumentSet, Preference};
+
+use super::{Author, DocumentError, Documents, MESSAGE_MAX, Release, blocking};
+
+/// A change of what the whole fleet is asked for.
+#[derive(Clone, Debug)]
+pub enum FleetChange {
+    /// The named projects get these shares.
+    Shares(Vec<(String, f64)>),
+    /// All preferences are replaced, so that they must have been made from the version that they replace, if
+    /// it is said from which.
+    Preferences(Preferences, Option<DocumentVersion>),
+}
+
+impl FleetChange {
+    /// Refuses what means nothing, whatever the documents say.
+    fn check(&self) -> Result<(), DocumentError> {
+        match self {
+            Self::Shares(shares) if shares.is_empty() => Err(DocumentError::Nothing),
+            Self::Shares(_) => Ok(()),
+            Self::Preferences(preferences, _) => Ok(preferences.check_set()?),
+        }
+    }
+
+    /// Changes a document, and says what was changed.
+    fn apply(
+        self,
+        document: &mut FleetDocument,
+        release: &Release,
+        is_emergency: bool,
+    ) -> Result<String, DocumentError> {
+        match self {
+            Self::Shares(shares) => give_shares(document, &shares),
+            Self::Preferences(preferences, made_from) => {
+                let newest = document.version;
+                // An emergency may start from what hosts have, and not from what waits for its signature.
+                let followed = release.followed.as_ref().map(|followed| followed.audited.set.fleet.version);
+                let followed = followed.filter(|_| is_emergency && release.is_held);
+                let is_known =
+                    |made_from: DocumentVersion| made_from == newest || Some(made_from) == followed;
+                if let Some(made_from) = made_from.filter(|made_from| !is_known(*made_from)) {
+                    return Err(DocumentError::Overtaken { made_from, newest });
+                }
+                let said = changed_preferences(&document.preferences, &preferences);
+                document.preferences = preferences;
+                Ok(said)
+            }
+        }
+    }
+}
+
+impl Documents {
+    /// Changes what the whole fleet is asked for, and gives the documents before and after. What is so
+    /// already makes no new version.
+    ///
+    /// # Errors
+    /// [`DocumentError`]; nothing is changed then.
+    pub async fn change_fleet_wide(
+        &self,
+        author: Author,
+        now: Instant,
+        change: FleetChange,
+    ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
+        change.check()?;
+        let (current, is_emergency) = (self.current.clone(), author.emergency);
+        let making = self.making(author, now);
+        let alone = self.changing.clone().lock_owned().await;
+        let edit = move |set: &mut DocumentSet| {
+            let release = current.borrow().clone();
+            change.apply(&mut set.fleet, &release, is_emergency)
+        };
+        blocking(move || making.make(alone, edit)).await
+    }
+
+    /// The documents before and after a change that is not made. Blocks.
+    ///
+    /// # Errors
+    /// [`DocumentError`], as if it were made now.
+    pub fn preview(
+        &self,
+        author: Author,
+        now: Instant,
+        change: FleetChange,
+    ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
+        change.check()?;
+        let (release, is_emergency) = (self.release(), author.emergency);
+        self.making(author, now).tried(&release, |set| change.apply(&mut set.fleet, &release, is_emergency))
+    }
+}
+
+fn give_shares(document: &mut FleetDocument, shares: &[(String, f64)]) -> Result<String, DocumentError> {
+    let mut seen = BTreeSet::new();
+    let mut said = Vec::new();
+    for (name, share) in shares {
+        let known = || document.projects.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
+        if !seen.insert(name) {
+            return Err(DocumentError::NamedTwice { name: name.clone() });
+        }
+        let known = if document.projects.is_empty() { "none".to_owned() } else { known() };
+        let project = document.projects.iter_mut().find(|project| project.name == *name);
+        let project = project.ok_or_else(|| DocumentError::UnknownProject { name: name.clone(), known })?;
+        project.share = Share::given(*share)?;
+        said.push(format!("{name}={share}"));
+    }
+    Ok(format!("shares {}", said.join(" ")))
+}
+
+/// Which preferences are others, and what they are now.
+fn changed_preferences(before: &Preferences, after: &Preferences) -> String {
+    let pairs = Preference::all_of(before).into_iter().zip(Preference::all_of(after));
+    let said: Vec<_> =
+        pairs.filter(|(was, is)| was != is).map(|(_, is)| format!("{}={}", is.key(), is)).collect();
+    printable::line(&format!("preferences {}", said.join(" ")), MESSAGE_MAX).trim_end().to_owned()
+}
