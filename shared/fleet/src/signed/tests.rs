@@ -268,7 +268,7 @@ fn r6_5_every_value_that_differs_is_named_and_of_account_keys_only_that_there_is
     let place = |key: &str| {
         let url = MasterUrl::parse("https://far.example.org/").unwrap();
         let foreign = crate::Foreign { url, account_key: AccountKey::new(key), code_sign_key: None };
-        ProjectWish { wish: Wish::Share(Share::given(5.0).unwrap()), foreign: Some(foreign) }
+        ProjectWish { foreign: Some(foreign), ..ProjectWish::share(Share::given(5.0).unwrap()) }
     };
     let old = set(&["sieve", "primes"]);
     let mut new = set(&["sieve", "sums"]);
