@@ -13,8 +13,10 @@ use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::operator::v1::{
     CreateTokensRequest, ForgetHostRequest, Host, ListHostsRequest, ListTokensRequest, RevokeHostRequest,
 };
-use fallow_tls::{Authority, HostCertificate, HostCredentials, HostKey};
-use peers::{Agent, Client, Identity, PATIENCE, channel, connect, enroll, enroll_with, hello, host, tokens};
+use fallow_tls::{HostCertificate, HostKey};
+use peers::{
+    Agent, Client, Identity, PATIENCE, channel, connect, enroll, enroll_with, forged, hello, host, tokens,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 use tonic::Code;
@@ -119,18 +121,6 @@ async fn r6_10_a_dead_host_is_forgotten_and_one_that_is_there_is_not() {
     assert!(unknown.code() == Code::NotFound && unknown.message().contains("fallow hosts"), "{unknown}");
     drop(link);
     coordinator.stop().await.unwrap();
-}
-
-/// A certificate of the fleet's authority, made by hand: what somebody would have who could sign.
-fn forged(dir: &Path, agent: &str, key: &HostKey, at: fallow_domain::Instant) -> Arc<HostCredentials> {
-    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
-    let authority = Authority::from_pem(&read("authority.pem"), &read("authority.key")).unwrap();
-    let request = key.certificate_request().unwrap();
-    let agent = fallow_domain::AgentId(agent.to_owned());
-    let issued = authority.issue_host(&request, &agent, at, fallow_domain::Duration::from_secs(60)).unwrap();
-    let credentials = Arc::new(HostCredentials::default());
-    credentials.replace(&issued.der, key).unwrap();
-    credentials
 }
 
 #[tokio::test]
