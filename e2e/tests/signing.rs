@@ -99,8 +99,8 @@ impl Fleet {
         });
     }
 
-    /// Waits until the host refuses documents for this reason, and the newest line of the audit log that tells
-    /// of such a thing is about that; the host follows what it did.
+    /// Waits until the host refuses documents for this reason, and the newest line of the audit log that
+    /// tells of such a thing is about that; the host follows what it did.
     fn refuses(&self, why: &str, follows: u64) {
         let entry = wait_for("the host to refuse them, and a line in the audit log", PATIENCE, || {
             let host = self.host();
@@ -116,6 +116,7 @@ impl Fleet {
         });
         println!("refused: {entry}");
         assert_eq!((&entry["outcome"], &entry["actor_kind"]), (&"refused".into(), &"agent".into()));
+        assert!(entry["from"].as_str().unwrap().starts_with("127.0.0.1:"), "{entry}");
     }
 }
 

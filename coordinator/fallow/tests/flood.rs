@@ -2,9 +2,10 @@
 //! acknowledged, beside connections from many addresses of which half say nothing and half say little by
 //! little what never becomes a request. Whoever is cut off comes again.
 //!
-//! 20 agents and 400 connections; `FALLOW_AGENTS=200 FALLOW_IDLE=5000` takes others. The coordinator, a process
-//! of its own, has fewer descriptors than that is, so that it must choose; `FALLOW_DESCRIPTORS=20000` gives it
-//! others. The times are printed and nothing is asked of them, for they are this machine's.
+//! 20 agents and 400 connections; `FALLOW_AGENTS=200 FALLOW_IDLE=5000` takes others. The coordinator, a
+//! process of its own, has fewer descriptors than that is, so that it must choose;
+//! `FALLOW_DESCRIPTORS=20000` gives it others. The times are printed and nothing is asked of them, for they
+//! are this machine's.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -104,7 +105,8 @@ struct Acknowledged {
     after: Duration,
 }
 
-/// Reports again and again over one link, which must not end, and gives it with the number of its last report.
+/// Reports again and again over one link, which must not end, and gives it with the number of its last
+/// report.
 async fn report(
     number: usize,
     mut agent: Agent,

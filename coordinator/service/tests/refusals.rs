@@ -1,5 +1,5 @@
-//! Everybody whom a coordinator refuses hears why, and stands in the audit log with who he was, what he wanted
-//! and why he did not get it (R6.10). Which documents hosts refuse is shown with real agents in
+//! Everybody whom a coordinator refuses hears why, and stands in the audit log with who he was, what he
+//! wanted and why he did not get it (R6.10). Which documents hosts refuse is shown with real agents in
 //! `e2e/tests/signing.rs`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
@@ -85,7 +85,8 @@ impl Refusals {
         next
     }
 
-    /// Somebody was told this. It says `said`, and one line more is on record: of whom and of what, with `why`.
+    /// Somebody was told this. It says `said`, and one line more is on record: of whom and of what, with
+    /// `why`.
     async fn shows(&mut self, told: &str, said: &str, who: Who<'_>, what: (&str, &str), why: &str) {
         assert!(told.contains(said), "told {told:?}, not {said:?}");
         let entry = self.next().await;

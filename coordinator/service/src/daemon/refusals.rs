@@ -1,9 +1,9 @@
 //! Who is turned away at a port before he has asked for anything (R6.10): he does not speak TLS where it is
 //! spoken, or shows a certificate that is not of this fleet.
 //!
-//! He is told why, the log tells of it once in a while, and it stands in the audit log, so many times an hour.
-//! No connection waits for any of that but his own. A connection that ends in the middle of a handshake, or
-//! refuses *this* coordinator, was not turned away: the log alone tells of it.
+//! He is told why, the log tells of it once in a while, and it stands in the audit log, so many times an
+//! hour. No connection waits for any of that but his own. A connection that ends in the middle of a
+//! handshake, or refuses *this* coordinator, was not turned away: the log alone tells of it.
 
 use std::io;
 use std::net::SocketAddr;
