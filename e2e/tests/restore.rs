@@ -6,6 +6,7 @@
     reason = "tests: failures are panics"
 )]
 
+use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Instant;
 
@@ -53,8 +54,18 @@ fn r6_5_after_a_restore_agents_that_follow_newer_versions_take_what_the_coordina
     });
     let began = Instant::now();
     fallow(&up, &["preferences", "set", "--suspended", "true"]);
-    wait_for("all agents to be suspended", PATIENCE, || all(&up, is_suspended));
-    println!("every agent is suspended {:?} after the command began", began.elapsed());
+    let mut suspended = BTreeMap::new();
+    wait_for("all agents to be suspended", PATIENCE, || {
+        let hosts = up.json(&["hosts"]);
+        for host in hosts["hosts"].as_array()?.iter().filter(|host| is_suspended(host)) {
+            suspended.entry(host["name"].to_string()).or_insert_with(|| began.elapsed());
+        }
+        (suspended.len() == 3).then_some(())
+    });
+    for (agent, after) in suspended {
+        println!("{agent} is seen to be suspended {after:.1?} after the command began");
+    }
+    all(&up, is_suspended).expect("all are linked and suspended");
     assert_eq!(up.json(&["shares"])["projects"][0]["share"], 75.0);
 
     // Once more, by other means: the coordinator does not know that it was put back; its agents tell it.

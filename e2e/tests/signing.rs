@@ -10,6 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use fallow_domain::DocumentVersion;
 use fallow_e2e::{Killed, PATIENCE, command, wait_for};
 use serde_json::Value;
 
@@ -98,15 +99,24 @@ impl Fleet {
         });
     }
 
-    /// Waits until the host refuses documents for this reason; it follows what it did.
+    /// Waits until the host refuses documents for this reason, and the newest line of the audit log that
+    /// tells of such a thing is about that; the host follows what it did.
     fn refuses(&self, why: &str, follows: u64) {
-        let said = wait_for("the host to refuse them", PATIENCE, || {
+        let entry = wait_for("the host to refuse them, and a line in the audit log", PATIENCE, || {
             let host = self.host();
-            let said = host["document_refusal"].as_str()?.to_owned();
-            (said.contains(why) && host["document_version"] == follows).then_some(said)
+            let said = host["document_refusal"].as_str().filter(|said| said.contains(why))?;
+            // A coordinator that has just begun anew may not answer yet.
+            let (code, told) = self.tool(&["audit", "--action", "document refused", "--json"]);
+            let told: Value = (code == 0).then(|| serde_json::from_str(&told).unwrap())?;
+            let entry = told["entries"].as_array()?.last()?.clone();
+            let version = DocumentVersion(host["document_refused_version"].as_u64()?);
+            let is_on_record = entry["reason"] == said && entry["object"] == format!("version {version}");
+            assert_eq!(host["document_version"], follows, "{host}");
+            (is_on_record && entry["actor"] == host["agent_id"]).then_some(entry)
         });
-        println!("refused: {said}");
-        assert!(self.ok(&["audit"]).contains("document refused"));
+        println!("refused: {entry}");
+        assert_eq!((&entry["outcome"], &entry["actor_kind"]), (&"refused".into(), &"agent".into()));
+        assert!(entry["from"].as_str().unwrap().starts_with("127.0.0.1:"), "{entry}");
     }
 }
 

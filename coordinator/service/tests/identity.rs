@@ -13,8 +13,10 @@ use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::operator::v1::{
     CreateTokensRequest, ForgetHostRequest, Host, ListHostsRequest, ListTokensRequest, RevokeHostRequest,
 };
-use fallow_tls::{Authority, HostCertificate, HostCredentials, HostKey};
-use peers::{Agent, Client, Identity, PATIENCE, channel, connect, enroll, enroll_with, hello, host, tokens};
+use fallow_tls::{HostCertificate, HostKey};
+use peers::{
+    Agent, Client, Identity, PATIENCE, channel, connect, enroll, enroll_with, forged, hello, host, tokens,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 use tonic::Code;
@@ -121,18 +123,6 @@ async fn r6_10_a_dead_host_is_forgotten_and_one_that_is_there_is_not() {
     coordinator.stop().await.unwrap();
 }
 
-/// A certificate of the fleet's authority, made by hand: what somebody would have who could sign.
-fn forged(dir: &Path, agent: &str, key: &HostKey, at: fallow_domain::Instant) -> Arc<HostCredentials> {
-    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
-    let authority = Authority::from_pem(&read("authority.pem"), &read("authority.key")).unwrap();
-    let request = key.certificate_request().unwrap();
-    let agent = fallow_domain::AgentId(agent.to_owned());
-    let issued = authority.issue_host(&request, &agent, at, fallow_domain::Duration::from_secs(60)).unwrap();
-    let credentials = Arc::new(HostCredentials::default());
-    credentials.replace(&issued.der, key).unwrap();
-    credentials
-}
-
 #[tokio::test]
 async fn r6_10_a_certificate_that_is_another_keys_expired_or_of_nobody_opens_no_link_and_says_why() {
     let dir = tempfile::tempdir().unwrap();
@@ -177,29 +167,44 @@ async fn r6_10_a_host_that_was_off_for_months_renews_its_certificate_and_another
     coordinator.stop().await.unwrap();
 }
 
+/// A number that the environment says, or the ordinary one.
+fn given(variable: &str, ordinary: u32) -> u32 {
+    std::env::var(variable).map_or(ordinary, |given| given.parse().expect("a number"))
+}
+
+/// Eight renewals of certificates that are good for 3 s. `FALLOW_RENEWALS=100 FALLOW_LIFE_SECONDS=20` takes
+/// others, and 22 minutes.
 #[tokio::test]
 async fn r6_10_a_link_outlives_the_certificates_that_are_renewed_under_it_and_ends_when_none_is_left() {
+    // So the link lives twice as long as its first certificate is good, with the coordinator's grace.
+    let renewals = given("FALLOW_RENEWALS", 8);
+    let life = fallow_domain::Duration::from_secs(given("FALLOW_LIFE_SECONDS", 3).into());
     let dir = tempfile::tempdir().unwrap();
-    let (coordinator, mut operator) = start(dir.path(), fallow_domain::Duration::from_secs(3)).await;
+    let (coordinator, mut operator) = start(dir.path(), life).await;
     let identity = identity(&coordinator, &mut operator).await;
     let (mut link, _) = Agent::link(&identity, hello(&identity, "e", 0)).await;
-    let began = std::time::Instant::now();
-    let (mut sequence, mut newest) = (0, identity.clone());
-    // Twice as long as the first certificate is good, with the grace of the coordinator's.
-    while began.elapsed() < Duration::from_secs(16) {
-        newest = newest.renewed().await.unwrap();
-        for _ in 0..50 {
-            sequence += 1;
-            match sequence {
-                1 => link.snapshot(1, vec![host()]).await,
-                _ => link.delta(sequence, vec![host()], &[]).await,
+    link.snapshot(1, vec![host()]).await;
+    link.acknowledged(1).await;
+    let (mut sequence, mut newest) = (1, identity.clone());
+    let says = |identity: &Identity| HostCertificate::read(&identity.certificate).unwrap();
+    for _ in 0..renewals {
+        // As agents do: when two thirds of its life are over.
+        let due = says(&newest).made_at() + says(&newest).renew_after();
+        while fallow_daemon::clock::now() < due {
+            for _ in 0..50 {
+                sequence += 1;
+                link.delta(sequence, vec![host()], &[]).await;
             }
+            link.acknowledged(sequence).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        link.acknowledged(sequence).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        let renewed = newest.renewed().await.unwrap();
+        assert!(says(&renewed).not_after > says(&newest).not_after, "{:?}", says(&renewed));
+        newest = renewed;
     }
     let held = hosts(&mut operator).await.remove(0);
     assert_eq!((held.connected, held.applied_sequence), (true, sequence));
+    println!("{renewals} renewals, {} deltas acknowledged, 1 link", sequence - 1);
     // It lives on as long as something comes; and is renewed no more.
     let ended = timeout(PATIENCE, async {
         loop {

@@ -106,8 +106,8 @@ impl Track {
         self.load_of(self.samples)
     }
 
-    /// The same, where the time in which it rested by a pause that the version makes more likely counts as one
-    /// in which it offered nothing.
+    /// The same, where the time in which it rested by a pause that the version makes more likely counts as
+    /// one in which it offered nothing.
     pub(crate) fn load_with_rest(&self) -> Option<Load> {
         self.load_of(self.samples.saturating_add(self.samples_at_rest))
     }

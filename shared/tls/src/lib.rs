@@ -42,7 +42,8 @@ pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use key::HostKey;
 pub use proxy::{BadProxies, Proxies, Proxy, ProxyFault};
 pub use server::{
-    CoordinatorCertificate, accept, accept_anybody, public_config, server_config, speaks_http2,
+    CoordinatorCertificate, accept, accept_anybody, public_config, refused_certificate, server_config,
+    speaks_http2,
 };
 
 /// The one name of a coordinator in its certificate. It stands for a role and is no host's: `.invalid` never

@@ -186,6 +186,28 @@ pub fn public_config(certificate: Arc<CoordinatorCertificate>) -> Result<Arc<Ser
 /// What a client that was refused may take to read why.
 const ALERT: Duration = Duration::from_millis(500);
 
+/// Why the certificate that a client showed was refused, if that is why a handshake came to nothing.
+#[must_use]
+pub fn refused_certificate(error: &io::Error) -> Option<String> {
+    let inner = error.get_ref()?;
+    if let Some(foreign @ TlsError::Foreign(_)) = inner.downcast_ref() {
+        return Some(foreign.to_string());
+    }
+    match inner.downcast_ref()? {
+        rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => Some(OTHER_AUTHORITY.to_owned()),
+        rustls::Error::InvalidCertificate(why) => {
+            Some(format!("the certificate that was shown cannot be used ({why})"))
+        }
+        _ => None,
+    }
+}
+
+/// An authority that has the same name is told apart by its signatures alone.
+const OTHER_AUTHORITY: &str = "the certificate that was shown is of another authority than this fleet's, or was shown without \
+    its key: a host of another fleet, or of this one before its authority was made anew, has to enrol again";
+
 /// Shakes hands with whoever connected to the fleet's port. Who it is comes with the stream.
 ///
 /// # Errors
@@ -227,5 +249,27 @@ where
             .await;
             Err(error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_10_a_certificate_that_is_refused_is_told_from_a_handshake_that_came_to_nothing() {
+        let refused = |error: rustls::Error| refused_certificate(&io::Error::other(error));
+        for other in [CertificateError::UnknownIssuer, CertificateError::BadSignature] {
+            let why = refused(rustls::Error::InvalidCertificate(other)).unwrap();
+            assert!(why.contains("of another authority"), "{why}");
+        }
+        let why = refused(rustls::Error::InvalidCertificate(CertificateError::InvalidPurpose)).unwrap();
+        assert!(why.contains("cannot be used"), "{why}");
+        let why = refused_certificate(&io::Error::other(TlsError::Foreign("it names nobody")));
+        assert_eq!(why.unwrap(), "this is no certificate of a fleet (it names nobody)");
+        // What the other end refused, or left.
+        let alert = rustls::Error::AlertReceived(rustls::AlertDescription::UnknownCA);
+        assert_eq!(refused(alert), None);
+        assert_eq!(refused_certificate(&io::Error::from(io::ErrorKind::UnexpectedEof)), None);
     }
 }

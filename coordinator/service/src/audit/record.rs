@@ -83,6 +83,8 @@ actions! {
     EnrolmentRefused = "enrolment refused",
     /// Somebody wanted a link, or a newer certificate, and was refused.
     LinkRefused = "link refused",
+    /// Somebody spoke without TLS at a port that speaks it, and was turned away.
+    PlainRefused = "plain text refused",
     /// A host was taken out of the fleet.
     HostRevoked = "host revoked",
     /// A host is not listed any more.

@@ -21,6 +21,7 @@ mod metrics;
 mod port;
 mod private;
 mod projects_url;
+mod refusals;
 mod serve;
 
 use std::io::Read;

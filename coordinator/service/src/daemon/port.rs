@@ -29,13 +29,15 @@ use hyper_util::service::TowerToHyperService;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::server::TcpConnectInfo;
 use tower::Layer as _;
+
+use super::refusals::Refusals;
 
 /// The protocol of a port, with its time limits.
 #[derive(Clone, Copy, Debug)]
@@ -149,14 +151,9 @@ const CONNECTION_WINDOW: u32 = 128 << 10;
 /// After a failed accept, when no connection can be evicted: trying at once would be a busy loop.
 const PAUSE: Duration = Duration::from_millis(500);
 /// A TLS handshake has to be over within so long.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(5);
 /// The first byte of whoever speaks TLS.
 const TLS_HANDSHAKE: u8 = 22;
-/// What somebody is told who does not speak TLS where it is spoken, and why.
-const NO_TLS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port speaks TLS only: ";
-const FLEET_WANTS_TLS: &str = "it is for agents and operators' tools of the fleet.\n";
-const PROJECTS_WANT_TLS: &str = "use https. BOINC clients need the certificate of the fleet's authority for it \
-    (authority.pem), or the coordinator has to allow plain HTTP (--allow-plain-http).\n";
 /// What an evicted connection takes to close.
 const LEAVING: Duration = Duration::from_millis(10);
 
@@ -167,6 +164,7 @@ pub(super) async fn serve(
     bounds: Bounds,
     tls: Tls,
     descriptors: Descriptors,
+    refusals: Refusals,
     mut stop: watch::Receiver<bool>,
 ) {
     let pool = ConnectionPool::new(bounds, descriptors);
@@ -183,10 +181,11 @@ pub(super) async fn serve(
         // Those that have ended.
         while connections.try_join_next().is_some() {}
         let (router, tls, stop) = (router.clone(), tls.clone(), stopped_owned(stop.clone()));
+        let refusals = refusals.clone();
         connections.spawn(async move {
             let handle = permit.handle.clone();
             tokio::select! {
-                () = converse(stream, router, handle.clone(), bounds.protocol, tls, stop) => {}
+                () = converse(stream, router, handle.clone(), bounds.protocol, tls, &refusals, stop) => {}
                 () = until_evicted(evicted) => tracing::trace!("a connection was evicted for another"),
                 () = unauthenticated(&handle, bounds.protocol) => tracing::trace!("closed: not authenticated within its time limit"),
             }
@@ -391,6 +390,7 @@ async fn converse(
     handle: ConnectionHandle,
     protocol: Protocol,
     tls: Tls,
+    refusals: &Refusals,
     stop: impl Future<Output = ()>,
 ) {
     if let Protocol::Projects { .. } = protocol {
@@ -411,10 +411,10 @@ async fn converse(
             let http = protocol.spoken(is_http2);
             speak(tracked(stream), TowerToHyperService::new(router), http, stop).await;
         }
-        Tls::Mutual(_) if !speaks_tls(&stream).await => refuse_plain(stream, from, FLEET_WANTS_TLS).await,
+        Tls::Mutual(_) if !speaks_tls(&stream).await => refusals.plain(stream, from).await,
         Tls::Mutual(config) => {
             let accepted = timeout(HANDSHAKE, fallow_tls::accept(config, tracked(stream))).await;
-            let Some((stream, peer)) = greeted(accepted, from) else { return };
+            let Some((stream, peer)) = refusals.greeted(accepted, from) else { return };
             let service = TowerToHyperService::new(Extension(Arc::new(peer)).layer(router));
             let http = protocol.spoken(fallow_tls::speaks_http2(&stream));
             speak(stream, service, http, stop).await;
@@ -422,14 +422,14 @@ async fn converse(
         Tls::Public { config, allows_plain, is_public_plain } => {
             if speaks_tls(&stream).await {
                 let accepted = timeout(HANDSHAKE, fallow_tls::accept_anybody(config, tracked(stream))).await;
-                let Some(stream) = greeted(accepted, from) else { return };
+                let Some(stream) = refusals.greeted(accepted, from) else { return };
                 speak(stream, TowerToHyperService::new(router), protocol.spoken(false), stop).await;
             } else if allows_plain {
                 let via = if is_public_plain { Via::Public } else { Via::Plain };
                 let service = TowerToHyperService::new(Extension(via).layer(router));
                 speak(tracked(stream), service, protocol.spoken(false), stop).await;
             } else {
-                refuse_plain(stream, from, PROJECTS_WANT_TLS).await;
+                refusals.plain(stream, from).await;
             }
         }
     }
@@ -450,44 +450,6 @@ fn ask_whether_it_lives(stream: &TcpStream, keepalive: Duration) {
 async fn speaks_tls(stream: &TcpStream) -> bool {
     let mut first = [0];
     !matches!(stream.peek(&mut first).await, Ok(1)) || first[0] == TLS_HANDSHAKE
-}
-
-/// What came of a handshake.
-fn greeted<T>(
-    accepted: Result<std::io::Result<T>, tokio::time::error::Elapsed>,
-    from: Option<SocketAddr>,
-) -> Option<T> {
-    match accepted {
-        Ok(Ok(greeted)) => Some(greeted),
-        Ok(Err(error)) => {
-            if let Some(times) = NOT_GREETED.allow() {
-                let error = fallow_daemon::causes::line(&error);
-                tracing::warn!(?from, error, times, "a TLS connection came to nothing");
-            }
-            None
-        }
-        Err(_) => {
-            tracing::trace!("closed: the handshake took too long");
-            None
-        }
-    }
-}
-
-static NOT_GREETED: RateLimit = RateLimit::new();
-
-/// Says to whoever speaks without TLS that it takes that.
-async fn refuse_plain(mut stream: TcpStream, from: Option<SocketAddr>, why: &str) {
-    if let Some(times) = NOT_GREETED.allow() {
-        tracing::warn!(?from, times, "refused: somebody speaks without TLS where it is spoken");
-    }
-    let _ = timeout(HANDSHAKE, async {
-        stream.write_all(format!("{NO_TLS}{why}").as_bytes()).await?;
-        stream.shutdown().await?;
-        // Closed with something unread, the connection would be reset before the answer is read.
-        tokio::io::copy(&mut tokio::io::AsyncReadExt::take(&mut stream, 64 << 10), &mut tokio::io::sink())
-            .await
-    })
-    .await;
 }
 
 /// Serves the requests of a connection.

@@ -1,11 +1,12 @@
 use super::*;
+use crate::daemon::refusals::Port;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Request, StatusCode};
 use axum::routing::{get, post};
 use futures_util::{StreamExt as _, stream};
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::advance;
 use tonic::codegen::Service as _;
 use tonic::transport::{Channel, Endpoint};
@@ -58,7 +59,9 @@ async fn start_speaking(
         .route("/large", get(|| async { vec![b'x'; LARGE] }))
         .route("/endless", get(endless));
     let tls = Tls::None { is_http2 };
-    let server = tokio::spawn(serve(listener, router, bounds, tls, Descriptors::default(), stop.subscribe()));
+    let refusals = Refusals::new(Port::Projects, |_| {});
+    let served = serve(listener, router, bounds, tls, Descriptors::default(), refusals, stop.subscribe());
+    let server = tokio::spawn(served);
     (address, stop, server)
 }
 

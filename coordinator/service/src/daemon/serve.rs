@@ -13,6 +13,7 @@ use tonic_health::pb::health_server::{self, HealthServer};
 use tonic_reflection::pb::v1::server_reflection_server;
 use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 
+use super::refusals::{Port, Refusals};
 use super::{Coordinator, StartError, address, port};
 use crate::fleet::FleetService;
 use crate::fleet::limits::MESSAGE_BYTES;
@@ -50,7 +51,8 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     let bounds = port::Bounds::fleet(coordinator.connection_limits.fleet);
     let tls = port::Tls::Mutual(coordinator.tls.clone());
     let (descriptors, stop) = (coordinator.descriptors.clone(), coordinator.stop.subscribe());
-    let served = port::serve(listener, router, bounds, tls, descriptors, stop);
+    let refusals = refusals(coordinator, Port::Fleet);
+    let served = port::serve(listener, router, bounds, tls, descriptors, refusals, stop);
     let (fleet, mut stop) = (coordinator.fleet.clone(), coordinator.stop.subscribe());
     coordinator.servers.spawn(async move {
         let stopped = async {
@@ -136,8 +138,15 @@ pub(super) fn http(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
         is_public_plain: coordinator.served.plain_url.is_none(),
     };
     let descriptors = coordinator.descriptors.clone();
-    coordinator.servers.spawn(port::serve(listener, router, bounds, tls, descriptors, stop));
+    let refusals = refusals(coordinator, Port::Projects);
+    coordinator.servers.spawn(port::serve(listener, router, bounds, tls, descriptors, refusals, stop));
     Ok(())
+}
+
+/// Who is turned away at a port, for the audit log.
+fn refusals(coordinator: &Coordinator, port: Port) -> Refusals {
+    let audit = coordinator.fleet.audit().clone();
+    Refusals::new(port, move |record| audit.refused(record))
 }
 
 fn to_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener, StartError> {

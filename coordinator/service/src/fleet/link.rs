@@ -151,7 +151,7 @@ async fn attend(
     agent.seen(clock::now());
     fleet.note_return(agent);
     tracing::info!(version = hello.agent_version, document = hello.document_version, "agent connected");
-    let mut connection = Connection::new(fleet, agent, hello, outgoing);
+    let mut connection = Connection::new(fleet, agent, hello, &process.from, outgoing);
     let end = connection.run(incoming, seat, number).await;
     // What could not be stored is sent again over the next connection.
     let _ = connection.settle_all().await;
@@ -190,6 +190,8 @@ struct Connection<'a> {
     fleet: &'a Fleet,
     agent: &'a Agent,
     outgoing: &'a Outgoing,
+    /// The agent's address.
+    from: &'a str,
     epoch: String,
     /// The document that the agent follows, and its content, as it said in its Hello; none once it was
     /// compared with the newest.
@@ -244,7 +246,13 @@ struct PendingMessages {
 }
 
 impl<'a> Connection<'a> {
-    fn new(fleet: &'a Fleet, agent: &'a Agent, hello: wire::Hello, outgoing: &'a Outgoing) -> Self {
+    fn new(
+        fleet: &'a Fleet,
+        agent: &'a Agent,
+        hello: wire::Hello,
+        from: &'a str,
+        outgoing: &'a Outgoing,
+    ) -> Self {
         let documents = fleet.documents.watch();
         let held = lock(&agent.state).position.clone();
         let (projects_url, projects_behind_proxy) = fleet.projects_url.get().cloned().unwrap_or_default();
@@ -274,6 +282,7 @@ impl<'a> Connection<'a> {
             fleet,
             agent,
             outgoing,
+            from,
             epoch,
             follows,
             offered: None,
@@ -519,8 +528,8 @@ impl<'a> Connection<'a> {
                 };
                 if let Some((version, why)) = refused {
                     let actor = Actor::Agent(self.agent.id.clone());
-                    let record =
-                        Record::new(actor, "", Action::DocumentRefused, &format!("version {version}"));
+                    let what = format!("version {version}");
+                    let record = Record::new(actor, self.from, Action::DocumentRefused, &what);
                     self.fleet.audit.refused(record.refused(&why));
                 }
                 if tells_of_host && self.is_for_other_labels() {

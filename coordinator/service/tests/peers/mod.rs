@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test has a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use fallow_proto::operator::v1::operator_client::OperatorClient;
 use fallow_proto::operator::v1::{
     AddAppVersionPart, AddAppVersionRequest, AppFile, CreateTokensRequest, ListHostsRequest,
 };
-use fallow_tls::{AccessString, ConnectError, Connector, HostCredentials, HostKey};
+use fallow_tls::{AccessString, Authority, ConnectError, Connector, HostCredentials, HostKey};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -111,6 +112,29 @@ pub async fn enroll_with(access: &AccessString, token: &str, key: Arc<HostKey>) 
     let mut client = FleetClient::new(channel(access, None).await.unwrap());
     let wire::EnrollReply { agent_id, certificate } = client.enroll(request).await?.into_inner();
     Ok(Identity { agent_id, access: access.clone(), key, certificate })
+}
+
+/// A certificate of the authority of the coordinator in this directory, made by hand: what somebody would
+/// have who could sign.
+pub fn forged(dir: &Path, agent: &str, key: &HostKey, at: fallow_domain::Instant) -> Arc<HostCredentials> {
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+    let authority = Authority::from_pem(&read("authority.pem"), &read("authority.key")).unwrap();
+    certified_by(&authority, agent, key, at)
+}
+
+/// A host's certificate of this authority, good for a minute.
+pub fn certified_by(
+    authority: &Authority,
+    agent: &str,
+    key: &HostKey,
+    at: fallow_domain::Instant,
+) -> Arc<HostCredentials> {
+    let request = key.certificate_request().unwrap();
+    let agent = fallow_domain::AgentId(agent.to_owned());
+    let issued = authority.issue_host(&request, &agent, at, fallow_domain::Duration::from_secs(60)).unwrap();
+    let credentials = Arc::new(HostCredentials::default());
+    credentials.replace(&issued.der, key).unwrap();
+    credentials
 }
 
 /// When the only agent was seen last.
