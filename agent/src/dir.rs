@@ -36,6 +36,10 @@ use crate::trash::Trash;
 
 /// The directory of the files of projects.
 pub(crate) const PROJECTS: &str = "projects";
+/// That of slots.
+pub(crate) const SLOTS: &str = "slots";
+/// That of what is to be removed.
+pub(crate) const TRASH: &str = "trash";
 
 /// The data directory, by its absolute path, the names of projects' directories in it where they are not
 /// BOINC's, the place for what is to be removed, and its own place once that was asked for.
@@ -59,7 +63,7 @@ impl DataDir {
     /// The directory at `path`, which need not exist.
     pub fn at(path: &Path) -> Self {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        let trash = Trash::at(path.join("trash"));
+        let trash = Trash::at(path.join(TRASH));
         Self(path, Arc::default(), trash, Arc::default())
     }
 
@@ -276,7 +280,7 @@ impl DataDir {
     }
     /// All slots.
     pub fn slots(&self) -> PathBuf {
-        self.0.join("slots")
+        self.0.join(SLOTS)
     }
     /// One slot.
     pub fn slot(&self, slot: SlotId) -> PathBuf {
@@ -326,8 +330,8 @@ const OWN_NAMES: [&str; 16] = [
     "lock",
     "store",
     PROJECTS,
-    "slots",
-    "trash",
+    SLOTS,
+    TRASH,
     "daemon.json",
     "daemon.json.new",
     "control.sock",

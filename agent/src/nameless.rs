@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use fallow_domain::Bytes;
 use rustix::fs::{FileType, OFlags, stat};
 
-use crate::dir::PROJECTS;
+use crate::dir::{PROJECTS, SLOTS, TRASH};
 use crate::proc::{self, Process};
 use crate::walk::{Missed, Usage};
 
@@ -127,7 +127,7 @@ impl Nameless {
             let Ok(data) = stat(&path) else { continue };
             let is_plain = FileType::from_raw_mode(data.st_mode) == FileType::RegularFile;
             let is_its = || {
-                name.is_ok_and(|name| dir.has(name.as_os_str().as_bytes()))
+                name.map_or(true, |name| dir.has(name.as_os_str().as_bytes()))
                     || is_writable(thread, &entry.file_name())
             };
             if is_plain
@@ -144,19 +144,21 @@ impl Nameless {
 
 /// Where names are whose files are a task's own, even if it can only read them.
 struct Names {
-    data: PathBuf,
+    its: Vec<PathBuf>,
     projects: PathBuf,
 }
 
 impl Names {
     fn below(data: &Path) -> Self {
-        // As the kernel shows names: without links.
-        let data = fs::canonicalize(data).unwrap_or_else(|_| data.to_path_buf());
-        Self { projects: data.join(PROJECTS), data }
+        // As the kernel shows names: without links, of which an administrator may have made some.
+        let real = |path: PathBuf| fs::canonicalize(&path).unwrap_or(path);
+        let data = real(data.to_path_buf());
+        let projects = real(data.join(PROJECTS));
+        Self { its: vec![real(data.join(SLOTS)), real(data.join(TRASH)), data], projects }
     }
 
     fn has(&self, name: &[u8]) -> bool {
-        is_below(name, &self.data) && !is_below(name, &self.projects)
+        self.its.iter().any(|dir| is_below(name, dir)) && !is_below(name, &self.projects)
     }
 }
 
@@ -340,6 +342,21 @@ mod tests {
             let held = Nameless::of(processes, devices, dir.path()).usage();
             assert!((3_000_000..3_100_000).contains(&held.length.0), "{held:?}");
         });
+    }
+
+    #[test]
+    fn r4_1_a_file_that_is_only_read_counts_where_its_name_is_too_long_to_be_told_or_slots_is_a_link() {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::os::unix::fs::symlink(elsewhere.path(), dir.path().join(SLOTS)).unwrap();
+        let held = "open F, '>', 'f'; print F 'x' x 3000000; close F; open F, '<', 'f'; unlink 'f'";
+        let deep = "for (1 .. 20) { my $d = 'd' x 250; mkdir $d; chdir $d }";
+        for (place, program) in [(elsewhere.path(), held.to_owned()), (dir.path(), format!("{deep}; {held}"))]
+        {
+            with_program(place, &program, |processes, devices| {
+                let held = Nameless::of(processes, devices, dir.path()).usage();
+                assert!((3_000_000..3_100_000).contains(&held.length.0), "{program}: {held:?}");
+            });
+        }
     }
 
     #[test]

@@ -385,6 +385,7 @@ fn r6_8_projects_behind_a_server_with_a_certificate_of_its_own_are_reached_by_ag
     let (listen, http_at) = (format!("127.0.0.1:{fleet}"), format!("127.0.0.1:{http}"));
     let url = format!("https://127.0.0.1:{front}");
     let run = ["coordinator", "run", "--listen", &listen, "--http", &http_at, "--projects-url", &url];
+    let run = [&run[..], &["--projects-behind-proxy"]].concat();
     let _coordinator = logged(fallow(&lab, &run), &dir.path().join("coordinator.log"));
     wait_for("the coordinator to answer", PATIENCE, || {
         fallow(&lab, &["hosts"]).output().unwrap().status.success().then_some(())

@@ -23,6 +23,7 @@ use fallow_client::{DiskHeld, Uncounted};
 use super::collect::usage_of_one;
 use super::task::Meter;
 use crate::brand;
+use crate::dir::SLOTS;
 use crate::nameless::Nameless;
 use crate::proc::{self, Process, Sessions};
 use crate::sys::{self, Urgency};
@@ -68,15 +69,14 @@ impl DiskLook {
     }
 
     /// Counts if it is time to. `places` are asked for only then; `news` says that one was never counted, and
-    /// `unsure` that the last count missed something. All of them lie on the volume of `data`, the agent's
-    /// directory.
+    /// `unsure` that the last count missed something. `data` is the agent's directory.
     pub(super) fn look(
         &mut self,
         (news, unsure): (bool, bool),
         data: &Path,
         places: impl FnOnce() -> Vec<Files>,
     ) {
-        let free = rustix::fs::statvfs(data)
+        let free = rustix::fs::statvfs(data.join(SLOTS))
             .map_or(self.free, |volume| volume.f_bavail.saturating_mul(volume.f_frsize));
         let falls = free.saturating_add(FALL) <= self.free;
         let period = if falls || unsure { PERIOD_LEAST } else { PERIOD };

@@ -191,7 +191,7 @@ async fn r6_10_a_certificate_of_another_authority_is_refused_and_is_in_the_audit
     let (now, key) = (clock::now(), HostKey::generate().unwrap());
     let month_ago = now - fallow_domain::Duration::from_hours(30 * 24);
     let (elsewhere, ..) = Authority::create(now).unwrap();
-    let what = ("link refused", "a connection to the fleet's port");
+    let what = ("certificate refused", "a connection to the fleet's port");
     for at in [now, month_ago] {
         let told = fleet.renew(certified_by(&elsewhere, &host.agent_id, &key, at)).await;
         let alert = if told.contains("UnknownCA") { "UnknownCA" } else { "DecryptError" };

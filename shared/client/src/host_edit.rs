@@ -141,7 +141,13 @@ impl HostRecord {
         let (unused, now) = (&self.merged.values.fleet, &self.in_force);
         let less = now.cpu_fraction < unused.cpu_fraction || now.cpu_time_fraction < unused.cpu_time_fraction;
         // A job on a coprocessor takes its part of the CPUs with it.
-        let has_devices = |facts: &HostFacts| facts.coprocessors.iter().any(|one| one.count > 0);
+        let has_devices = |facts: &HostFacts| {
+            let is_used = |one: &Coprocessor| {
+                let excluded = now.excluded(one.kind).filter(|device| *device < one.count);
+                excluded.count() < one.count as usize
+            };
+            facts.coprocessors.iter().any(is_used)
+        };
         let less_devices = self.spares_devices() && self.facts.as_ref().is_some_and(has_devices);
         self.in_use.is_so() && (less || now.memory_fraction < unused.memory_fraction || less_devices)
     }

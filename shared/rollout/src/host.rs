@@ -93,7 +93,8 @@ impl Pause {
     /// Whether a version lets it come about more easily than the one before.
     fn is_more_likely(self, before: &Preferences, after: &Preferences) -> bool {
         match self {
-            Self::Owner | Self::Passing | Self::Sharing => false,
+            Self::Owner | Self::Passing => false,
+            Self::Sharing => before.run_gpu_in_use && !after.run_gpu_in_use,
             Self::Hours => before.hours.are_cut_by(&after.hours),
             Self::InUse => !after.run_in_use && (before.run_in_use || after.idle_after > before.idle_after),
             Self::Disk => {

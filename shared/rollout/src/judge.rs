@@ -118,7 +118,8 @@ pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[HostNow]) -> Ju
     }
     let is_last = soak.watched() >= rollout.plan.soak;
     let found = if is_last { end(rollout, soak, hosts) } else { Judgement::Watch };
-    if soak.look(rollout.plan.soak) || matches!(found, Judgement::Pass(_)) {
+    // The last look is taken whatever else is to be said: what harms is no matter of opinion.
+    if soak.look(rollout.plan.soak) || found != Judgement::Watch {
         let failed = guards(rollout, soak)
             .into_iter()
             .chain(statistics(rollout, soak))

@@ -33,6 +33,21 @@ fn judged_from(
     now: impl Fn(&mut HostNow, bool, usize),
     gates: Gates,
 ) -> Option<Transition> {
+    let at_tick = |tick: i32, host: &mut HostNow, is_new: bool, at: usize| {
+        if tick == first_look {
+            now(host, is_new, at);
+        }
+    };
+    judged_over(counts, before, at_tick, gates)
+}
+
+/// The same for what becomes of hosts from look to look: 16 of them are the time of a wave.
+fn judged_over(
+    counts: (usize, usize),
+    before: impl Fn(&mut HostNow, bool, usize),
+    at_tick: impl Fn(i32, &mut HostNow, bool, usize),
+    gates: Gates,
+) -> Option<Transition> {
     let (new, old) = counts;
     let plan = Plan { gates, ..Plan::new("50%", Duration::from_mins(4)).unwrap() };
     let begun = ("anna".to_owned(), Instant::EPOCH);
@@ -68,10 +83,8 @@ fn judged_from(
     }
     // As it is seen first, and then as it goes on.
     for tick in 0..5_000 {
-        if tick == first_look {
-            for (at, host) in hosts.iter_mut().enumerate() {
-                now(host, kinds[at], at);
-            }
+        for (at, host) in hosts.iter_mut().enumerate() {
+            at_tick(tick, host, kinds[at], at);
         }
         // Longer than that it does not take, but for hosts that are off.
         time = time + Duration::from_secs(if tick < 60 { 15 } else { 60 });
@@ -214,6 +227,34 @@ fn r6_5_an_ordinary_rest_takes_back_no_version_that_makes_it_more_likely() {
     // One host of many, for a moment.
     let passed = judged((8, 0), nothing, |host, new, at| rests(host, new, at + 5), Gates::default());
     assert!(matches!(passed, Some(Transition::Release { .. } | Transition::Complete { .. })), "{passed:?}");
+}
+
+#[test]
+fn r6_5_what_harms_at_the_end_of_a_wave_is_taken_back_although_hosts_rest() {
+    let harms_late = |fails: bool| {
+        move |tick: i32, host: &mut HostNow, is_new: bool, _: usize| {
+            if is_new && tick >= 1 {
+                (host.rests, host.rests_by_version) = (true, true);
+                (host.jobs_over, host.jobs_failed) = if fails && tick >= 14 { (9, 9) } else { (0, 0) };
+            }
+        }
+    };
+    paused(judged_over((20, 20), nothing, harms_late(false), Gates::default()));
+    let why = taken_back(judged_over((20, 20), nothing, harms_late(true), Gates::default()));
+    assert!(why.contains("half of the jobs fail"), "{why}");
+}
+
+#[test]
+fn r6_5_a_version_by_which_gpus_rest_in_use_is_for_somebody_to_look_at() {
+    let before = Preferences { run_in_use: true, run_gpu_in_use: true, ..Preferences::default() };
+    let after = Preferences { run_gpu_in_use: false, ..before.clone() };
+    let sharing = |host: &mut HostNow, is_new: bool, _: usize| {
+        if is_new {
+            (host.pause, host.rests) = (Some(Pause::Sharing), true);
+            host.is_asked(&before, &after);
+        }
+    };
+    paused(judged((1, 3), nothing, sharing, Gates::default()));
 }
 
 #[test]

@@ -422,7 +422,13 @@ impl Rollout {
                 format!("goes on: {why}")
             }
             Transition::TakeBack { why } => {
-                let had_by = || hosts.iter().filter(|host| host.version == self.candidate);
+                // Also those that went back from it by themselves.
+                let had_it = |host: &&HostNow| {
+                    let went_back =
+                        host.rolled_back.as_ref().is_some_and(|(version, _)| *version == self.candidate);
+                    host.version == self.candidate || went_back
+                };
+                let had_by = || hosts.iter().filter(had_it);
                 let had = had_by().count();
                 let had_hosts = crate::hosts(had);
                 let had_by = had_by().map(|host| host.id.clone()).take(HAD_KEPT).collect();

@@ -14,7 +14,16 @@ fn taken_back(had: usize) -> Rollout {
     let rollout = Rollout::begin(1, versions, plan, BTreeMap::new(), begun, 9);
     let now = |number| {
         let version = DocumentVersion(if number < had { 2 } else { 1 });
-        HostNow { version, ..HostNow::named(host(number)) }
+        // The first one went back from it by itself.
+        let went_back = (DocumentVersion(2), "silence".to_owned());
+        match number {
+            0 => HostNow {
+                rolled_back: Some(went_back),
+                version: DocumentVersion(1),
+                ..HostNow::named(host(0))
+            },
+            _ => HostNow { version, ..HostNow::named(host(number)) },
+        }
     };
     let hosts: Vec<_> = (0..had + 5).map(now).collect();
     let transition = Transition::TakeBack { why: "it harms".into() };

@@ -163,6 +163,8 @@ async fn follow(
                         sleep(PAUSE).await;
                         continue;
                     }
+                    // It is asked again; whoever may be there is not waited for without end.
+                    Err(_) if !*unseen => continue,
                     _ => return (error, has_seen),
                 }
             }

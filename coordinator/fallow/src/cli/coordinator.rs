@@ -61,6 +61,10 @@ pub(crate) struct Run {
     /// Without it: where they are served.
     #[arg(long, value_name = "URL")]
     projects_url: Option<String>,
+    /// Another server stands at --projects-url and shows a certificate of its own: agents accept there,
+    /// beside one of the fleet's authority, what their machines trust anywhere. To be said at each start.
+    #[arg(long)]
+    projects_behind_proxy: bool,
     /// Let BOINC clients come without TLS, which do not know the fleet's certificate authority: whoever is on
     /// the way can read and change what they say and get, account keys included. Programs stay signed; agents
     /// use TLS. To be said at each start.
@@ -112,6 +116,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         certificate_life,
         http: run.http,
         projects_url: run.projects_url,
+        projects_behind_proxy: run.projects_behind_proxy,
         allow_plain_http: run.allow_plain_http,
         link,
     };

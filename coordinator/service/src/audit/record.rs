@@ -85,6 +85,8 @@ actions! {
     LinkRefused = "link refused",
     /// Somebody spoke without TLS at a port that speaks it, and was turned away.
     PlainRefused = "plain text refused",
+    /// Somebody showed a certificate of another authority, or one that cannot be used.
+    CertificateRefused = "certificate refused",
     /// A host was taken out of the fleet.
     HostRevoked = "host revoked",
     /// A host is not listed any more.

@@ -84,6 +84,7 @@ pub(super) fn check(options: &Options) -> Result<(), StartError> {
     if !options.dir.join("store").exists() {
         let _ = projects_url::served(&Wanted {
             url: options.projects_url.as_deref(),
+            behind_proxy: options.projects_behind_proxy,
             // Which port it will be changes nothing.
             listens: SocketAddr::new(http.ip(), http.port().max(1)),
             advertised: &options.advertise,

@@ -68,6 +68,8 @@ pub struct Options {
     pub http: Option<SocketAddr>,
     /// The URL by which its projects are known, if that is not where it serves them.
     pub projects_url: Option<String>,
+    /// Another server stands where that URL leads to: agents accept its certificate where their machines do.
+    pub projects_behind_proxy: bool,
     /// Clients of the projects may come without TLS, wherever they are.
     pub allow_plain_http: bool,
     /// The fleet link.
@@ -89,6 +91,7 @@ impl Options {
             certificate_life: CERTIFICATE_LIFE,
             http: None,
             projects_url: None,
+            projects_behind_proxy: false,
             allow_plain_http: false,
             link: LinkSettings::default(),
         }
@@ -169,6 +172,7 @@ impl Coordinator {
                 listens: http_at,
                 advertised: &places.advertise,
                 plain: options.allow_plain_http,
+                behind_proxy: options.projects_behind_proxy,
             };
             projects_url::served(&wanted)
         })?;

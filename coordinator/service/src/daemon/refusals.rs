@@ -77,7 +77,7 @@ impl Refusals {
             Ok(Ok(greeted)) => Some(greeted),
             Ok(Err(error)) => {
                 if let Some(why) = fallow_tls::refused_certificate(&error) {
-                    self.record(Action::LinkRefused, from, &why);
+                    self.record(Action::CertificateRefused, from, &why);
                 }
                 if let Some(times) = NOT_GREETED.allow() {
                     let error = causes::line(&error);

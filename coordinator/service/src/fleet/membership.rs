@@ -160,7 +160,10 @@ impl Fleet {
         }
         let agent = self.find(host)?;
         let reason = printable::line(reason, TEXT_BYTES);
-        let done = by.record(Action::HostRevoked, &agent.said()).because(&reason);
+        let mut done = by.record(Action::HostRevoked, &agent.said());
+        if !reason.is_empty() {
+            done = done.because(&reason);
+        }
         self.change(&agent, &done, |record| {
             record.revoked.get_or_insert(Revocation { at: now, reason });
         })?;

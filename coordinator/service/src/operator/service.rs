@@ -228,7 +228,10 @@ impl Service for OperatorService {
         let (fleet, projects) = (self.fleet.clone(), self.projects.clone());
         let author = author_of(&request, &span);
         let wire::RevokeHostRequest { host, reason } = request.into_inner();
-        let asked = author.record(Action::HostRevoked, &host).because(&reason);
+        let mut asked = author.record(Action::HostRevoked, &host);
+        if !reason.is_empty() {
+            asked = asked.because(&reason);
+        }
         let work = async move {
             let revoked = unblocked(move || {
                 let revoked = fleet
