@@ -74,4 +74,12 @@ fn r6_5_real_agents_get_what_is_good_in_waves_and_are_given_back_what_they_had_w
     });
     let (_, said) = fallow(&up, &["audit"]);
     assert_eq!(said.matches("rollout taken back").count(), 2, "{said}");
+
+    // How that one ended is no word on what goes to all hosts at once.
+    let (code, said) = fallow(&up, &["rollout", "plan", "--at-once"]);
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = fallow(&up, &["preferences", "set", "--cpu-fraction", "60%"]);
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = fallow(&up, &["rollout", "watch"]);
+    assert!(code == 0 && said.contains("went to all hosts at once"), "{code}: {said}");
 }

@@ -114,6 +114,11 @@ impl Client {
         self.leave_excluded_devices();
     }
 
+    /// Whether there is a coprocessor that jobs may use while nobody uses the host.
+    pub(crate) fn has_usable_devices(&self) -> bool {
+        ResourceType::COPROCESSORS.into_iter().any(|kind| self.usable.devices[kind].count() > 0)
+    }
+
     /// Whether a task stands on devices that must not be used any more.
     pub(crate) fn is_excluded(&self, job: &Job) -> bool {
         devices_of(job).is_some_and(|(kind, devices)| !devices.are_within(self.usable.devices[kind]))

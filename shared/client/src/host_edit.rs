@@ -136,20 +136,11 @@ impl HostRecord {
         self.merged.values.fleet.suspended && !wished
     }
 
-    /// Somebody uses it, and less of it may compute meanwhile than if nobody did.
+    /// Somebody uses it, and less of its CPUs and its memory may be used meanwhile than if nobody did.
     pub(crate) fn is_less_in_use(&self) -> bool {
         let (unused, now) = (&self.merged.values.fleet, &self.in_force);
         let less = now.cpu_fraction < unused.cpu_fraction || now.cpu_time_fraction < unused.cpu_time_fraction;
-        // A job on a coprocessor takes its part of the CPUs with it.
-        let has_devices = |facts: &HostFacts| {
-            let is_used = |one: &Coprocessor| {
-                let excluded = now.excluded(one.kind).filter(|device| *device < one.count);
-                excluded.count() < one.count as usize
-            };
-            facts.coprocessors.iter().any(is_used)
-        };
-        let less_devices = self.spares_devices() && self.facts.as_ref().is_some_and(has_devices);
-        self.in_use.is_so() && (less || now.memory_fraction < unused.memory_fraction || less_devices)
+        self.in_use.is_so() && (less || now.memory_fraction < unused.memory_fraction)
     }
 
     /// What its owner takes away, by commands and by files.

@@ -169,7 +169,8 @@ impl Client {
             hours_change: meta.hours_change_at().map(|at| meta.local_time().show(at)),
             excluded_devices: self.preferences().excluded_devices.clone(),
             owner: meta.owner.clone(),
-            is_less_in_use: meta.is_less_in_use(),
+            // A job on a coprocessor takes its part of the CPUs with it.
+            is_less_in_use: meta.is_less_in_use() || meta.spares_devices() && self.has_usable_devices(),
             owner_limits: meta.owner_limits(),
             memory: facts.map_or(Bytes(0), |host| host.memory),
             coprocessors: facts

@@ -91,6 +91,10 @@ pub fn amount(text: &str, units: Units, what: &str) -> Result<f64, BadAmount> {
 fn meant(unit: &str, units: Units) -> Option<&'static str> {
     // A small b is a bit to some.
     let bits = unit.contains('b') && (unit.contains('/') || unit.contains(char::is_uppercase));
+    // Of months no amount is said.
+    if unit == "m" && units.iter().any(|(name, _)| *name == "min") {
+        return Some("min");
+    }
     let mut same = units.iter().map(|(name, _)| *name).filter(|name| !bits || name.contains('b'));
     same.find(|name| name.eq_ignore_ascii_case(unit)).or_else(|| {
         let is_word = |name: &&str| name.len() >= 3 && name.chars().all(|c| c.is_ascii_lowercase());
@@ -171,7 +175,7 @@ mod tests {
         check("", "\"\" does not begin with a number", None);
         check("1e300 days", "\"1e300 days\" is too much", None);
         check("1 é", "\"é\" is no unit of a duration", None);
-        check("5 m", "\"m\" is no unit of a duration", None);
+        check("5 m", "\"m\" is no unit of a duration", Some("5 min"));
         check("5 usec", "\"usec\" is no unit of a duration", None);
         check("5 years", "\"years\" is no unit of a duration", None);
         for (text, suggestion) in

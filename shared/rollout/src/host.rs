@@ -65,7 +65,7 @@ pub enum Pause {
     Hours,
     /// Somebody uses it, so it does not compute.
     InUse,
-    /// Somebody uses it, and by its owner's files less of it computes meanwhile.
+    /// Somebody uses it, and less of it computes meanwhile: by its owner's files, or as its GPUs rest.
     Sharing,
     /// There is less space on its disk than it is to leave.
     Disk,
@@ -94,7 +94,11 @@ impl Pause {
     fn is_more_likely(self, before: &Preferences, after: &Preferences) -> bool {
         match self {
             Self::Owner | Self::Passing => false,
-            Self::Sharing => before.run_gpu_in_use && !after.run_gpu_in_use,
+            // Of what documents say it is the GPUs alone that rest then.
+            Self::Sharing => {
+                let gpus_rested = !before.run_in_use || !before.run_gpu_in_use;
+                !after.run_gpu_in_use && (!gpus_rested || after.idle_after > before.idle_after)
+            }
             Self::Hours => before.hours.are_cut_by(&after.hours),
             Self::InUse => !after.run_in_use && (before.run_in_use || after.idle_after > before.idle_after),
             Self::Disk => {

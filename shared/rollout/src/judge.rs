@@ -118,8 +118,10 @@ pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[HostNow]) -> Ju
     }
     let is_last = soak.watched() >= rollout.plan.soak;
     let found = if is_last { end(rollout, soak, hosts) } else { Judgement::Watch };
-    // The last look is taken whatever else is to be said: what harms is no matter of opinion.
-    if soak.look(rollout.plan.soak) || found != Judgement::Watch {
+    // The last look is taken whatever else is to be said, if there are hosts that were there for long enough:
+    // what harms is no matter of opinion.
+    let is_end = found != Judgement::Watch && soak.voting(rollout.plan.soak).next().is_some();
+    if soak.look(rollout.plan.soak) || is_end {
         let failed = guards(rollout, soak)
             .into_iter()
             .chain(statistics(rollout, soak))

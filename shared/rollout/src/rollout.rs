@@ -434,8 +434,8 @@ impl Rollout {
                 let had_by = had_by().map(|host| host.id.clone()).take(HAD_KEPT).collect();
                 after.phase = Phase::TakenBack { by: newest, why: why.clone(), had: had as u64, had_by };
                 format!(
-                    "version {} is taken back, which {had_hosts} had; version {newest} says again what version {} did: {why}",
-                    after.candidate, after.base
+                    "version {} is taken back, which {had_hosts} had; all get version {newest} instead: {why}",
+                    after.candidate
                 )
             }
         };

@@ -6,7 +6,7 @@ use fallow_domain::{AgentId, Duration, Instant, MasterUrl};
 
 use crate::{Calls, HostNow, Load, Rollout, cohort};
 
-/// How often a wave is judged by statistics: at equal distances while it is watched, and before it passes.
+/// How often a wave is judged by statistics: at equal distances while it is watched, and when it ends.
 /// Each look could be wrong by chance: the chance is shared out among them.
 pub(crate) const LOOKS: u32 = 4;
 /// A look at hosts stands for so much time at most: what lies before it was not seen, or the clock was set.

@@ -149,14 +149,16 @@ async fn follow(
     unseen: &mut bool,
 ) -> (zbus::Error, bool) {
     let mut before: Option<Sessions> = None;
-    let mut vain = 0;
+    let (mut vain, mut away) = (0, RETRY);
     loop {
         let has_seen = before.is_some();
         let sessions = match timeout(ANSWER, sessions(calls)).await {
             Ok(Ok(sessions)) => sessions,
-            Ok(Err(error)) => {
+            // It is not there, and the bus is.
+            Ok(Err(error @ zbus::Error::MethodError(..))) => {
                 report.note(NAME, false, &format!("logind does not answer: {error}"));
-                let patience = if *unseen { SOON } else { RETRY };
+                let patience = if *unseen { SOON } else { away };
+                away = (away * 2).min(RETRY_MAX);
                 match timeout(patience, owners.next()).await {
                     Ok(Some(Ok(_))) => {
                         drain(&mut owners);
@@ -168,8 +170,10 @@ async fn follow(
                     _ => return (error, has_seen),
                 }
             }
+            Ok(Err(error)) => return (error, has_seen),
             Err(_) => return (late(), has_seen),
         };
+        away = RETRY;
         vain = if before.as_ref() == Some(&sessions) { vain + 1 } else { 0 };
         // At the start nobody knows since when things are as they are.
         for (session, event) in news(before.as_ref().unwrap_or(&sessions), &sessions, clock::now()) {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use fallow_domain::{DocumentVersion, Duration as Span, ExitCode};
 use fallow_proto::operator::v1::{
-    ListRolloutsReply, ListRolloutsRequest, OrderRolloutRequest, Rollout, RolloutOrder, RolloutPhase,
-    RolloutPlan, RolloutStep, SetRolloutPlanRequest,
+    GetDocumentRequest, ListRolloutsReply, ListRolloutsRequest, OrderRolloutRequest, Rollout, RolloutOrder,
+    RolloutPhase, RolloutPlan, RolloutStep, SetRolloutPlanRequest,
 };
 use serde_json::{Value, json};
 
@@ -256,6 +256,15 @@ async fn watch(show: Show) -> Result<(), Failure> {
         let Some(last) = rollouts.last() else {
             return print("Nothing was rolled out yet: `fallow rollout plan` says how changes go out.\n");
         };
+        if number.is_none() && !is_open(last) {
+            let newest = client.get_document(GetDocumentRequest { released: false }).await?.into_inner();
+            let newest = DocumentVersion(newest.document.map_or(0, |document| document.version));
+            if newest > DocumentVersion(last.version.max(last.taken_back_by)) {
+                // How an older one ended is no word on it.
+                let text = format!("No rollout is under way: version {newest} went to all hosts at once.\n");
+                return if show.json { Ok(()) } else { print(&text) };
+            }
+        }
         // Another one may begin meanwhile: how the one ends that was asked for is said all the same.
         let number = *number.get_or_insert(last.number);
         let Some(at) = rollouts.iter().position(|rollout| rollout.number == number) else {

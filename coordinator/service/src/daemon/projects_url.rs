@@ -61,6 +61,9 @@ pub(super) fn served(wanted: &Wanted<'_>) -> Result<Served, StartError> {
     };
     let bad = |why: String| StartError::ProjectsUrl { url: url.clone(), why };
     MasterUrl::parse(&format!("{url}/project/")).map_err(|error| bad(error.to_string()))?;
+    if behind_proxy && !url.starts_with("https://") {
+        return Err(bad("--projects-behind-proxy is for a URL with https".to_owned()));
+    }
     let Some(rest) = url.strip_prefix("https://") else {
         return Ok(Served { url, plain_url: None, allows_plain: true, behind_proxy });
     };
@@ -108,6 +111,15 @@ mod tests {
         let proxied = decided(Some("https://lab.example.org/boinc/"), "127.0.0.1:8080", &[], false).unwrap();
         assert_eq!((proxied.url.as_str(), proxied.allows_plain), ("https://lab.example.org/boinc", true));
         assert!(!proxied.behind_proxy, "agents trust nobody more unless that is said");
+        let behind = |url| {
+            let listens = "127.0.0.1:8080".parse().unwrap();
+            served(&Wanted { url, listens, advertised: &[], plain: false, behind_proxy: true })
+        };
+        assert!(behind(Some("https://lab.example.org")).unwrap().behind_proxy);
+        for url in [None, Some("http://lab.example.org")] {
+            let error = behind(url).unwrap_err().to_string();
+            assert!(error.contains("--projects-behind-proxy is for a URL with https"), "{error}");
+        }
     }
 
     #[test]

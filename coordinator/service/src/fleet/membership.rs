@@ -161,7 +161,7 @@ impl Fleet {
         let agent = self.find(host)?;
         let reason = printable::line(reason, TEXT_BYTES);
         let mut done = by.record(Action::HostRevoked, &agent.said());
-        if !reason.is_empty() {
+        if !reason.trim().is_empty() {
             done = done.because(&reason);
         }
         self.change(&agent, &done, |record| {

@@ -47,8 +47,8 @@ pub(super) fn taken_back(rollouts: &[Rollout], host: &Host) -> Vec<wire::TakenBa
         let Phase::TakenBack { by, .. } = &rollout.phase else { return None };
         let went_back = host.state.rolled_back.as_ref();
         let had = match rollout.was_taken_from(&host.agent) {
-            Some(true) => wire::HadVersion::TakenBack,
             _ if went_back.is_some_and(|one| one.version == rollout.candidate) => wire::HadVersion::WentBack,
+            Some(true) => wire::HadVersion::TakenBack,
             Some(false) => wire::HadVersion::Never,
             None => wire::HadVersion::Unspecified,
         };

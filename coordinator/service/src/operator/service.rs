@@ -229,7 +229,7 @@ impl Service for OperatorService {
         let author = author_of(&request, &span);
         let wire::RevokeHostRequest { host, reason } = request.into_inner();
         let mut asked = author.record(Action::HostRevoked, &host);
-        if !reason.is_empty() {
+        if !reason.trim().is_empty() {
             asked = asked.because(&reason);
         }
         let work = async move {

@@ -122,5 +122,8 @@ fn r6_5_a_host_whose_devices_rest_while_somebody_uses_it_says_that_less_of_it_co
         assert!(!client.host_view().is_less_in_use);
         client.handle(NOW, Event::OwnerInput { ago: Duration::ZERO });
         assert_eq!(client.host_view().is_less_in_use, is_less, "{gpus} GPUs");
+        let excluded = [Device::new(ResourceType::Nvidia, 0).unwrap()].into();
+        client.handle(NOW, Event::OwnerExcludedDevices(excluded));
+        assert!(!client.host_view().is_less_in_use, "{gpus} GPUs that are left alone in any case");
     }
 }
