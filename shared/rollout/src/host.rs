@@ -97,7 +97,8 @@ impl Pause {
             // Of what documents say it is the GPUs alone that rest then.
             Self::Sharing => {
                 let gpus_rested = !before.run_in_use || !before.run_gpu_in_use;
-                !after.run_gpu_in_use && (!gpus_rested || after.idle_after > before.idle_after)
+                let gpus_rest = after.run_in_use && !after.run_gpu_in_use;
+                gpus_rest && (!gpus_rested || after.idle_after > before.idle_after)
             }
             Self::Hours => before.hours.are_cut_by(&after.hours),
             Self::InUse => !after.run_in_use && (before.run_in_use || after.idle_after > before.idle_after),

@@ -255,6 +255,17 @@ fn r6_5_a_version_by_which_gpus_rest_in_use_is_for_somebody_to_look_at() {
         }
     };
     paused(judged((1, 3), nothing, sharing, Gates::default()));
+    // Hosts that rested wholly until then compute with their CPUs now.
+    let rested = Preferences { run_in_use: false, ..before.clone() };
+    let mut host = HostNow { pause: Some(Pause::Sharing), ..HostNow::named(AgentId("h".into())) };
+    host.rests = true;
+    for (before, is_more_likely) in [(&rested, false), (&before, true)] {
+        host.is_asked(before, &after);
+        assert_eq!(host.rests_by_version, is_more_likely);
+    }
+    let longer = Preferences { idle_after: Duration::from_hours(24), ..after.clone() };
+    host.is_asked(&after, &longer);
+    assert!(host.rests_by_version, "GPUs rest for longer");
 }
 
 #[test]
