@@ -9,8 +9,9 @@ use super::record::Action;
 
 /// Refusals of each kind that are recorded in an hour. Five kinds are anybody's (to enrol, to link, to call
 /// as an operator, to speak without TLS, to show another authority's certificate): with half a kilobyte
-/// each, an attack that never ends writes 260 MB a year. What operators are refused for their roles is a kind of its own, which no stranger can crowd out,
-/// and so is speaking without TLS, which may be a program of the lab's that is set up wrongly.
+/// each, an attack that never ends writes 260 MB a year. What operators are refused for their roles is a
+/// kind of its own, which no stranger can crowd out, and so is speaking without TLS, which may be a program
+/// of the lab's that is set up wrongly.
 pub const AN_HOUR: u32 = 12;
 
 const HOUR: Duration = Duration::from_hours(1);
