@@ -365,8 +365,8 @@ fn child_loses_nothing_at_the_last_block(volume: &Path) {
         std::fs::remove_file(volume.join("fill")).unwrap();
         daemon = agent(dir, &log);
     }
-    // An answer that an agent did not live to store has the report sent again, as BOINC's client does: that it
-    // says the same is looked at, for each job has one outcome.
+    // An answer that an agent did not live to store has the report sent again, as BOINC's client does. That
+    // it says the same is looked at, for each job has one outcome.
     let reports = || {
         let said = keeper.reports().into_iter().map(|report| (report.name, report.exit_status));
         said.collect::<BTreeSet<_>>()
