@@ -57,8 +57,8 @@ pub(super) struct Files {
 #[derive(Debug, Default)]
 pub(super) struct DiskLook {
     last: Option<Instant>,
-    /// The free space at that time where slots are and where outputs are, in bytes.
-    free: [u64; 2],
+    /// The free space at that time, in bytes.
+    free: u64,
     running: Option<JoinHandle<()>>,
 }
 
@@ -76,13 +76,9 @@ impl DiskLook {
         data: &Path,
         places: impl FnOnce() -> Vec<Files>,
     ) {
-        let free = |dir: &Path, was: u64| {
-            let volume = rustix::fs::statvfs(dir);
-            volume.map_or(was, |volume| volume.f_bavail.saturating_mul(volume.f_frsize))
-        };
-        let [in_slots, outside] = self.free;
-        let free = [free(&data.join(SLOTS), in_slots), free(data, outside)];
-        let falls = free.iter().zip(self.free).any(|(now, was)| now.saturating_add(FALL) <= was);
+        let free = rustix::fs::statvfs(data.join(SLOTS))
+            .map_or(self.free, |volume| volume.f_bavail.saturating_mul(volume.f_frsize));
+        let falls = free.saturating_add(FALL) <= self.free;
         let period = if falls || unsure { PERIOD_LEAST } else { PERIOD };
         let is_due = news || self.last.is_none_or(|last| last.elapsed() >= period);
         if !is_due || self.running.as_ref().is_some_and(|running| !running.is_finished()) {
