@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Invalid, PerType, ResourceType};
+use crate::{Invalid, ResourceType};
 
 /// A set of [`ResourceType`]s. Written as their words, `cpu, nvidia`, and `none` for the empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -28,12 +28,6 @@ impl ResourceTypes {
     /// Those in it, the CPU first.
     pub fn iter(&self) -> impl Iterator<Item = ResourceType> {
         self.0.iter().copied()
-    }
-
-    /// For each type whether it is in it.
-    #[must_use]
-    pub fn per_type(&self) -> PerType<bool> {
-        PerType::from_fn(|kind| self.contains(kind))
     }
 
     /// From the words for its types.
@@ -79,7 +73,7 @@ mod tests {
         assert_eq!(ResourceTypes::from_names(some.iter().map(ResourceType::name)), Ok(some.clone()));
         assert_eq!(some.to_string(), "cpu, nvidia");
         assert_eq!(ResourceTypes::default().to_string(), "none");
-        assert!(some.per_type()[ResourceType::Cpu] && !some.per_type()[ResourceType::Amd]);
+        assert!(some.contains(ResourceType::Cpu) && !some.contains(ResourceType::Amd));
         let error = ResourceTypes::from_names(["gpu"]).unwrap_err().to_string();
         assert!(error.contains("cpu, nvidia, amd, intel, apple"), "{error}");
     }
