@@ -349,6 +349,16 @@ impl Logind {
         self.mock.wait().unwrap();
     }
 
+    /// Something has its name, and answers nothing.
+    fn be_silent(&mut self) {
+        let mut silent = Command::new("/usr/bin/python3");
+        let program = "import dbus, sys, time
+b = dbus.bus.BusConnection(sys.argv[1])
+b.request_name('org.freedesktop.login1')
+time.sleep(1000)";
+        self.mock = silent.args(["-c", program, &self.address]).spawn().unwrap();
+    }
+
     /// It is started again, and knows of no session.
     fn start_again(&mut self) {
         self.mock = Self::mock(&self.address);
@@ -447,4 +457,24 @@ fn r6_2_who_comes_while_logind_is_started_again_is_noticed_when_it_is_back() {
         Some(status(dir)["host"].clone()).filter(|host| host["suspended_by"] == "in use")
     });
     assert!(host["in_use_until"].is_f64(), "{host}");
+}
+
+#[test]
+fn r6_2_who_comes_while_logind_answers_nothing_is_noticed_when_it_does() {
+    let (server, nothing, dir) =
+        (working(TREE.as_bytes()), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(mut logind) = Logind::start(nothing.path()) else { return };
+    let dir = dir.path();
+    let _daemon = run(dir, nothing.path(), &logind.address);
+    assert_eq!(attach(dir, &server.url(""), RIGHT, &["--no-wait"]).0, 0);
+    let tasks = trees(dir);
+    wait_for("it to be heard", || sensor(dir, "sessions").0.then_some(()));
+    logind.stop();
+    logind.be_silent();
+    wait_for("its silence to be told", || sensor(dir, "sessions").1.contains("no answer in").then_some(()));
+    logind.stop();
+    logind.start_again();
+    logind.tell("", "m.AddSession('c2', 'seat0', 1000, 'anna', True)").unwrap();
+    logind.tell("/session/c2", "m.UpdateProperties('', {'Type': 'tty'})").unwrap();
+    wait_for("all to be stopped", || are_stopped(&tasks));
 }

@@ -41,7 +41,8 @@ const VAIN_MAX: u32 = 5;
 const RETRY: StdDuration = StdDuration::from_secs(60);
 /// The longest that is waited for it.
 const RETRY_MAX: StdDuration = StdDuration::from_secs(3600);
-/// How soon it is tried again while somebody may be there of whom only logind tells, and for how long.
+/// How soon it is tried again where it was there before, or somebody may be there of whom only logind tells;
+/// and for how long the latter.
 const SOON: StdDuration = StdDuration::from_secs(2);
 const SOON_MAX: StdDuration = StdDuration::from_secs(600);
 /// Most sessions that are looked at.
@@ -66,6 +67,16 @@ struct Session {
 
 type Sessions = BTreeMap<String, Session>;
 
+/// What is known of the sessions. It stays while logind cannot be asked: that it is started again sends
+/// nobody home, and who comes meanwhile is new when it is back.
+#[derive(Default)]
+struct Known {
+    /// At the last look.
+    sessions: Option<Sessions>,
+    /// Somebody may be there of whom only logind tells.
+    unseen: bool,
+}
+
 /// Listens to logind for as long as the agent lives.
 pub(super) async fn listen(
     bus: Option<String>,
@@ -74,28 +85,26 @@ pub(super) async fn listen(
     mut sight: channel::Receiver<Sight>,
 ) {
     let mut wait = RETRY;
-    // Also while logind cannot be asked: that it is started again sends nobody home.
-    let (mut unseen, mut gone_since) = (false, None);
+    let (mut known, mut gone_since) = (Known::default(), None);
     loop {
         let error = match connect(bus.as_deref()).await {
             Ok((calls, signals)) => {
-                let (error, has_seen) =
-                    follow(&calls, signals, &tell, &report, &mut sight, &mut unseen).await;
+                let (error, has_seen) = follow(&calls, signals, &tell, &report, &mut sight, &mut known).await;
                 // The bus alone tells of nobody.
                 if has_seen {
-                    (wait, gone_since) = (RETRY, None);
+                    (wait, gone_since) = (SOON, None);
                 }
                 error
             }
             Err(error) => error,
         };
         report.note(NAME, false, &format!("no logind on the system bus: {error}"));
-        if unseen {
+        if known.unseen {
             if gone_since.get_or_insert_with(TokioInstant::now).elapsed() < SOON_MAX {
                 sleep(SOON).await;
             } else {
                 // It has been gone for long: nobody is known to be there any more.
-                unseen = false;
+                known.unseen = false;
                 say(&tell, Event::OwnerUnseen(false)).await;
             }
             continue;
@@ -146,18 +155,16 @@ async fn follow(
     tell: &Tell,
     report: &Report,
     sight: &mut channel::Receiver<Sight>,
-    unseen: &mut bool,
+    known: &mut Known,
 ) -> (zbus::Error, bool) {
-    let mut before: Option<Sessions> = None;
-    let (mut vain, mut away) = (0, RETRY);
+    let (mut vain, mut away, mut has_seen) = (0, SOON, false);
     loop {
-        let has_seen = before.is_some();
         let sessions = match timeout(ANSWER, sessions(calls)).await {
             Ok(Ok(sessions)) => sessions,
             // It is not there, and the bus is.
             Ok(Err(error @ zbus::Error::MethodError(..))) => {
                 report.note(NAME, false, &format!("logind does not answer: {error}"));
-                let patience = if *unseen { SOON } else { away };
+                let patience = if known.unseen { SOON } else { away };
                 away = (away * 2).min(RETRY_MAX);
                 match timeout(patience, owners.next()).await {
                     Ok(Some(Ok(_))) => {
@@ -166,27 +173,28 @@ async fn follow(
                         continue;
                     }
                     // It is asked again; whoever may be there is not waited for without end.
-                    Err(_) if !*unseen => continue,
+                    Err(_) if !known.unseen => continue,
                     _ => return (error, has_seen),
                 }
             }
             Ok(Err(error)) => return (error, has_seen),
             Err(_) => return (late(), has_seen),
         };
-        away = RETRY;
-        vain = if before.as_ref() == Some(&sessions) { vain + 1 } else { 0 };
+        away = SOON;
+        vain = if known.sessions.as_ref() == Some(&sessions) { vain + 1 } else { 0 };
         // At the start nobody knows since when things are as they are.
-        for (session, event) in news(before.as_ref().unwrap_or(&sessions), &sessions, clock::now()) {
+        for (session, event) in news(known.sessions.as_ref().unwrap_or(&sessions), &sessions, clock::now()) {
             say(tell, event).await;
             report.saw(&format!("the session {session}"));
         }
         let sees = sight.borrow_and_update().clone();
         let is_unseen = sessions.values().any(|one| is_unseen(one, &sees));
-        if is_unseen != *unseen || before.is_none() {
-            *unseen = is_unseen;
+        if is_unseen != known.unseen || !has_seen {
+            known.unseen = is_unseen;
             say(tell, Event::OwnerUnseen(is_unseen)).await;
         }
-        before = Some(sessions);
+        known.sessions = Some(sessions);
+        has_seen = true;
         report.note(NAME, true, "as logind has them");
         sleep(if vain < VAIN_MAX { PAUSE } else { LONG_PAUSE }).await;
         tokio::select! {
