@@ -77,8 +77,10 @@ fn policies() -> String {
 const STATUS: &str = r"Examples:
   fallow-agent status
   fallow-agent status --json | jq .tasks
+  fallow-agent status --linked >/dev/null || echo 'not in touch'
 
-Exit status 4 when no agent runs in the directory.";
+Exit status 4 when no agent runs in the directory. With --linked also when it
+has no link to its coordinator, and 5 when the coordinator does not want it.";
 
 const DISK: &str = r"Examples:
   fallow-agent disk
@@ -409,6 +411,9 @@ pub struct Status {
     /// As JSON: {"running": true, ...}, or {"running": false}
     #[arg(long)]
     pub json: bool,
+    /// End with a status that says whether it has a link to its coordinator
+    #[arg(long)]
+    pub linked: bool,
 }
 
 /// Arguments of `attach`.

@@ -23,6 +23,7 @@ use crate::dir::DataDir;
 use crate::engine::{self, Enrolment, Finished, Settings};
 use crate::error::AgentError;
 use crate::fleet::identity::Identity;
+use crate::fleet::link::LinkStatus;
 use crate::host::owner::OwnerSensors;
 use crate::{account, control, guard, host, manual, preferences as files};
 
@@ -268,14 +269,34 @@ fn status(arguments: &Status) -> Result<(), AgentError> {
         }
         Err(error) => return Err(error),
     };
-    if !arguments.json {
-        return say(status.text(clock::now()).trim_end());
+    if arguments.json {
+        let mut value = serde_json::to_value(&status).unwrap_or_default();
+        if let Some(object) = value.as_object_mut() {
+            object.insert("running".to_owned(), true.into());
+        }
+        say(&serde_json::to_string_pretty(&value).unwrap_or_default())?;
+    } else {
+        say(status.text(clock::now()).trim_end())?;
     }
-    let mut value = serde_json::to_value(&status).unwrap_or_default();
-    if let Some(object) = value.as_object_mut() {
-        object.insert("running".to_owned(), true.into());
+    if arguments.linked { linked(status.fleet.as_ref()) } else { Ok(()) }
+}
+
+/// Whether an agent has a link to its coordinator; as an error if not.
+fn linked(fleet: Option<&LinkStatus>) -> Result<(), AgentError> {
+    let Some(link) = fleet else {
+        return Err(AgentError::unreachable(
+            "this agent belongs to no fleet: there is no coordinator to be linked to",
+        ));
+    };
+    let why = || {
+        let why = link.last_error.as_deref().unwrap_or("it is still connecting");
+        format!("no link to the coordinator at {}: {why}", link.coordinator)
+    };
+    match link.connected {
+        true => Ok(()),
+        false if link.refused => Err(AgentError::refused(why())),
+        false => Err(AgentError::unreachable(why())),
     }
-    say(&serde_json::to_string_pretty(&value).unwrap_or_default())
 }
 
 fn preferences(arguments: &Preferences) -> Result<(), AgentError> {

@@ -47,15 +47,27 @@ fn r6_4_a_group_suspends_the_real_agents_that_it_chooses_and_the_owner_of_anothe
     let dir = up.dir().join("agent-2");
     let output = command("fallow-agent").arg("suspend").arg("--dir").arg(dir).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let origin = |name: &str| {
+    let value = |name: &str, key: &str| {
         let shown = up.json(&["hosts", "show", name]);
-        let values = shown["values"].as_array().unwrap().iter();
-        let suspended = values.clone().find(|value| value["key"] == "preferences.suspended").unwrap();
-        (suspended["value"].as_str().unwrap().to_owned(), suspended["origin"].as_str().unwrap().to_owned())
+        let mut values = shown["values"].as_array().unwrap().iter();
+        let found = values.find(|value| value["key"] == key).unwrap();
+        (found["value"].as_str().unwrap().to_owned(), found["origin"].as_str().unwrap().to_owned())
     };
+    let origin = |name: &str| value(name, "preferences.suspended");
     wait_for("the owner's limit to be told", PATIENCE, || {
-        (origin("agent-2") == ("true".into(), "owner".into())).then_some(())
+        (origin("agent-2") == ("true".into(), "owner (suspend or exclude)".into())).then_some(())
     });
+    let agent_2 = up.dir().join("agent-2");
+    let said = "disk_fraction = \"50 %\"\nhours = \"mon-fri 18:00-08:00\"\n";
+    std::fs::write(agent_2.join("preferences.toml"), said).unwrap();
+    let reload = ["preferences", "reload", "--dir", agent_2.to_str().unwrap()];
+    let output = command("fallow-agent").args(reload).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    wait_for("what the owner's file says to be told", PATIENCE, || {
+        let hours = ("mon-fri 18:00-08:00".into(), "owner (preferences.toml, line 2)".into());
+        (value("agent-2", "preferences.hours") == hours).then_some(())
+    });
+    assert_eq!(value("agent-2", "preferences.disk_fraction").1, "owner (preferences.toml, line 1)");
     assert_eq!(origin("agent-1"), ("true".into(), "group room-12".into()));
     let shown = up.json(&["hosts", "show", "agent-1"]);
     let mut values = shown["values"].as_array().unwrap().iter();

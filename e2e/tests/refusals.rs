@@ -73,6 +73,47 @@ fn r6_10_an_agent_with_a_spent_expired_or_revoked_token_ends_with_status_5_and_s
     assert_eq!(lab.hosts().len(), 1);
 }
 
+/// What `fallow-agent status --linked` ends with and says.
+fn linked(lab: &Lab, agent: usize) -> (i32, String) {
+    let mut asks = command("fallow-agent");
+    let output = asks.args(["status", "--linked", "--dir"]).arg(lab.agent_place(agent)).output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn r6_10_a_host_whose_certificate_is_refused_says_so_with_status_5_and_one_without_a_coordinator_with_4() {
+    let mut lab = Lab::start(2);
+    for agent in [1, 2] {
+        assert_eq!(linked(&lab, agent), (0, String::new()));
+    }
+    let revoked = lab.hosts()[0]["agent_id"].as_str().unwrap().to_owned();
+    lab.json(&["hosts", "revoke", &revoked, "--message", "stolen"]);
+    let of_agent = |agent: usize| {
+        let status =
+            command("fallow-agent").args(["status", "--json", "--dir"]).arg(lab.agent_place(agent)).output();
+        let status: Value = serde_json::from_slice(&status.unwrap().stdout).unwrap();
+        status["fleet"]["agent_id"].as_str().unwrap().to_owned()
+    };
+    let (refused, other) = if of_agent(1) == revoked { (1, 2) } else { (2, 1) };
+    let (code, said) = wait_for("the host to hear of it", PATIENCE, || {
+        let (code, said) = linked(&lab, refused);
+        (code != 0).then_some((code, said))
+    });
+    println!("{code}: {said}");
+    assert!(code == 5 && said.contains("revoked") && said.contains("stolen"), "{code}: {said}");
+    assert_eq!(linked(&lab, other).0, 0);
+    let entries = wait_for("the line in the audit log", PATIENCE, || {
+        Some(recorded(&lab, "certificate refused")).filter(|entries| !entries.is_empty())
+    });
+    println!("{}", entries[0]);
+    lab.kill_coordinator();
+    let (code, said) = wait_for("the other to lose its link", PATIENCE, || {
+        let (code, said) = linked(&lab, other);
+        (code != 0).then_some((code, said))
+    });
+    assert!(code == 4 && said.contains("no link to the coordinator at"), "{code}: {said}");
+}
+
 #[test]
 fn r6_10_an_agent_that_meets_another_authoritys_coordinator_spends_no_token_and_ends_with_status_5() {
     let mut lab = Lab::start(1);

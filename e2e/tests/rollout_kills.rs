@@ -24,13 +24,26 @@ impl Seen {
     /// What holds whenever one looks: hosts were looked at before the rollout, which only goes on. All that
     /// ever had the version count: one that had it too early and another that has it now are two.
     fn check(&mut self, lab: &Lab) -> Value {
-        let (hosts, rollout) = (lab.hosts(), lab.json(&["rollout"])["rollout"].clone());
+        // By the agents' own word, and by what the coordinator heard.
+        let of_agent = |agent: usize| {
+            let mut asks = command("fallow-agent");
+            asks.args(["status", "--json", "--dir"]).arg(lab.agent_place(agent));
+            let said: Value = serde_json::from_slice(&asks.output().unwrap().stdout).unwrap();
+            let id = said["fleet"]["agent_id"].as_str().unwrap().to_owned();
+            (id, said["host"]["document_version"].as_u64().unwrap())
+        };
+        let mut follow: Vec<(String, u64)> = (1..=AGENTS).map(of_agent).collect();
+        follow.extend(lab.hosts().iter().map(|host| {
+            let id = host["agent_id"].as_str().unwrap().to_owned();
+            (id, host["document_version"].as_u64().unwrap())
+        }));
+        let rollout = lab.json(&["rollout"])["rollout"].clone();
         if rollout.is_null() {
             return rollout;
         }
-        let has_it = |host: &&Value| host["document_version"] == rollout["version"];
-        let ids = hosts.iter().filter(has_it).map(|host| host["agent_id"].as_str().unwrap().to_owned());
-        let seen = self.0.entry(rollout["version"].as_u64().unwrap()).or_default();
+        let version = rollout["version"].as_u64().unwrap();
+        let ids = follow.into_iter().filter(|(_, follows)| *follows == version).map(|(id, _)| id);
+        let seen = self.0.entry(version).or_default();
         seen.extend(ids);
         let released = rollout["released_hosts"].as_u64().unwrap();
         assert!(!is_open(&rollout) || seen.len() as u64 <= released, "{seen:?} had it: {rollout}");

@@ -51,6 +51,7 @@ fn host(view: HostView, hostname: &str, name: &str) -> HostState {
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         in_use: view.is_less_in_use,
         owner: view.owner_limits,
+        owner_word: view.owner_word.map(Box::new),
         declined: view.declined,
         // The link knows that.
         organisation: Vec::new(),

@@ -62,6 +62,10 @@ pub struct LinkStatus {
     pub proxy: Option<String>,
     /// Why it did not, the last time.
     pub last_error: Option<String>,
+    /// The coordinator was there then, and does not want this agent: it was revoked, say, or its certificate
+    /// is of no use there.
+    #[serde(default)]
+    pub refused: bool,
 }
 
 /// The engine's side of the link.
@@ -210,6 +214,7 @@ impl<E: Engine> Session<E> {
             let was_connected = {
                 let mut status = lock(&self.shared.status);
                 status.proxy = None;
+                status.refused = matches!(end, End::Refused(_) | End::Expired(_));
                 std::mem::take(&mut status.connected)
             };
             let (why, wait) = match end {
@@ -356,7 +361,7 @@ impl<E: Engine> Session<E> {
         // What it was to be begun anew for was before this one.
         self.shared.anew.store(false, Ordering::Release);
         let mut status = lock(&self.shared.status);
-        (status.connected, status.last_error) = (true, None);
+        (status.connected, status.last_error, status.refused) = (true, None, false);
         status.proxy.clone_from(&proxy);
         tracing::info!(
             coordinator = self.member.identity().coordinator(), agent = %self.member.identity().agent_id(), proxy,

@@ -307,6 +307,13 @@ impl Drop for Logind {
 
 impl Logind {
     pub(crate) fn start(dir: &Path) -> Option<Self> {
+        let mut logind = Self::bus_alone(dir)?;
+        logind.start_again();
+        Some(logind)
+    }
+
+    /// A bus without it: something else that ends at once is in its place.
+    fn bus_alone(dir: &Path) -> Option<Self> {
         let there =
             Command::new("/usr/bin/python3").args(["-c", "import dbusmock"]).stderr(Stdio::null()).status();
         let has_bus = Command::new("dbus-daemon").arg("--version").stdout(Stdio::null()).status();
@@ -325,10 +332,8 @@ impl Logind {
         let mut address = String::new();
         BufReader::new(bus.stdout.take().unwrap()).read_line(&mut address).unwrap();
         let address = address.trim().to_owned();
-        let mock = Self::mock(&address);
-        let logind = Self { bus, mock, address };
-        logind.is_up();
-        Some(logind)
+        let mock = Command::new("true").spawn().unwrap();
+        Some(Self { bus, mock, address })
     }
 
     fn mock(address: &str) -> Child {
@@ -361,6 +366,7 @@ time.sleep(1000)";
 
     /// It is started again, and knows of no session.
     fn start_again(&mut self) {
+        let _ = self.mock.wait();
         self.mock = Self::mock(&self.address);
         self.is_up();
     }
@@ -457,6 +463,25 @@ fn r6_2_who_comes_while_logind_is_started_again_is_noticed_when_it_is_back() {
         Some(status(dir)["host"].clone()).filter(|host| host["suspended_by"] == "in use")
     });
     assert!(host["in_use_until"].is_f64(), "{host}");
+}
+
+#[test]
+fn r6_2_a_logind_that_starts_after_the_agent_is_heard_of_from_the_bus() {
+    let (nothing, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(mut logind) = Logind::bus_alone(nothing.path()) else { return };
+    let dir = dir.path();
+    let _daemon = run(dir, nothing.path(), &logind.address);
+    // It has a bus, and listens there.
+    let (on, why) = sensor(dir, "sessions");
+    assert!(!on && why.contains("logind does not answer"), "{why}");
+    logind.start_again();
+    wait_for("it to be heard", || sensor(dir, "sessions").0.then_some(()));
+    // The same once it was there.
+    logind.stop();
+    wait_for("its end to be told", || {
+        let (on, why) = sensor(dir, "sessions");
+        (!on && why.contains("logind does not answer")).then_some(())
+    });
 }
 
 #[test]

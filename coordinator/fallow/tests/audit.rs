@@ -44,7 +44,8 @@ fn r6_10_operators_see_who_did_what_and_that_the_log_is_whole() {
         "project created",
         "version 1: project sieve",
         "labels room=12",
-        "refused: there is no host",
+        "refused",
+        "there is no host",
     ] {
         assert!(table.contains(said), "{said} is not in\n{table}");
     }

@@ -137,6 +137,42 @@ fn r6_10_what_was_ended_since_a_backup_stays_ended_and_what_was_made_since_stays
 }
 
 #[test]
+fn r6_10_a_backup_of_before_takes_neither_signatures_nor_waves_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    ok(dir, &["project", "create", "demo"]);
+    let place = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let (file, key_file) = (place("backup.tar"), place("org.key"));
+    ok(dir, &["backup", &file]);
+    let key = ok(dir, &["organisation", "new-key", &key_file]).trim().to_owned();
+    ok(dir, &["organisation", "set", &key]);
+    let sign = ["organisation", "sign", "--key", &key_file, "--yes"];
+    ok(dir, &sign);
+    ok(dir, &["rollout", "plan", "--waves", "1,100%", "--soak", "1h"]);
+    let before = [
+        json(dir, &["organisation", "show", "--json"])["keys"].clone(),
+        json(dir, &["rollout", "plan", "--json"]),
+    ];
+    ok(dir, &["restore", &file, "--message", "that was a mistake"]);
+    let after = [
+        json(dir, &["organisation", "show", "--json"])["keys"].clone(),
+        json(dir, &["rollout", "plan", "--json"]),
+    ];
+    assert_eq!(after, before);
+    // What the backup says is not signed by this key: hosts that ask for it get nothing else than before.
+    let said = ok(dir, &["organisation", "show"]);
+    assert!(said.contains("waits for its signature"), "{said}");
+    ok(dir, &sign);
+    // Nor does one of after that bring back what has been taken away since.
+    ok(dir, &["backup", &place("later.tar")]);
+    ok(dir, &["organisation", "set", "--none"]);
+    ok(dir, &["restore", &place("later.tar"), "--message", "again"]);
+    assert_eq!(json(dir, &["organisation", "show", "--json"])["keys"], Value::Array(Vec::new()));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
 fn r6_9_two_who_put_a_backup_back_at_once_do_not_get_in_each_others_way() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -46,6 +46,31 @@ fn r6_10_a_key_is_made_for_its_owner_alone_and_never_over_another_file() {
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
 }
 
+/// Nothing can be written to a file.
+fn with_a_full_disk(arguments: &str) -> String {
+    let command = format!("trap '' XFSZ; ulimit -f 0; exec {} {arguments}", env!("CARGO_BIN_EXE_fallow"));
+    let output = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
+    assert!(!output.status.success(), "{arguments}");
+    text(&output)
+}
+
+#[test]
+fn r6_10_of_a_key_that_cannot_be_written_whole_nothing_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    for what in ["organisation", "project"] {
+        let file = dir.path().join(what);
+        let said = with_a_full_disk(&format!("{what} new-key {}", file.display()));
+        assert!(said.contains("cannot write") && said.contains("File too large"), "{said}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{said}");
+    }
+    // The public part cannot be put beside it: then the private one would be in the way of the next try.
+    fs::create_dir(dir.path().join("sieve.key.public")).unwrap();
+    let file = dir.path().join("sieve.key");
+    let file = file.to_str().unwrap();
+    refused(dir.path(), &["project", "new-key", file], ExitCode::BadInput);
+    assert!(!Path::new(file).exists());
+}
+
 #[test]
 fn r6_10_documents_are_signed_on_a_machine_without_a_network_and_brought_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -334,5 +359,8 @@ fn r6_5_a_change_that_waits_can_be_said_again_as_an_emergency() {
     ok(dir, &sign);
     let audit = ok(dir, &["audit"]);
     assert_eq!(audit.matches("to all hosts at once").count(), 1, "{audit}");
+    // It is known who said that it is one, and not only who signed it.
+    assert_eq!(audit.matches("version 3: preferences, an emergency, to be signed").count(), 1, "{audit}");
+    assert_eq!(audit.matches("suspended=true, to be signed").count(), 1, "{audit}");
     assert_eq!(running.stop(), Some(0));
 }

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_coordinator::fleet::LinkSettings;
-use fallow_proto::fleet::v1 as wire;
+use fallow_domain::Preferences;
+use fallow_proto::fleet::{preferences, v1 as wire};
 use fallow_proto::operator::v1::{
-    ChangeGroupsReply, ChangeGroupsRequest, CreateProjectRequest, ExplainHostRequest, GroupFile,
-    LabelHostRequest, ListDocumentsRequest, ListGroupsRequest, ListHostsRequest, ListProjectsRequest,
+    ChangeGroupsReply, ChangeGroupsRequest, CreateProjectRequest, ExplainHostReply, ExplainHostRequest,
+    GroupFile, LabelHostRequest, ListDocumentsRequest, ListGroupsRequest, ListHostsRequest,
+    ListProjectsRequest,
 };
 use peers::{Agent, Client, Identity, connect, enroll, hello, tokens};
 use tonic::Code;
@@ -154,6 +156,16 @@ async fn content(agent: &mut Agent) -> (u64, String) {
     }
 }
 
+/// Reads on until a document of this version comes: its content.
+async fn content_of(agent: &mut Agent, version: u64) -> String {
+    loop {
+        let (offered, content) = content(agent).await;
+        if offered == version {
+            return content;
+        }
+    }
+}
+
 /// A host that follows this.
 fn following((version, content): &(u64, String)) -> wire::Entry {
     let host = wire::HostState {
@@ -229,6 +241,41 @@ async fn r6_4_a_host_is_explained_with_the_origin_of_each_value_and_what_its_own
     assert_eq!(value("preferences.suspended"), "true by owner");
     assert_eq!(value("preferences.buffer_min"), "0.1 days by default");
     assert_eq!(explained.groups, ["quiet"]);
+    // What its owner says is told beside the document that it follows, and known of no other.
+    let followed = (explained.document_version, content_of(&mut agent, explained.document_version).await);
+    let place = |key: &str, line: u32| wire::OwnerPlace {
+        key: key.into(),
+        place: format!("preferences.toml, line {line}"),
+    };
+    let word = wire::OwnerWord {
+        said: 3,
+        preferences: Some(wire::Preferences {
+            hours: "sat-sun".into(),
+            cpu_fraction: 0.25,
+            ..preferences::to_wire(&Preferences::default())
+        }),
+        places: vec![place("hours", 1), place("cpu_fraction", 2), place("of tomorrow", 3)],
+    };
+    let mut entry = following(&followed);
+    if let Some(Value::Host(host)) = &mut entry.value {
+        host.owner_word = Some(word);
+    }
+    agent.delta(2, vec![entry.clone()], &[]).await;
+    agent.acknowledged(2).await;
+    let request = ExplainHostRequest { host: identity.agent_id.clone() };
+    let explained = operator.explain_host(request.clone()).await.unwrap().into_inner();
+    let value = |explained: &ExplainHostReply, key: &str| {
+        let found = explained.values.iter().find(|one| one.key == key).unwrap();
+        let lost: Vec<_> = found.lost.iter().map(|one| format!("{} by {}", one.value, one.origin)).collect();
+        format!("{} by {} over {}", found.value, found.origin, lost.join(", "))
+    };
+    let hours = value(&explained, "preferences.hours");
+    assert!(hours.starts_with("sat-sun by owner (preferences.toml, line 1) over "), "{hours}");
+    let cpus = value(&explained, "preferences.cpu_fraction");
+    assert!(cpus.starts_with("0.25 by owner (preferences.toml, line 2) over 0.5 by group quiet"), "{cpus}");
+    apply(&mut operator, &[&QUIET.replace("0.5", "0.1")]).await;
+    let explained = operator.explain_host(request).await.unwrap().into_inner();
+    assert!(value(&explained, "preferences.cpu_fraction").starts_with("0.1 by group quiet"));
     let unknown = ExplainHostRequest { host: "nobody".into() };
     assert_eq!(operator.explain_host(unknown).await.unwrap_err().code(), Code::NotFound);
     for (bad, code) in [("os=plan9", Code::InvalidArgument), ("room", Code::InvalidArgument)] {

@@ -42,6 +42,7 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         agent_version,
         in_use,
         owner,
+        owner_word,
         declined,
         organisation,
     } = host;
@@ -82,6 +83,7 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
             .collect(),
         agent_version: agent_version.clone(),
         owner: (*owner != OwnerLimits::default()).then(|| owner::to_wire(owner)),
+        owner_word: owner_word.as_deref().map(owner::word_to_wire),
         document_content: document_content.clone(),
         declined_urls: declined.iter().map(ToString::to_string).collect(),
         document_rolled_back_version: rolled_back.version.0,
@@ -130,6 +132,7 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         document_rolled_back_at_micros,
         organisation_keys,
         in_use,
+        owner_word,
     } = wire;
     check::text("document_content", &document_content)?;
     check::text("os", &os)?;
@@ -188,6 +191,7 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         agent_version,
         in_use,
         owner: owner::from_wire(&owner.unwrap_or_default())?,
+        owner_word: owner_word.map(owner::word_from_wire).transpose()?.map(Box::new),
         declined: declined.collect::<Result<_, _>>()?,
         organisation: organisation.collect::<Result<_, _>>()?,
     })
@@ -294,7 +298,8 @@ fn metrics_from_wire(window: &str, wire: Option<wire::Metrics>) -> Result<Metric
 
 #[cfg(test)]
 mod tests {
-    use fallow_domain::Duration;
+    use fallow_domain::agent_state::OwnerWord;
+    use fallow_domain::{Duration, Preferences};
 
     use super::*;
 
@@ -336,6 +341,11 @@ mod tests {
             agent_version: "0.1".into(),
             in_use: true,
             owner: OwnerLimits { suspended: true, ..OwnerLimits::default() },
+            owner_word: Some(Box::new(OwnerWord {
+                said: 3,
+                preferences: Preferences::default(),
+                places: [("hours".to_owned(), "preferences.toml, line 7".to_owned())].into(),
+            })),
             declined: vec![MasterUrl::parse("http://127.0.0.1:1/a/").unwrap()],
             organisation: vec![fallow_domain::OrganisationKey::new([7; 32])],
         }

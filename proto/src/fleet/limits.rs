@@ -11,3 +11,5 @@ pub const DEBT_MAX: f64 = 1e12;
 /// Projects of the document that an owner may have detached, and devices that he may exclude: as many as a
 /// document may name, and more than there are.
 pub const DECLINED: usize = 1_000;
+/// Preferences of which an owner may have said where he says them: more than there are.
+pub const OWNER_PLACES: usize = 64;

@@ -1,9 +1,10 @@
 //! The limits of a host's owner, as its agent tells them.
 
+use fallow_domain::agent_state::OwnerWord;
 use fallow_domain::{Fraction, OwnerLimits};
 
-use super::limits::DECLINED;
-use super::v1 as wire;
+use super::limits::{DECLINED, OWNER_PLACES};
+use super::{check, preferences, v1 as wire};
 
 /// An owner's limits on the wire.
 #[must_use]
@@ -58,6 +59,38 @@ pub fn from_wire(wire: &wire::OwnerLimits) -> Result<OwnerLimits, String> {
     })
 }
 
+/// An owner's word on the wire.
+#[must_use]
+pub fn word_to_wire(word: &OwnerWord) -> wire::OwnerWord {
+    let OwnerWord { said, preferences, places } = word;
+    let place =
+        |(key, place): (&String, &String)| wire::OwnerPlace { key: key.clone(), place: place.clone() };
+    wire::OwnerWord {
+        said: *said,
+        preferences: Some(preferences::to_wire(preferences)),
+        places: places.iter().map(place).collect(),
+    }
+}
+
+/// An owner's word from the wire.
+///
+/// # Errors
+/// In words, the first thing that cannot be.
+pub fn word_from_wire(wire: wire::OwnerWord) -> Result<OwnerWord, String> {
+    let wire::OwnerWord { said, preferences, places } = wire;
+    if places.len() > OWNER_PLACES {
+        return Err(format!("{} places of an owner's word are more than {OWNER_PLACES}", places.len()));
+    }
+    let preferences = preferences.ok_or("an owner's word has no preferences")?;
+    let preferences = preferences::from_wire(&preferences).map_err(|bad| bad.to_string())?;
+    let place = |wire::OwnerPlace { key, place }| {
+        check::text("key of an owner's word", &key)?;
+        check::text("place of an owner's word", &place)?;
+        Ok((key, place))
+    };
+    Ok(OwnerWord { said, preferences, places: places.into_iter().map(place).collect::<Result<_, String>>()? })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +108,11 @@ mod tests {
         for one in [limits, OwnerLimits::default()] {
             assert_eq!(from_wire(&to_wire(&one)), Ok(one));
         }
+        let many = vec![wire::OwnerPlace::default(); OWNER_PLACES + 1];
+        let many = wire::OwnerWord { places: many, ..word_to_wire(&OwnerWord::default()) };
+        assert!(word_from_wire(many).unwrap_err().contains("are more than"));
+        let none = wire::OwnerWord::default();
+        assert!(word_from_wire(none).unwrap_err().contains("has no preferences"));
         let bad = wire::OwnerLimits { excluded_devices: vec!["gpu".into()], ..Default::default() };
         assert!(from_wire(&bad).unwrap_err().contains("nvidia:0"));
     }

@@ -6,7 +6,7 @@
 
 use std::ops::Deref;
 
-use fallow_domain::agent_state::SuspendedBy;
+use fallow_domain::agent_state::{OwnerWord, SuspendedBy};
 use fallow_domain::{
     Bytes, Coprocessor, Fraction, HostFacts, Hours, Instant, JobId, LocalTime, MasterUrl, OwnerLimits,
     Preferences, ProjectId,
@@ -146,6 +146,11 @@ impl HostRecord {
     /// What its owner takes away, by commands and by files.
     pub(crate) fn owner_limits(&self) -> OwnerLimits {
         self.sources.owner_limits(&self.meta)
+    }
+
+    /// The same with all that he says, and where.
+    pub(crate) fn owner_word(&self) -> Option<OwnerWord> {
+        Sources::owner_word(&self.merged)
     }
 
     /// What of its files cannot be read.

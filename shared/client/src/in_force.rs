@@ -5,8 +5,9 @@
 //! project. A file that cannot be read may have been the one that forbids: until it can, nothing computes.
 
 use fallow_boinc::scheduler::PreferenceFile;
+use fallow_domain::agent_state::OwnerWord;
 use fallow_domain::{Bytes, Fraction, Instant, MasterUrl, OwnerLimits};
-use fallow_preferences::{InForce, Origin, Said, Source, in_force, of_site};
+use fallow_preferences::{InForce, Origin, Place, Said, Source, in_force, is_in_documents, of_site};
 
 use crate::machine::Client;
 use crate::state::{Meta, Project};
@@ -92,6 +93,22 @@ impl Sources {
         })
     }
 
+    /// What he says in all, by what all sources come to.
+    pub(crate) fn owner_word(merged: &InForce) -> Option<OwnerWord> {
+        let said = merged.entries.iter().filter(|entry| {
+            let others = entry.others.iter().map(|other| &other.place);
+            others.chain([&entry.place]).any(|place| is_owners(&place.origin))
+        });
+        let said = u32::try_from(said.count()).unwrap_or(u32::MAX);
+        let places = merged
+            .entries
+            .iter()
+            .filter(|entry| is_owners(&entry.place.origin) && is_in_documents(entry.key))
+            .map(|entry| (entry.key.to_owned(), place_of_owner(&entry.place)));
+        let word = || OwnerWord { said, preferences: merged.values.fleet.clone(), places: places.collect() };
+        (said > 0).then(word)
+    }
+
     pub(crate) fn set_files(&mut self, files: PreferenceFiles) -> bool {
         let is_new = self.files != files;
         self.files = files;
@@ -102,6 +119,19 @@ impl Sources {
         let is_new = self.site != site;
         self.site = site;
         is_new
+    }
+}
+
+/// Whether the host's owner has the word there: nobody else can change what its files say.
+const fn is_owners(origin: &Origin) -> bool {
+    matches!(origin, Origin::Override | Origin::ClientConfig | Origin::Command | Origin::OwnerFile)
+}
+
+/// Where he says it, for somebody who knows already that it is he.
+fn place_of_owner(place: &Place) -> String {
+    match place.origin {
+        Origin::Command => "suspend or exclude".to_owned(),
+        _ => place.to_string(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use fallow_domain::agent_state::Phase;
-use fallow_domain::agent_state::{RolledBack, SuspendedBy};
+use fallow_domain::agent_state::{OwnerWord, RolledBack, SuspendedBy};
 use fallow_domain::{
     Bytes, Device, DocumentVersion, Duration, Hours, Instant, JobId, MasterUrl, OwnerLimits,
     ProjectAssignment, ProjectId, ResourceType, Share,
@@ -39,6 +39,8 @@ pub struct HostView {
     pub is_less_in_use: bool,
     /// All limits of the owner: those, and what the files of the host say.
     pub owner_limits: OwnerLimits,
+    /// All that the owner says, with where; none where he says nothing.
+    pub owner_word: Option<OwnerWord>,
     /// Main memory; 0 until it was measured.
     pub memory: Bytes,
     /// Coprocessors, how many of each kind.
@@ -172,6 +174,7 @@ impl Client {
             // A job on a coprocessor takes its part of the CPUs with it.
             is_less_in_use: meta.is_less_in_use() || meta.spares_devices() && self.has_usable_devices(),
             owner_limits: meta.owner_limits(),
+            owner_word: meta.owner_word(),
             memory: facts.map_or(Bytes(0), |host| host.memory),
             coprocessors: facts
                 .iter()

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Bytes, DocumentVersion, Duration, Fraction, Instant, MasterUrl, OrganisationKey, OwnerLimits,
-    ResourceType, Share,
+    Preferences, ResourceType, Share,
 };
 
 /// Which part of an agent's state an entry tells of. In order: the host, projects, tasks.
@@ -113,6 +113,9 @@ pub struct HostState {
     /// The limits of the host's owner (R6.4).
     #[serde(default)]
     pub owner: OwnerLimits,
+    /// What the owner says in all, with where; none where he says nothing, and of older agents.
+    #[serde(default)]
+    pub owner_word: Option<Box<OwnerWord>>,
     /// Projects of the document that the owner detached.
     #[serde(default)]
     pub declined: Vec<MasterUrl>,
@@ -120,6 +123,18 @@ pub struct HostState {
     /// whatever its coordinator says.
     #[serde(default)]
     pub organisation: Vec<OrganisationKey>,
+}
+
+/// What the commands and the files of a host's owner come to, beside the document that it follows (R6.4).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OwnerWord {
+    /// How many preferences he says, those too of which the document is stricter.
+    pub said: u32,
+    /// All preferences in force, whatever time it is.
+    pub preferences: Preferences,
+    /// Those of them that are his and not the document's: their keys, such as `hours`, each with where he
+    /// says it, such as `preferences.toml, line 7`.
+    pub places: BTreeMap<String, String>,
 }
 
 /// A version of the document that a host went back from by itself.

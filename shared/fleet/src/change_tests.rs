@@ -78,7 +78,8 @@ fn r6_4_what_the_owner_tightens_is_the_owners_and_nothing_else_is() {
     };
     let declined = [set.fleet.projects[1].url.clone()];
     let effective = Effective::of(&set, &labels(&["room=12"])).tightened(&owner).without(&declined, &set);
-    let mut owners: Vec<_> = effective.preferences.iter().filter(|one| one.origin == Origin::Owner).collect();
+    let mut owners: Vec<_> =
+        effective.preferences.iter().filter(|one| one.origin == Origin::Owner(None)).collect();
     owners.retain(|one| one.losers[0].1 != one.value);
     assert_eq!(
         owners.iter().map(|one| one.value.key()).collect::<Vec<_>>(),
@@ -86,7 +87,7 @@ fn r6_4_what_the_owner_tightens_is_the_owners_and_nothing_else_is() {
     );
     assert_eq!(
         (effective.projects["totient"].value, &effective.projects["totient"].origin),
-        (Wish::Absent, &Origin::Owner)
+        (Wish::Absent, &Origin::Owner(None))
     );
     // What groups say is absent needs no owner.
     assert_eq!(effective.projects["mersenne"].origin.to_string(), "group room-12");
@@ -324,7 +325,7 @@ proptest! {
                 Origin::Default => 0,
                 Origin::Fleet => 1,
                 Origin::Group(name) => 1 + one.groups.0[name].precedence,
-                Origin::Owner => u32::MAX,
+                Origin::Owner(_) => u32::MAX,
             };
             let ranks: Vec<u32> =
                 std::iter::once(&resolved.origin).chain(resolved.losers.iter().map(|(origin, _)| origin)).map(rank).collect();

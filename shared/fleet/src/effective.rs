@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use fallow_domain::agent_state::OwnerWord;
 use fallow_domain::{
     FleetDocument, Labels, MasterUrl, OwnerLimits, Preferences, ProjectAssignment, ResourceTypes, Share,
 };
@@ -19,8 +20,8 @@ pub enum Origin {
     Fleet,
     /// A group.
     Group(GroupName),
-    /// The owner of the host, whose limits only tighten.
-    Owner,
+    /// The owner of the host, whose limits only tighten; with where he says it, if that is known.
+    Owner(Option<String>),
 }
 
 impl fmt::Display for Origin {
@@ -29,7 +30,8 @@ impl fmt::Display for Origin {
             Self::Default => f.write_str("default"),
             Self::Fleet => f.write_str("fleet"),
             Self::Group(name) => write!(f, "group {name}"),
-            Self::Owner => f.write_str("owner"),
+            Self::Owner(None) => f.write_str("owner"),
+            Self::Owner(Some(place)) => write!(f, "owner ({place})"),
         }
     }
 }
@@ -158,7 +160,23 @@ impl Effective {
     #[must_use]
     pub fn tightened(mut self, owner: &OwnerLimits) -> Self {
         let tightened = self.preferences().tightened(owner);
-        self.differ(&Origin::Owner, &tightened);
+        self.differ(&Origin::Owner(None), &tightened);
+        self
+    }
+
+    /// The same by all that the owner says beside this document, where the host follows it already.
+    #[must_use]
+    pub fn by_owner(mut self, word: &OwnerWord) -> Self {
+        let said = Preference::all_of(&word.preferences).into_iter();
+        let owners = said.filter_map(|one| Some((word.places.get(one.key())?, one)));
+        for (place, said) in owners {
+            let origin = Origin::Owner(Some(place.clone()));
+            match self.preferences.iter_mut().find(|one| one.value.key() == said.key()) {
+                Some(known) if known.value == said => known.origin = origin,
+                Some(known) => known.prevail(origin, said),
+                None => {}
+            }
+        }
         self
     }
 
@@ -168,7 +186,7 @@ impl Effective {
         for (name, resolved) in &mut self.projects {
             let is_declined = set.place(name).is_some_and(|place| declined.contains(&place.url));
             if is_declined && resolved.value != Wish::Absent {
-                resolved.prevail(Origin::Owner, Wish::Absent);
+                resolved.prevail(Origin::Owner(None), Wish::Absent);
             }
         }
         self

@@ -25,6 +25,15 @@ macro_rules! preferences {
         /// The keys of all preferences, as files and `--json` have them.
         pub const KEYS: &[&str] = &[$(stringify!($field)),*];
 
+        /// Whether a coordinator's document has this preference.
+        #[must_use]
+        pub fn is_in_documents(key: &str) -> bool {
+            match key {
+                $(stringify!($field) => stringify!($part) == "fleet",)*
+                _ => false,
+            }
+        }
+
         /// What a source says: some of the preferences.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Said {

@@ -30,6 +30,6 @@ mod tighter;
 
 pub use boinc_file::{exclusive_programs, of_override, of_site};
 pub use explain::{Explained, explain};
-pub use keys::{KEYS, OWNER_KEYS, Said, Values};
+pub use keys::{KEYS, OWNER_KEYS, Said, Values, is_in_documents};
 pub use merge::{Entry, InForce, Origin, Other, Outdone, Place, Role, Source, in_force};
 pub use owner_file::{OwnerFile, template};

@@ -94,11 +94,14 @@ impl Pause {
     fn is_more_likely(self, before: &Preferences, after: &Preferences) -> bool {
         match self {
             Self::Owner | Self::Passing => false,
-            // Of what documents say it is the GPUs alone that rest then.
+            // Of what documents say it is the GPUs alone that rest then; and for how long what owners say
+            // of such hosts holds.
             Self::Sharing => {
                 let gpus_rested = !before.run_in_use || !before.run_gpu_in_use;
                 let gpus_rest = after.run_in_use && !after.run_gpu_in_use;
-                gpus_rest && (!gpus_rested || after.idle_after > before.idle_after)
+                let shared = before.run_in_use && after.run_in_use;
+                let is_longer = after.idle_after > before.idle_after;
+                gpus_rest && !gpus_rested || is_longer && (gpus_rest || shared)
             }
             Self::Hours => before.hours.are_cut_by(&after.hours),
             Self::InUse => !after.run_in_use && (before.run_in_use || after.idle_after > before.idle_after),
@@ -235,11 +238,13 @@ impl HostNow {
     }
 }
 
-/// Each limit counts by what it takes away; suspension, and projects that were detached, one each.
+/// Each limit counts by what it takes away; suspension, projects that were detached, and preferences that
+/// the owner says, one each.
 fn tightness(state: &HostState) -> f64 {
     let owner = &state.owner;
     let taken = |limit: Option<fallow_domain::Fraction>| limit.map_or(0.0, |limit| 1.0 - limit.get());
     let fractions = [owner.cpu_fraction, owner.cpu_time_fraction, owner.memory_fraction, owner.disk_fraction];
     let counted = owner.excluded_devices.len() + state.declined.len() + usize::from(owner.suspended);
-    fractions.into_iter().map(taken).sum::<f64>() + counted as f64
+    let said = state.owner_word.as_ref().map_or(0, |word| word.said);
+    fractions.into_iter().map(taken).sum::<f64>() + counted as f64 + f64::from(said)
 }

@@ -312,10 +312,10 @@ impl Off {
         old_all > 0 && part(self.new) > part(self.old) + MISSING_USUAL
     }
 
-    fn said(&self) -> String {
+    fn why(&self) -> String {
         let ((new, new_all), (old, old_all)) = (self.new, self.old);
         format!(
-            "{new} of {} that it has reached are off, {old} of the {old_all} others",
+            "{new} of {} that it has reached are off, {old} of the {old_all} others: they may just be switched off",
             crate::hosts(new_all)
         )
     }
@@ -335,8 +335,16 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
     let lacking = released().filter(|host| host.connected && host.version != rollout.candidate);
     let (lacking, example) = lacking.fold((0, ""), |(count, _), host| (count + 1, host.name.as_str()));
     let is_over = soak.watched() >= rollout.plan.soak * PATIENCE;
+    let off = Off::of(rollout, hosts);
+    let looks_lost = rollout.plan.gates.has(Gate::Lost) && off.is_more_of_new();
     if voting == 0 || lacking as f64 > MISSING_USUAL * (voting + lacking) as f64 {
         let all = released().count();
+        // It reached them, and all of them went, beside others that are there: nobody waits for a weekend
+        // to say so.
+        let had_it = released().filter(|host| !host.connected && host.version == rollout.candidate).count();
+        if is_over && voting + lacking == 0 && had_it > 1 && looks_lost {
+            return Judgement::Uncertain(off.why());
+        }
         let is_over = is_over && (voting + lacking > 0 || soak.watched() >= WEEKEND);
         return match (is_over, voting + lacking) {
             (false, _) => Judgement::Watch,
@@ -351,9 +359,8 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
         };
     }
     // Also those of which nothing was heard since they got it.
-    let off = Off::of(rollout, hosts);
-    if rollout.plan.gates.has(Gate::Lost) && off.is_more_of_new() {
-        return Judgement::Uncertain(format!("{}: they may just be switched off", off.said()));
+    if looks_lost {
+        return Judgement::Uncertain(off.why());
     }
     let old = there(soak).filter(|track| !track.is_new).count();
     let cut_off = cut_off(soak);
@@ -393,8 +400,9 @@ fn rest(rollout: &Rollout, soak: &Soak) -> Option<String> {
     let offered = Change::of(rollout, soak, Track::load_with_rest, |load| load.offered);
     offered.has_collapsed(0.0).then(|| {
         format!(
-            "{} rested, such as {}, and the version makes that more likely: by its hours, by what it says of \
-             machines in use, or of disks. If it is meant so, promote it, else abort. Of their CPUs {}",
+            "{} rested, or had GPUs rest, such as {}, and the version makes that more likely: by its hours, by \
+             what it says of machines in use, or of disks. If it is meant so, promote it, else abort. Of their \
+             CPUs, if those that rested count as none, {}",
             crate::hosts(1 + resting.count()),
             first.name,
             offered.said("could be used")

@@ -177,7 +177,8 @@ fn r6_5_a_version_by_which_hosts_rest_is_for_somebody_to_look_at_and_one_by_whic
     for (pause, version) in &tighter {
         let why = paused(judged(*pause, version));
         assert!(
-            why.contains("1 host rested, such as pc-") && why.contains("% could be used on 1 host"),
+            why.contains("1 host rested, or had GPUs rest, such as pc-")
+                && why.contains("% could be used on 1 host"),
             "{pause:?}: {why}"
         );
         // By another pause than the one that it is about.
@@ -218,7 +219,8 @@ fn r6_5_an_ordinary_rest_takes_back_no_version_that_makes_it_more_likely() {
     };
     let why = paused(judged((8, 0), nothing, rests, Gates::default()));
     assert!(
-        why.starts_with("6 hosts rested, such as pc-") && why.contains("promote it, else abort"),
+        why.starts_with("6 hosts rested, or had GPUs rest, such as pc-")
+            && why.contains("promote it, else abort"),
         "{why}"
     );
     // Others rest likewise: it is the hour.
@@ -266,6 +268,14 @@ fn r6_5_a_version_by_which_gpus_rest_in_use_is_for_somebody_to_look_at() {
     let longer = Preferences { idle_after: Duration::from_hours(24), ..after.clone() };
     host.is_asked(&after, &longer);
     assert!(host.rests_by_version, "GPUs rest for longer");
+    // By its owner's files less of it computes, and does so for longer.
+    let longer = Preferences { idle_after: Duration::from_hours(24), ..before.clone() };
+    for (before, after, is_more_likely) in
+        [(&before, &longer, true), (&longer, &before, false), (&rested, &longer, false)]
+    {
+        host.is_asked(before, after);
+        assert_eq!(host.rests_by_version, is_more_likely);
+    }
 }
 
 #[test]
@@ -403,7 +413,12 @@ fn r6_5_hosts_that_are_switched_off_are_no_proof_of_anything_and_many_are_a_reas
     assert!(why.contains("none of 1 host is there"), "{why}");
     let all_off = |host: &mut HostNow, _: bool, _: usize| host.connected = false;
     assert!(matches!(judged((4, 5), nothing, all_off, Gates::default()), Some(Transition::Pause { .. })));
-    assert!(matches!(judged((4, 5), nothing, off, Gates::default()), Some(Transition::Pause { .. })));
+    // Several that had it and went are not waited for as long as one that may be off anyway.
+    let why = paused(judged((4, 5), nothing, off, Gates::default()));
+    assert!(why.contains("4 of 4 hosts that it has reached are off, 0 of the 5 others"), "{why}");
+    let gates = Gates::without(&[Gate::Lost]);
+    let why = paused(judged((4, 5), nothing, off, gates));
+    assert!(why.contains("none of 4 hosts is there"), "{why}");
     let some_off = |host: &mut HostNow, is_new: bool, at: usize| host.connected = !(is_new && at < 2);
     let why = match judged((6, 5), nothing, some_off, Gates::default()) {
         Some(Transition::Pause { why }) => why,
@@ -561,4 +576,23 @@ fn r6_5_hosts_that_went_back_from_a_version_by_themselves_count_like_refusals() 
     let older = |host: &mut HostNow, _: bool, _: usize| host.rolled_back = Some((OLD, "silence".to_owned()));
     let passed = judged((4, 8), nothing, older, Gates::default());
     assert!(!matches!(passed, Some(Transition::TakeBack { .. })), "{passed:?}");
+}
+
+#[test]
+fn r6_5_a_host_for_which_nothing_differs_any_more_does_not_vote() {
+    // The version reached two; one of them gets another label and goes home.
+    let relabelled = |tick: i32, host: &mut HostNow, is_new: bool, at: usize| {
+        if is_new && at == 0 && tick == 12 {
+            (host.changed, host.connected, host.offered) = (false, false, 0.0);
+        }
+        if is_new && at == 0 && tick == 11 {
+            host.offered = 0.0;
+        }
+    };
+    let passed = judged_over((2, 5), nothing, relabelled, Gates::default());
+    let said = match passed {
+        Some(Transition::Release { why, .. } | Transition::Complete { why }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(said.starts_with("1 host with it for"), "{said}");
 }

@@ -43,6 +43,9 @@ pub enum Phase {
         /// they were kept.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         had_by: BTreeSet<AgentId>,
+        /// Those of them that had gone back from it by themselves.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        went_back: BTreeSet<AgentId>,
     },
 }
 
@@ -298,6 +301,12 @@ impl Rollout {
         }
     }
 
+    /// Of a rollout that was taken back: whether a host had gone back from its version by itself by then.
+    #[must_use]
+    pub fn went_back(&self, host: &AgentId) -> bool {
+        matches!(&self.phase, Phase::TakenBack { went_back, .. } if went_back.contains(host))
+    }
+
     /// What follows from what hosts are like now, if anything. `soak` is the watch over the wave.
     pub fn tick(&self, soak: &mut Soak, now: Instant, hosts: &[HostNow]) -> Option<Transition> {
         if self.phase != Phase::Watching {
@@ -423,16 +432,19 @@ impl Rollout {
             }
             Transition::TakeBack { why } => {
                 // Also those that went back from it by themselves.
-                let had_it = |host: &&HostNow| {
-                    let went_back =
-                        host.rolled_back.as_ref().is_some_and(|(version, _)| *version == self.candidate);
-                    host.version == self.candidate || went_back
+                let went_back = |host: &&HostNow| {
+                    host.version != self.candidate
+                        && host.rolled_back.as_ref().is_some_and(|(version, _)| *version == self.candidate)
                 };
+                let had_it = |host: &&HostNow| host.version == self.candidate || went_back(host);
                 let had_by = || hosts.iter().filter(had_it);
                 let had = had_by().count();
                 let had_hosts = crate::hosts(had);
-                let had_by = had_by().map(|host| host.id.clone()).take(HAD_KEPT).collect();
-                after.phase = Phase::TakenBack { by: newest, why: why.clone(), had: had as u64, had_by };
+                let kept = || had_by().take(HAD_KEPT);
+                let went_back = kept().filter(went_back).map(|host| host.id.clone()).collect();
+                let had_by = kept().map(|host| host.id.clone()).collect();
+                let (by, had) = (newest, had as u64);
+                after.phase = Phase::TakenBack { by, why: why.clone(), had, had_by, went_back };
                 format!(
                     "version {} is taken back, which {had_hosts} had; all get version {newest} instead: {why}",
                     after.candidate

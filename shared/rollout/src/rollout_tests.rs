@@ -38,6 +38,7 @@ fn r6_5_hosts_that_a_version_was_taken_from_are_told_from_those_that_never_had_i
     assert_eq!(stored, rollout);
     let taken = [0, 2, 3, 7, 99].map(|number| stored.was_taken_from(&host(number)));
     assert_eq!(taken, [Some(true), Some(true), Some(false), Some(false), Some(false)]);
+    assert_eq!([0, 2, 3].map(|number| stored.went_back(&host(number))), [true, false, false]);
     let Phase::TakenBack { had, .. } = stored.phase else { panic!("{stored:?}") };
     assert_eq!(had, 3);
     let begun = Rollout { phase: Phase::Watching, ..rollout };

@@ -195,6 +195,10 @@ impl Soak {
             hosts.iter().map(|host| rollout.is_released_to(&host.id, &host.groups)).collect();
         let reached = released.iter().filter(|is_released| **is_released).count();
         let (new, old) = (Sample::of(reached), Sample::of(hosts.len() - reached));
+        // Whoever is not looked at any more, as nothing differs for it by now, speaks for nothing either.
+        for track in self.tracks.values_mut() {
+            track.is_there = false;
+        }
         for (host, is_released) in hosts.iter().zip(released) {
             if !host.changed {
                 continue;
@@ -222,7 +226,7 @@ impl Soak {
         self.watched
     }
 
-    /// Whether a look is due, which is taken then. The last one is not: it is taken before the wave passes.
+    /// Whether a look is due, which is taken then. The last one is not: it is taken when all is said.
     pub(crate) fn look(&mut self, soak: Duration) -> bool {
         let due = (self.watched.as_secs_f64() / soak.as_secs_f64() * f64::from(LOOKS)).floor();
         let due = due.min(f64::from(LOOKS - 1)) as u32;

@@ -145,6 +145,36 @@ fn late() -> zbus::Error {
     zbus::Error::Failure(format!("no answer in {} s", ANSWER.as_secs()))
 }
 
+fn is_late(error: &zbus::Error) -> bool {
+    *error == late()
+}
+
+/// Whether the bus or a program on it says so: the connection is as it should be.
+const fn is_answer(error: &zbus::Error) -> bool {
+    matches!(error, zbus::Error::MethodError(..) | zbus::Error::FDO(_))
+}
+
+/// Whether a program on the bus says so, and not the bus in its place.
+fn is_of_program(error: &zbus::Error) -> bool {
+    use zbus::fdo::Error as Fdo;
+    let of_bus = |error: &Fdo| {
+        matches!(
+            error,
+            Fdo::ServiceUnknown(_)
+                | Fdo::NameHasNoOwner(_)
+                | Fdo::NoReply(_)
+                | Fdo::Timeout(_)
+                | Fdo::TimedOut(_)
+                | Fdo::Disconnected(_)
+                | Fdo::NoServer(_)
+        )
+    };
+    match error {
+        zbus::Error::FDO(error) => !of_bus(error),
+        _ => is_answer(error),
+    }
+}
+
 /// Follows the sessions until something goes wrong. Says what, and whether it ever saw them.
 ///
 /// That logind has gone and does not come back at once is nothing wrong with the bus: it says when there is
@@ -159,10 +189,10 @@ async fn follow(
 ) -> (zbus::Error, bool) {
     let (mut vain, mut away, mut has_seen) = (0, SOON, false);
     loop {
-        let sessions = match timeout(ANSWER, sessions(calls)).await {
-            Ok(Ok(sessions)) => sessions,
-            // It is not there, and the bus is.
-            Ok(Err(error @ zbus::Error::MethodError(..))) => {
+        let sessions = match timeout(ANSWER, sessions(calls)).await.unwrap_or_else(|_| Err(late())) {
+            Ok(sessions) => sessions,
+            // It is not there or not ready, and the bus is.
+            Err(error) if is_answer(&error) || is_late(&error) => {
                 report.note(NAME, false, &format!("logind does not answer: {error}"));
                 let patience = if known.unseen { SOON } else { away };
                 away = (away * 2).min(RETRY_MAX);
@@ -177,8 +207,7 @@ async fn follow(
                     _ => return (error, has_seen),
                 }
             }
-            Ok(Err(error)) => return (error, has_seen),
-            Err(_) => return (late(), has_seen),
+            Err(error) => return (error, has_seen),
         };
         away = SOON;
         vain = if known.sessions.as_ref() == Some(&sessions) { vain + 1 } else { 0 };
@@ -275,9 +304,12 @@ async fn sessions(bus: &Connection) -> zbus::Result<Sessions> {
     let listed: Listed = reply.body().deserialize()?;
     let mut sessions = Sessions::new();
     for (id, _, _, _, path) in listed.into_iter().take(SESSIONS_MAX) {
-        // One that has just ended is no session.
-        if let Ok(Some(session)) = session(bus, &path).await {
-            sessions.insert(id, session);
+        match session(bus, &path).await {
+            Ok(Some(session)) => drop(sessions.insert(id, session)),
+            Ok(None) => {}
+            // It has just ended. That logind has is another thing: who is there is not known then.
+            Err(error) if is_of_program(&error) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(sessions)

@@ -79,7 +79,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         (Text("before"), 8),
         (Text("after"), 7),
         (Text("message"), 4),
-        (Text("outcome"), 1),
+        (Text("outcome"), 0),
+        (Text("reason"), 1),
         (Text("of"), 0),
     ];
     print(&fitted::render(columns, entries.iter().map(row).collect(), wide))
@@ -137,10 +138,10 @@ fn row(entry: &Entry) -> Vec<String> {
     let at = table::instant(at.as_micros());
     // Seconds do.
     let at = at.split_once('.').map_or(at.clone(), |(seconds, _)| format!("{seconds}Z"));
-    let outcome = match &record.outcome {
-        Outcome::Done => "done".to_owned(),
-        Outcome::Refused(why) if *unrecorded == 0 => format!("refused: {why}"),
-        Outcome::Refused(why) => format!("refused, as {unrecorded} others before: {why}"),
+    let (outcome, reason) = match &record.outcome {
+        Outcome::Done => ("done", String::new()),
+        Outcome::Refused(why) if *unrecorded == 0 => ("refused", why.clone()),
+        Outcome::Refused(why) => ("refused", format!("as {unrecorded} others before: {why}")),
     };
     vec![
         sequence.to_string(),
@@ -151,7 +152,8 @@ fn row(entry: &Entry) -> Vec<String> {
         short(&record.before),
         short(&record.after),
         record.message.clone(),
-        outcome,
+        outcome.to_owned(),
+        reason,
         record.object.clone(),
     ]
 }

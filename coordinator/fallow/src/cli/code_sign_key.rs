@@ -35,7 +35,9 @@ pub(crate) fn make(NewKey { file }: &NewKey) -> Result<(), Failure> {
     let mut beside = file.clone().into_os_string();
     beside.push(".public");
     write_new(file, text.as_bytes(), 0o600)?;
-    write_new(Path::new(&beside), format!("{}\n", public.to_text()).as_bytes(), 0o644)?;
+    let written = write_new(Path::new(&beside), format!("{}\n", public.to_text()).as_bytes(), 0o644);
+    // Whoever tries it again would find a key that nobody knows.
+    written.inspect_err(|_| drop(std::fs::remove_file(file)))?;
     print(&format!("{}\n", public.fingerprint()))
 }
 

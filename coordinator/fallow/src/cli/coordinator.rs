@@ -25,8 +25,8 @@ Example:
       --advertise lab.example.org:24001
 
 Where it listens and what it advertises is kept in the directory, so a restart
-needs no more than --dir, and --allow-plain-http and --projects-behind-proxy if
-that is to hold on. It ends cleanly at SIGTERM or SIGINT; agents go on computing
+needs no more than --dir, and --allow-plain-http, --projects-behind-proxy,
+--certificate-life and --heartbeat if these are to hold on. It ends cleanly at SIGTERM or SIGINT; agents go on computing
 and report when it is back.";
 
 #[derive(Subcommand, Debug)]

@@ -2,10 +2,11 @@
 
 use clap::Args;
 use fallow_proto::operator::v1::{ForgetHostRequest, RevokeHostReply, RevokeHostRequest};
+use serde_json::json;
 
 use super::connect::Target;
 use super::why::Why;
-use super::{Failure, print};
+use super::{Failure, print, print_json};
 
 pub(crate) const REVOKE: &str = "\
 Example:
@@ -37,6 +38,9 @@ pub(crate) struct Revoke {
     message: String,
     #[command(flatten)]
     target: Target,
+    /// One JSON object instead of lines.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -47,12 +51,20 @@ pub(crate) struct Forget {
     why: Why,
     #[command(flatten)]
     target: Target,
+    /// One JSON object instead of lines.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn revoke(arguments: Revoke) -> Result<(), Failure> {
-    let Revoke { host, message, target } = arguments;
+    let Revoke { host, message, target, json } = arguments;
     let request = RevokeHostRequest { host, reason: message };
     let reply = target.connect().await?.revoke_host(request).await?.into_inner();
+    if json {
+        let RevokeHostReply { agent_id, open_token, copies } = &reply;
+        let open_token = Some(open_token).filter(|token| !token.is_empty());
+        return print_json(&json!({ "agent_id": agent_id, "open_token": open_token, "copies": copies }));
+    }
     print(&format!("Host {} is no host of the fleet any more.\n", reply.agent_id))?;
     print(&left_by(&reply))
 }
@@ -75,9 +87,12 @@ fn left_by(reply: &RevokeHostReply) -> String {
 }
 
 pub(crate) async fn forget(arguments: Forget) -> Result<(), Failure> {
-    let Forget { host, why, target } = arguments;
+    let Forget { host, why, target, json } = arguments;
     let request = why.of(ForgetHostRequest { host });
     let id = target.connect().await?.forget_host(request).await?.into_inner().agent_id;
+    if json {
+        return print_json(&json!({ "agent_id": id }));
+    }
     print(&format!("Host {id} is not listed any more.\n"))
 }
 

@@ -4,6 +4,8 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use fallow_daemon::file::sync_directory_of;
+
 use super::{Failure, bounded};
 
 /// The most that a file with a key has, in bytes.
@@ -15,6 +17,7 @@ pub(super) fn read(file: &Path) -> Result<String, Failure> {
 }
 
 /// Writes a file that is not there yet. Nothing is overwritten or removed for it: what is there may be a key.
+/// Half a key is none: where it cannot be written whole, nothing is left.
 pub(super) fn write_new(file: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
     let fail = |error| Failure::file("write", file, error);
     let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(file);
@@ -25,5 +28,10 @@ pub(super) fn write_new(file: &Path, content: &[u8], mode: u32) -> Result<(), Fa
         )),
         _ => fail(error),
     })?;
-    opened.write_all(content).and_then(|()| opened.sync_all()).map_err(fail)
+    let written = opened.write_all(content).and_then(|()| opened.sync_all());
+    written.and_then(|()| sync_directory_of(file)).map_err(|error| {
+        // A full disk gets its room back. The first failure is the one to tell.
+        let _ = std::fs::remove_file(file);
+        fail(error)
+    })
 }

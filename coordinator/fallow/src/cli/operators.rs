@@ -105,15 +105,21 @@ pub(crate) struct Revoke {
     why: Why,
     #[command(flatten)]
     target: Target,
+    /// One JSON object instead of a line.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Create(create) => make(create).await,
         Command::List(list) => show(list).await,
-        Command::Revoke(Revoke { name, why, target }) => {
+        Command::Revoke(Revoke { name, why, target, json }) => {
             let request = why.of(RevokeOperatorRequest { name: name.clone() });
             target.connect().await?.revoke_operator(request).await?;
+            if json {
+                return print_json(&json!({ "name": name, "revoked": true }));
+            }
             print(&format!("The token of operator {name} is good for nothing any more.\n"))
         }
     }

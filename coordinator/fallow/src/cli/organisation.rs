@@ -95,6 +95,9 @@ pub(crate) struct Set {
     message: String,
     #[command(flatten)]
     target: Target,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
@@ -105,11 +108,11 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
             let organisation = client.get_organisation(GetOrganisationRequest::default()).await?.into_inner();
             if json { print_json(&to_json(&organisation)) } else { print_told(&to_text(&organisation)) }
         }
-        Command::Set(Set { keys, none: _, message, target }) => {
+        Command::Set(Set { keys, none: _, message, target, json }) => {
             let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
             let request = SetOrganisationRequest { keys, message };
             let organisation = target.connect().await?.set_organisation(request).await?.into_inner();
-            print_told(&to_text(&organisation))
+            if json { print_json(&to_json(&organisation)) } else { print_told(&to_text(&organisation)) }
         }
         Command::Sign(sign) => organisation_sign::run(sign).await,
     }

@@ -154,6 +154,8 @@ struct Plan {
 const KEPT: u32 = 10;
 /// Between two looks.
 const OFTEN: Duration = Duration::from_millis(500);
+/// So often in a row a coordinator is asked again that was there and is not: for some two minutes.
+const UNHEARD_MAX: u32 = 240;
 /// A wave is watched so long, if nothing is said.
 const USUAL_SOAK: Span = Span::from_mins(30);
 
@@ -241,9 +243,25 @@ async fn watch(show: Show) -> Result<(), Failure> {
     let mut told: Option<RolloutStep> = None;
     let mut counts = String::new();
     let mut number = None;
+    let mut unheard = 0;
     loop {
         let request = ListRolloutsRequest { limit: if number.is_some() { KEPT } else { 1 } };
-        let mut rollouts = client.list_rollouts(request).await?.into_inner().rollouts;
+        let mut rollouts = match client.list_rollouts(request).await.map_err(Failure::from) {
+            Ok(reply) => reply.into_inner().rollouts,
+            // It may just be started anew: the rollout goes on then.
+            Err(failure) if is_away(&failure) && number.is_some() && unheard < UNHEARD_MAX => {
+                unheard += 1;
+                tokio::time::sleep(OFTEN).await;
+                match show.target.connect().await {
+                    Ok(again) => client = again,
+                    Err(failure) if is_away(&failure) => {}
+                    Err(failure) => return Err(failure),
+                }
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        unheard = 0;
         // What an earlier rollout came to is no word on a change that no host has yet.
         if number.is_none()
             && rollouts.last().is_none_or(|last| !is_open(last))
@@ -258,11 +276,17 @@ async fn watch(show: Show) -> Result<(), Failure> {
         };
         if number.is_none() && !is_open(last) {
             let newest = client.get_document(GetDocumentRequest { released: false }).await?.into_inner();
+            let is_begun_since = newest.rollout != 0;
             let newest = DocumentVersion(newest.document.map_or(0, |document| document.version));
+            if is_begun_since {
+                tokio::time::sleep(OFTEN).await;
+                continue;
+            }
             if newest > DocumentVersion(last.version.max(last.taken_back_by)) {
                 // How an older one ended is no word on it.
                 let text = format!("No rollout is under way: version {newest} went to all hosts at once.\n");
-                return if show.json { Ok(()) } else { print(&text) };
+                let line = json!({ "rollout": null, "document_version": newest.0, "phase": "at_once" });
+                return print(&if show.json { format!("{line}\n") } else { text });
             }
         }
         // Another one may begin meanwhile: how the one ends that was asked for is said all the same.
@@ -301,6 +325,10 @@ async fn watch(show: Show) -> Result<(), Failure> {
             _ => tokio::time::sleep(OFTEN).await,
         }
     }
+}
+
+fn is_away(failure: &Failure) -> bool {
+    failure.code() == ExitCode::Unreachable
 }
 
 fn is_open(rollout: &Rollout) -> bool {

@@ -87,6 +87,9 @@ pub(crate) struct Revoke {
     why: Why,
     #[command(flatten)]
     target: Target,
+    /// One JSON object instead of a line.
+    #[arg(long)]
+    json: bool,
 }
 
 /// For how long something is good: 366 days at most.
@@ -103,9 +106,12 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Create(create) => make(create).await,
         Command::List(list) => show(list).await,
-        Command::Revoke(Revoke { id, why, target }) => {
+        Command::Revoke(Revoke { id, why, target, json }) => {
             let request = why.of(RevokeTokenRequest { id: id.clone() });
             target.connect().await?.revoke_token(request).await?;
+            if json {
+                return print_json(&json!({ "id": id, "revoked": true }));
+            }
             print(&format!("Token {id} enrols nobody any more.\n"))
         }
     }

@@ -23,8 +23,9 @@ use crate::fleet;
 /// In the store: which backup was put back last.
 const DONE: &[u8] = b"daemon/restored";
 const DONE_FORMAT: Format = Format { name: "restored backup", version: 1, migrate: no_migration };
-/// Whose identities hold on, and what became of them: hosts, tokens, operators, and the audit log.
-const CARRIED: &[&[u8]] = &[b"fleet/", b"audit/"];
+/// Whose identities hold on, and what became of them: hosts, tokens, operators, and the audit log; and what
+/// guards changes: by whom documents are signed, and in which waves they go out.
+const CARRIED: &[&[u8]] = &[b"fleet/", b"audit/", document::ORGANISATION_KEY, document::PLAN_KEY];
 /// But labels: they are as the backup has them, for the hosts that it knows.
 const LABELS: &[u8] = b"fleet/labels/";
 /// Changes that are written at once.

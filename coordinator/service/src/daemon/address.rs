@@ -29,6 +29,9 @@ struct StoredAddresses {
     /// By which the projects are known; none in what earlier versions stored: it follows from `http` then.
     #[serde(default)]
     projects_url: Option<String>,
+    /// Somebody asked for that URL: it does not follow from where the coordinator listens.
+    #[serde(default)]
+    is_url_asked: bool,
     /// Where agents reach the coordinator, as it was said last; empty where it follows from `grpc`.
     #[serde(default)]
     advertise: Vec<String>,
@@ -122,8 +125,10 @@ pub(super) fn bind(store: &dyn Store, places: &Places) -> Result<(TcpListener, T
     });
     let http = listener(http_kept.unwrap_or(http), http_use)?;
     let projects_url = kept.and_then(|kept| kept.projects_url.clone());
+    let is_url_asked = kept.is_some_and(|kept| kept.is_url_asked);
     let advertise = places.advertise.iter().map(ToString::to_string).collect();
-    let now = StoredAddresses { grpc: local(&grpc)?, http: local(&http)?, projects_url, advertise };
+    let (grpc_at, http_at) = (local(&grpc)?, local(&http)?);
+    let now = StoredAddresses { grpc: grpc_at, http: http_at, projects_url, is_url_asked, advertise };
     if kept != Some(&now) {
         keep(store, &now)?;
     }
@@ -149,9 +154,16 @@ pub(super) fn projects_url(
     {
         return Err(StartError::UrlFixed { asked: asked.to_owned(), kept: known.clone() });
     }
-    let served = decide(known.as_deref().or(asked))?;
-    if let Some(kept) = kept.filter(|kept| kept.projects_url.as_deref() != Some(&served.url)) {
-        keep(store, &StoredAddresses { projects_url: Some(served.url.clone()), ..kept })?;
+    // What somebody asked for holds also at the starts before the first project.
+    let of_earlier = kept.as_ref().filter(|kept| kept.is_url_asked);
+    let of_earlier = of_earlier.and_then(|kept| kept.projects_url.as_deref());
+    let served = decide(known.as_deref().or(asked).or(of_earlier))?;
+    if let Some(kept) = kept {
+        let is_url_asked = kept.is_url_asked || asked.is_some();
+        let projects_url = Some(served.url.clone());
+        if (&kept.projects_url, kept.is_url_asked) != (&projects_url, is_url_asked) {
+            keep(store, &StoredAddresses { projects_url, is_url_asked, ..kept })?;
+        }
     }
     Ok(served)
 }

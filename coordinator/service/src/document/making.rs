@@ -199,11 +199,15 @@ impl Making {
             }
             (rollout, emergency) => {
                 let how = match (rollout, emergency) {
-                    _ if is_held => ", to be signed".to_owned(),
+                    (_, true) if is_held => ", an emergency, to be signed".to_owned(),
+                    (_, false) if is_held => ", to be signed".to_owned(),
                     (Some(rollout), true) => {
-                        format!(", to all hosts at once, in place of rollout {}", rollout.number)
+                        format!(
+                            ", an emergency: to all hosts at once, in place of rollout {}",
+                            rollout.number
+                        )
                     }
-                    (None, true) => ", to all hosts at once".to_owned(),
+                    (None, true) => ", an emergency: to all hosts at once".to_owned(),
                     (Some(rollout), false) => format!(", by rollout {}", rollout.number),
                     (None, false) => String::new(),
                 };

@@ -30,8 +30,10 @@ use tokio::sync::{Mutex, watch};
 
 pub use fleet_wide::FleetChange;
 use making::Making;
+pub(crate) use release::PLAN_KEY;
 use release::{ROLLOUT, ROLLOUTS};
 pub use release::{Reach, Release};
+pub(crate) use signing::ORGANISATION_KEY;
 pub use signing::{Organisation, ToSign};
 pub use version::{Audited, Head, Published};
 use version::{FORMAT, PREFIX};

@@ -13,7 +13,7 @@ pub(super) const ROLLOUT: Format = Format { name: "rollout", version: 1, migrate
 pub(super) const ROLLOUTS: &[u8] = b"rollout/";
 /// How changes go out, where operators said so.
 const PLAN: Format = Format { name: "rollout plan", version: 1, migrate: no_migration };
-const PLAN_KEY: &[u8] = b"rollout-plan";
+pub(crate) const PLAN_KEY: &[u8] = b"rollout-plan";
 
 /// What is released, at an instant.
 #[derive(Clone, Debug, Default)]

@@ -20,7 +20,7 @@ use super::{Author, DocumentError, Documents, Release, blocking, key, under_way}
 use crate::audit::{self, Action};
 
 const ORGANISATION: Format = Format { name: "organisation", version: 1, migrate: no_migration };
-const ORGANISATION_KEY: &[u8] = b"document-organisation";
+pub(crate) const ORGANISATION_KEY: &[u8] = b"document-organisation";
 const SIGNED: Format = Format { name: "signed documents", version: 1, migrate: no_migration };
 const HELD: Format = Format { name: "held document", version: 1, migrate: no_migration };
 const HELD_KEY: &[u8] = b"document-held";

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fallow_daemon::lock;
 use fallow_domain::agent_state::HostState;
 use fallow_domain::{Invalid, Labels};
-use fallow_fleet::{DocumentSet, Effective, GroupName, LabelEdit, labels_of};
+use fallow_fleet::{ContentHash, DocumentSet, Effective, GroupName, LabelEdit, labels_of};
 use fallow_store::{Batch, StoreError};
 
 use super::{Agent, Fleet, Host, keys};
@@ -112,7 +112,17 @@ impl Fleet {
         let host = agent.host();
         let set = host.set(release);
         let set = &set;
-        let effective = Effective::of(set, &host.labels).tightened(&host.state.owner);
+        let asked = Effective::of(set, &host.labels);
+        // By what an owner says beside another document, nothing is known of him under this one.
+        let HostState { document_version, document_content, owner, owner_word, .. } = &host.state;
+        let wanted = ContentHash::of_document(&asked.document(set)).ok();
+        let follows = *document_version == set.fleet.version
+            && wanted.is_some_and(|wanted| wanted.as_str() == document_content);
+        let effective = asked.tightened(owner);
+        let effective = match owner_word {
+            Some(word) if follows => effective.by_owner(word),
+            _ => effective,
+        };
         Ok(Explained {
             enrolled_with: agent.enrolled_with.clone(),
             given_labels: lock(&agent.given_labels).clone(),

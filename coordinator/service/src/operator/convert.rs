@@ -32,6 +32,7 @@ pub(super) fn within(whole: wire::Host, room: &mut usize) -> wire::Host {
             let mut cut = wire::Host { tasks: Vec::new(), projects: Vec::new(), is_cut: true, ..whole };
             if let Some(state) = &mut cut.state {
                 state.declined_urls.clear();
+                state.owner_word = None;
                 if let Some(owner) = &mut state.owner {
                     owner.excluded_devices.clear();
                 }

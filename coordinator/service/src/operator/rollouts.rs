@@ -45,9 +45,10 @@ pub(super) fn taken_back(rollouts: &[Rollout], host: &Host) -> Vec<wire::TakenBa
     let newest = rollouts.last().map(|newest| newest.number);
     let told = |rollout: &Rollout| {
         let Phase::TakenBack { by, .. } = &rollout.phase else { return None };
-        let went_back = host.state.rolled_back.as_ref();
+        // One that says so for the first time when it comes again did so, too.
+        let says_so = host.state.rolled_back.as_ref().is_some_and(|one| one.version == rollout.candidate);
         let had = match rollout.was_taken_from(&host.agent) {
-            _ if went_back.is_some_and(|one| one.version == rollout.candidate) => wire::HadVersion::WentBack,
+            _ if says_so || rollout.went_back(&host.agent) => wire::HadVersion::WentBack,
             Some(true) => wire::HadVersion::TakenBack,
             Some(false) => wire::HadVersion::Never,
             None => wire::HadVersion::Unspecified,

@@ -69,6 +69,26 @@ fn r6_4_r6_5_the_coordinator_hears_of_what_the_owner_takes_away_by_commands_and_
     let limits = view.owner_limits;
     assert_eq!((limits.cpu_fraction, limits.memory_fraction), (part(0.25), part(0.75)));
     assert_eq!((limits.disk_fraction, limits.suspended), (None, false));
+    // Where he says it, too: of what a document has, and only where he is the stricter one.
+    let word = Said {
+        hours: Some("mon-fri 18:00-08:00".parse().unwrap()),
+        buffer_min: Some(Duration::from_days(9)),
+        exclusive_programs: Some(["chess".to_owned()].into()),
+        lines: [("hours", 7), ("buffer_min", 8), ("exclusive_programs", 9)].into(),
+        ..Said::default()
+    };
+    world.event(owner(word.clone()));
+    let told = world.client.host_view().owner_word.unwrap();
+    assert_eq!(told.said, 3);
+    assert_eq!(Some(&told.preferences.hours), word.hours.as_ref());
+    let place = |key: &str, place: &str| (key.to_owned(), place.to_owned());
+    assert_eq!(told.places, [place("hours", "preferences.toml, line 7")].into());
+    world.event(Event::OwnerSuspended(true));
+    let told = world.client.host_view().owner_word.unwrap();
+    assert_eq!(told.places.get("suspended").map(String::as_str), Some("suspend or exclude"));
+    world.event(Event::OwnerSuspended(false));
+    world.event(owner(Said::default()));
+    assert_eq!(world.client.host_view().owner_word, None);
     world.event(owner(Said { suspended: Some(true), ..Said::default() }));
     let limits = world.client.host_view().owner_limits;
     assert_eq!((limits.cpu_fraction, limits.suspended), (None, true));
