@@ -134,12 +134,20 @@ fn r6_10_of_a_copied_image_that_runs_twice_one_goes_on_and_the_other_is_a_host_o
     let warned = lab.log("coordinator.log");
     assert_eq!(warned.matches("two live processes have one host's identity").count(), 1, "{warned}");
 
-    // Whoever takes the first one out of the fleet is told of the other.
+    // Whoever takes the first one out of the fleet is told of the other, and can have it taken out with it.
     let mut revoke = command("fallow");
-    let revoked = revoke.args(["hosts", "revoke", first, "--dir"]).arg(lab.place("coordinator")).output();
-    let said = String::from_utf8_lossy(&revoked.unwrap().stdout).into_owned();
+    revoke.args(["hosts", "revoke", first, "--with-copies", "--dir"]).arg(lab.place("coordinator"));
+    let said = String::from_utf8_lossy(&revoke.output().unwrap().stdout).into_owned();
+    let other = other["agent_id"].as_str().unwrap();
     assert!(
-        said.contains(&format!("Host {} was a copy of it", other["agent_id"].as_str().unwrap())),
+        said.contains(&format!("Host {other}, a copy of it, is no host of the fleet any more")),
         "{said}"
     );
+    assert!(!said.contains("was a copy of it, and is still"), "{said}");
+    wait_for("both to be out", MINUTE, || {
+        lab.hosts()
+            .iter()
+            .all(|host| host["revoked_reason"].is_string() && host["connected"] == false)
+            .then_some(())
+    });
 }

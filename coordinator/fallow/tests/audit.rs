@@ -66,6 +66,20 @@ fn r6_10_operators_see_who_did_what_and_that_the_log_is_whole() {
 }
 
 #[test]
+fn r6_10_what_a_call_fails_for_takes_little_of_the_log_however_often_and_long_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    let name = "\u{1}".repeat(100_000);
+    for _ in 0..20 {
+        assert_eq!(fallow(dir, &["hosts", "show", &name]).status.code(), Some(3));
+    }
+    assert_eq!(running.stop(), Some(0));
+    let log = std::fs::metadata(dir.join("log")).unwrap().len();
+    assert!(log < 20_000, "{log} bytes of log");
+}
+
+#[test]
 fn r6_10_a_log_that_somebody_changed_is_found_out_with_the_place_and_status_7() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

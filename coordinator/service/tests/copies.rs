@@ -14,8 +14,9 @@ use fallow_coordinator::fleet::LinkSettings;
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::operator::v1::{
-    CreateProjectRequest, CreateTokensRequest, Host, LabelHostRequest, ListAuditRequest, ListHostsRequest,
-    NewWorkunit, RevokeHostRequest, SubmitRequest,
+    CreateProjectRequest, CreateTokensRequest, GetDocumentRequest, Host, LabelHostRequest, ListAuditRequest,
+    ListHostsRequest, ListRolloutsRequest, NewWorkunit, RevokeHostRequest, RolloutPhase, RolloutPlan,
+    SetPreferencesRequest, SetRolloutPlanRequest, SubmitRequest,
 };
 use fallow_tls::HostKey;
 use peers::{Agent, Client, Identity, PATIENCE, add_app_version, connect, enroll, hello, host};
@@ -336,6 +337,57 @@ async fn r6_10_a_certificate_makes_no_more_than_so_many_hosts_in_an_hour_its_cop
     let other = enrolled(&coordinator, &mut operator).await;
     let _others = First::link(&other, 1).await;
     separate(&other, &told(&other, 2).await.unwrap(), &key()).await.unwrap();
+    coordinator.stop().await.unwrap();
+}
+
+/// A host that follows this version.
+fn following(version: u64) -> wire::Entry {
+    let mut entry = host();
+    if let Some(wire::entry::Value::Host(host)) = &mut entry.value {
+        host.document_version = version;
+    }
+    entry
+}
+
+#[tokio::test]
+async fn r6_5_a_machine_and_its_copies_are_one_witness_for_a_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let request = CreateProjectRequest { name: "p".into(), share: 50.0, ..Default::default() };
+    operator.create_project(request).await.unwrap();
+    let identity = enrolled(&coordinator, &mut operator).await;
+    let mut hosts = vec![First::link(&identity, 1).await];
+    for _ in 0..2 {
+        let copy = separate(&identity, &told(&identity, 2).await.unwrap(), &key()).await.unwrap();
+        hosts.push(First::link(&copy, 2).await);
+    }
+    for host in &mut hosts {
+        host.says(1, vec![following(1)]).await;
+    }
+    let plan = RolloutPlan { waves: "100%".into(), soak_micros: 5_000_000, ..Default::default() };
+    let request = SetRolloutPlanRequest { plan: Some(plan), message: String::new() };
+    operator.set_rollout_plan(request).await.unwrap();
+    let document = operator.get_document(GetDocumentRequest { released: false }).await.unwrap().into_inner();
+    let preferences = document.document.unwrap().preferences.unwrap();
+    let preferences = wire::Preferences { cpu_fraction: 0.75, ..preferences };
+    let request = SetPreferencesRequest { preferences: Some(preferences), ..Default::default() };
+    operator.set_preferences(request).await.unwrap();
+    for host in &mut hosts {
+        host.says(2, vec![following(2)]).await;
+    }
+    let all = async {
+        loop {
+            let reply = operator.list_rollouts(ListRolloutsRequest { limit: 1 }).await.unwrap();
+            let rollout = reply.into_inner().rollouts.remove(0);
+            if rollout.phase() == RolloutPhase::Completed {
+                return rollout;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let rollout = timeout(PATIENCE, all).await.expect("it is completed");
+    let last = &rollout.steps.last().unwrap().what;
+    assert!(last.contains("1 host with it for"), "{last}");
     coordinator.stop().await.unwrap();
 }
 

@@ -400,6 +400,42 @@ async fn r6_5_a_version_that_hosts_refuse_goes_no_further() {
 }
 
 #[tokio::test]
+async fn r6_10_what_a_host_says_of_a_version_that_it_was_not_given_takes_nothing_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator).await;
+    let mut honest = followers(&coordinator, &mut operator, 2, Takes::Well).await;
+    // It knows what the next version will be called, says so and goes.
+    let liar = Follower::enrol(coordinator.access(), &mut operator, Takes::Well).await;
+    let identity = liar.identity.clone();
+    drop(liar);
+    for rollout in 1..=2_u64 {
+        let mut agent = Agent::link(&identity, hello(&identity, &format!("liar {rollout}"), 1)).await.0;
+        let state = wire::HostState {
+            hostname: "liar".into(),
+            cpus: 8,
+            usable_cpus: 8,
+            document_version: 1,
+            document_refused_version: rollout + 1,
+            document_refusal: "I knew\n2026 INFO that it would come".into(),
+            document_rolled_back_version: rollout + 1,
+            document_rollback: "and went back".into(),
+            ..Default::default()
+        };
+        agent.snapshot(1, vec![wire::Entry { key: "host".into(), value: Some(Value::Host(state)) }]).await;
+        agent.acknowledged(1).await;
+        drop(agent);
+        plan(&mut operator, "100%", None).await;
+        cpu_fraction(&mut operator, 0.9 - 0.1 * rollout as f64, false).await.unwrap();
+        for host in &mut honest {
+            host.has(rollout + 1).await;
+        }
+        let completed = until(&mut operator, RolloutPhase::Completed).await;
+        assert_eq!(completed.number, rollout);
+    }
+}
+
+#[tokio::test]
 async fn r6_5_who_began_a_large_change_does_not_approve_it_and_an_emergency_takes_its_place() {
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;

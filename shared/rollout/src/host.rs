@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::agent_state::{HostState, ProjectState, SuspendedBy};
-use fallow_domain::{AgentId, DocumentVersion, MasterUrl, Preferences};
+use fallow_domain::{AgentId, DocumentVersion, MasterUrl, Preferences, printable};
 use fallow_fleet::GroupName;
 use serde::{Deserialize, Serialize};
 
@@ -191,14 +191,14 @@ impl HostNow {
     ) -> Self {
         let all = f64::from(state.cpus.max(1));
         let mut host = Self {
+            name: called(&id, &name),
             id,
-            name,
             groups: Vec::new(),
             changed: true,
             connected,
             version: state.document_version,
-            refused: state.document_refused.clone(),
-            rolled_back: state.rolled_back.as_ref().map(|one| (one.version, one.why.clone())),
+            refused: state.document_refused.as_ref().map(|(version, why)| (*version, said(why))),
+            rolled_back: state.rolled_back.as_ref().map(|one| (one.version, said(&one.why))),
             pause: Pause::of(state),
             rests: Pause::of(state).is_some(),
             rests_by_version: false,
@@ -235,6 +235,19 @@ impl HostNow {
     pub fn is_asked(&mut self, before: &Preferences, after: &Preferences) {
         self.rests_by_version =
             self.rests && self.pause.is_some_and(|pause| pause.is_more_likely(before, after));
+    }
+}
+
+/// What an agent says, for a line of a log or a table: it may say anything.
+fn said(text: &str) -> String {
+    printable::line(text, 300)
+}
+
+/// What a host calls itself, and its id: another one may be called so, too.
+fn called(id: &AgentId, name: &str) -> String {
+    match name.is_empty() || name == id.0 {
+        true => id.0.clone(),
+        false => format!("{} ({})", printable::line(name, 100), id.0),
     }
 }
 

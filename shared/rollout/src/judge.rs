@@ -142,8 +142,9 @@ fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
         .filter_map(|host| host.turned_down(rollout.candidate).map(|why| (host, why)));
     let (first, why) = refusing.next()?;
     let count = 1 + refusing.count();
-    // Whoever answers first is not all.
-    let reached = hosts.iter().filter(was_given).filter(|host| host.connected).count().max(count);
+    // Whoever answers first is not all; and who said so and is off now was reached, too.
+    let is_reached = |host: &&HostNow| host.connected || host.turned_down(rollout.candidate).is_some();
+    let reached = hosts.iter().filter(was_given).filter(is_reached).count();
     (count * 20 >= reached)
         .then(|| format!("{count} of {} refuse it, such as {}: {why}", crate::hosts(reached), first.name))
 }
@@ -332,7 +333,7 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
         return Judgement::Uncertain(why.to_owned());
     }
     let voting = soak.voting(rollout.plan.soak).count();
-    let lacking = released().filter(|host| host.connected && host.version != rollout.candidate);
+    let lacking = released().filter(|host| soak.lacks(&host.id, rollout.plan.soak));
     let (lacking, example) = lacking.fold((0, ""), |(count, _), host| (count + 1, host.name.as_str()));
     let is_over = soak.watched() >= rollout.plan.soak * PATIENCE;
     let off = Off::of(rollout, hosts);

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use fallow_domain::agent_state::HostState;
 use fallow_domain::{AgentId, DocumentVersion, Duration, Instant, MasterUrl, Preferences};
 
 use super::*;
@@ -595,4 +596,39 @@ fn r6_5_a_host_for_which_nothing_differs_any_more_does_not_vote() {
         other => panic!("{other:?}"),
     };
     assert!(said.starts_with("1 host with it for"), "{said}");
+}
+
+#[test]
+fn r6_10_what_agents_say_is_on_one_line_and_they_are_called_by_their_ids_too() {
+    let state = HostState {
+        document_refused: Some((NEW, "x\nINFO operator alice revoked host 7\u{202e}".to_owned())),
+        ..HostState::default()
+    };
+    let id = AgentId("01HOST".into());
+    let host = HostNow::of(id, "pc-1\n".into(), true, &state, std::iter::empty());
+    let why = host.turned_down(NEW).unwrap();
+    assert!(!why.contains('\n') && !why.contains('\u{202e}') && why.contains("alice"), "{why}");
+    assert!(host.name.starts_with("pc-1") && host.name.ends_with(" (01HOST)"), "{}", host.name);
+    assert!(!host.name.contains('\n'));
+}
+
+#[test]
+fn r6_5_a_host_that_comes_back_late_has_time_to_take_the_version() {
+    // It is off when the wave reaches it and for long after that.
+    let late = |takes: bool| {
+        move |tick: i32, host: &mut HostNow, is_new: bool, _: usize| {
+            if is_new {
+                host.connected = tick >= 100;
+                let has = if takes && tick >= 101 { NEW } else { OLD };
+                host.version = has;
+            }
+        }
+    };
+    let said = match judged_over((1, 5), nothing, late(true), Gates::default()) {
+        Some(Transition::Release { why, .. } | Transition::Complete { why }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(said.starts_with("1 host with it for"), "{said}");
+    let why = paused(judged_over((1, 5), nothing, late(false), Gates::default()));
+    assert!(why.contains("1 of 1 host that are there do not take the version"), "{why}");
 }

@@ -23,6 +23,9 @@ pub struct Soak {
     last: Option<Instant>,
     looks: u32,
     tracks: BTreeMap<AgentId, Track>,
+    /// Hosts that were given the version, are there and do not have it: how long the wave had been watched
+    /// when that was seen first.
+    lacking: BTreeMap<AgentId, Duration>,
     /// What hosts offered and computed before they got the new version, as parts of their CPUs.
     before: BTreeMap<AgentId, Load>,
 }
@@ -199,6 +202,7 @@ impl Soak {
         for track in self.tracks.values_mut() {
             track.is_there = false;
         }
+        self.note_lacking(rollout, hosts.iter().zip(&released).filter(|(_, is_released)| **is_released));
         for (host, is_released) in hosts.iter().zip(released) {
             if !host.changed {
                 continue;
@@ -218,6 +222,24 @@ impl Soak {
                 _ => {}
             }
         }
+    }
+
+    /// Whoever comes is sent the version, and takes it in a moment: it is seen how long he does not.
+    fn note_lacking<'h>(
+        &mut self,
+        rollout: &Rollout,
+        released: impl Iterator<Item = (&'h HostNow, &'h bool)>,
+    ) {
+        let lacks = |host: &&HostNow| host.changed && host.connected && host.version != rollout.candidate;
+        let lacking = released.map(|(host, _)| host).filter(lacks);
+        let since = |host: &HostNow| self.lacking.get(&host.id).copied().unwrap_or(self.watched);
+        self.lacking = lacking.map(|host| (host.id.clone(), since(host))).collect();
+    }
+
+    /// Whether a host was given the version, has been there for a minute or for the time of a wave since, and
+    /// does not have it.
+    pub(crate) fn lacks(&self, host: &AgentId, soak: Duration) -> bool {
+        self.lacking.get(host).is_some_and(|since| self.watched - *since >= soak.min(STEP_MAX))
     }
 
     /// How long the wave has been watched.

@@ -17,7 +17,8 @@ Its link ends at once, its certificate is of no use any more, and the fleet's
 own projects do not know its accounts. This cannot be undone: the machine joins
 again as a new host, with a token and an empty directory of its agent. A token
 that lies on it and still enrols is named: `fallow tokens revoke` ends that.
-Hosts that were copies of it are named, too: they stay.
+Hosts that were copies of it are named, too: they stay, unless --with-copies
+is said.
 Projects of others, which do not ask this coordinator, it goes on computing for
 until their accounts are changed.";
 
@@ -36,6 +37,9 @@ pub(crate) struct Revoke {
     /// Why: shown in the list of hosts, and told the host.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     message: String,
+    /// Also the hosts that were copies of it, and theirs.
+    #[arg(long)]
+    with_copies: bool,
     #[command(flatten)]
     target: Target,
     /// One JSON object instead of lines.
@@ -57,15 +61,33 @@ pub(crate) struct Forget {
 }
 
 pub(crate) async fn revoke(arguments: Revoke) -> Result<(), Failure> {
-    let Revoke { host, message, target, json } = arguments;
-    let request = RevokeHostRequest { host, reason: message };
-    let reply = target.connect().await?.revoke_host(request).await?.into_inner();
+    let Revoke { host, message, with_copies, target, json } = arguments;
+    let mut client = target.connect().await?;
+    let request = |host| RevokeHostRequest { host, reason: message.clone() };
+    let mut reply = client.revoke_host(request(host)).await?.into_inner();
+    let mut with_it = Vec::new();
+    // One that is copied meanwhile is named by the one that it was copied of.
+    while with_copies && let Some(copy) = reply.copies.pop() {
+        let of_copy = client.revoke_host(request(copy.clone())).await?.into_inner();
+        let is_new = |id: &String| !reply.copies.contains(id);
+        let new: Vec<String> = of_copy.copies.into_iter().filter(is_new).collect();
+        reply.copies.extend(new);
+        with_it.push(copy);
+    }
     if json {
         let RevokeHostReply { agent_id, open_token, copies } = &reply;
         let open_token = Some(open_token).filter(|token| !token.is_empty());
-        return print_json(&json!({ "agent_id": agent_id, "open_token": open_token, "copies": copies }));
+        return print_json(&json!({
+            "agent_id": agent_id,
+            "open_token": open_token,
+            "copies": copies,
+            "copies_revoked": with_it,
+        }));
     }
     print(&format!("Host {} is no host of the fleet any more.\n", reply.agent_id))?;
+    for copy in with_it {
+        print(&format!("Host {copy}, a copy of it, is no host of the fleet any more, either.\n"))?;
+    }
     print(&left_by(&reply))
 }
 

@@ -167,7 +167,9 @@ impl AuditLog {
     pub fn refused(&self, record: Record) {
         {
             let mut refused = lock(&self.refused);
-            let Some(unrecorded) = refused.counted.count(record.action, clock::now()) else { return };
+            let Some(unrecorded) = refused.counted.count(record.action, &record.actor, clock::now()) else {
+                return;
+            };
             refused.unwritten.push_back((record, unrecorded));
         }
         let (store, refused) = (self.store.clone(), self.refused.clone());

@@ -405,6 +405,7 @@ async fn converse(
     let address = TcpConnectInfo { local_addr: None, remote_addr: from };
     let router = Extension(address).layer(Extension(handle.clone()).layer(router));
     let tracked = |stream| TrackedStream::new(stream, &handle);
+    let mut stop = pin!(stop);
     match tls {
         #[cfg(test)]
         Tls::None { is_http2 } => {
@@ -420,7 +421,14 @@ async fn converse(
             speak(stream, service, http, stop).await;
         }
         Tls::Public { config, allows_plain, is_public_plain } => {
-            if speaks_tls(&stream).await {
+            let Http::One { head } = protocol.spoken(false) else { return };
+            let begins = tokio::select! {
+                is_tls = timeout(head, speaks_tls(&stream)) => is_tls,
+                () = stop.as_mut() => return,
+            };
+            // Whoever says nothing for as long as a request may take asks for nothing.
+            let Ok(is_tls) = begins else { return };
+            if is_tls {
                 let accepted = timeout(HANDSHAKE, fallow_tls::accept_anybody(config, tracked(stream))).await;
                 let Some(stream) = refusals.greeted(accepted, from) else { return };
                 speak(stream, TowerToHyperService::new(router), protocol.spoken(false), stop).await;

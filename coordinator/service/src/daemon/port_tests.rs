@@ -3,6 +3,8 @@ use crate::daemon::refusals::Port;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Request, StatusCode};
 use axum::routing::{get, post};
+use fallow_daemon::clock;
+use fallow_tls::{Authority, CoordinatorCertificate};
 use futures_util::{StreamExt as _, stream};
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -33,6 +35,13 @@ async fn start_speaking(
     bounds: Bounds,
     is_http2: bool,
 ) -> (SocketAddr, watch::Sender<bool>, tokio::task::JoinHandle<()>) {
+    start_with(bounds, Tls::None { is_http2 }).await
+}
+
+async fn start_with(
+    bounds: Bounds,
+    tls: Tls,
+) -> (SocketAddr, watch::Sender<bool>, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = watch::Sender::new(false);
@@ -58,7 +67,6 @@ async fn start_speaking(
         )
         .route("/large", get(|| async { vec![b'x'; LARGE] }))
         .route("/endless", get(endless));
-    let tls = Tls::None { is_http2 };
     let refusals = Refusals::new(Port::Projects, |_| {});
     let served = serve(listener, router, bounds, tls, Descriptors::default(), refusals, stop.subscribe());
     let server = tokio::spawn(served);
@@ -112,6 +120,33 @@ async fn clients_that_never_finish_a_head_or_say_nothing_are_cut_off_and_keep_no
         talk.await.unwrap();
     }
     stop.send_replace(true);
+    timeout(SOON, server).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn r6_10_whoever_says_nothing_at_a_port_with_tls_is_cut_off_in_time_and_holds_up_no_stop() {
+    let authority = Authority::create(clock::now()).unwrap().0;
+    let names = ["localhost".to_owned()];
+    let certificate = CoordinatorCertificate::issue(
+        &authority,
+        &names,
+        clock::now(),
+        fallow_domain::Duration::from_hours(24),
+    );
+    let config = fallow_tls::public_config(Arc::new(certificate.unwrap())).unwrap();
+    let tls = Tls::Public { config, allows_plain: true, is_public_plain: true };
+    let timeouts = Timeouts { silent: LONG, grace: LONG, ..HASTE };
+    let (address, stop, server) =
+        start_with(bounds(Duration::from_millis(300), 4, timeouts), tls.clone()).await;
+    is_closed(&mut TcpStream::connect(address).await.unwrap()).await;
+    stop.send_replace(true);
+    timeout(SOON, server).await.unwrap().unwrap();
+    // It is cut off at once when the port closes, and not when the time of those is over that do something.
+    let (address, stop, server) = start_with(bounds(LONG, 4, timeouts), tls).await;
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    assert!(talk(address, REQUEST).await.ends_with("here"), "it was let in before");
+    stop.send_replace(true);
+    is_closed(&mut silent).await;
     timeout(SOON, server).await.unwrap().unwrap();
 }
 

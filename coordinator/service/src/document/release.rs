@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fallow_domain::{AgentId, DocumentVersion, Instant, Labels};
-use fallow_rollout::{Plan, Rollout};
+use fallow_rollout::{Phase, Plan, Rollout};
 use fallow_store::{Format, KeyRange, Store, StoreError, no_migration};
 
 use super::Published;
@@ -49,7 +49,8 @@ impl Release {
         let Some((rollout, base)) = self.open() else { return self.newest.as_ref() };
         // One that has it keeps it, also if its labels have it in another wave now.
         let groups = || if rollout.groups.is_empty() { Vec::new() } else { rollout.groups_of(&labels()) };
-        let is_released = has == rollout.candidate || rollout.is_released_to(host, &groups());
+        let is_begun = rollout.phase != Phase::Waiting;
+        let is_released = is_begun && has == rollout.candidate || rollout.is_released_to(host, &groups());
         if is_released { self.newest.as_ref() } else { Some(base) }
     }
 

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use tonic::Status;
 
 use super::enrol::{self, AgentRecord, EnrolError, Enrolled};
-use super::limits::{COPIES_AN_HOUR, TICKET_LIFE, TICKETS};
+use super::limits::{COPIES, COPIES_AN_HOUR, TICKET_LIFE, TICKETS};
 use super::seat::Process;
 use super::{Agent, Fleet, keys};
 use crate::audit::{self, Action, Actor, Record};
@@ -102,6 +102,12 @@ pub(super) enum CopyError {
          start it in another, empty directory with a new token"
     )]
     TooMany,
+    /// There are too many.
+    #[error(
+        "there are {COPIES} copies of this host: revoke those that should not be there (`fallow hosts revoke`), or start \
+         the agent in another, empty directory with a new token"
+    )]
+    TooManyInAll,
     /// The same key.
     #[error("a copy becomes a host of its own with a new key: this one is the first host's")]
     OldKey,
@@ -123,7 +129,7 @@ impl From<CopyError> for Status {
             CopyError::Ticket | CopyError::Enrol(EnrolError::TakenOut) => {
                 Self::permission_denied(error.to_string())
             }
-            CopyError::TooMany => Self::resource_exhausted(error.to_string()),
+            CopyError::TooMany | CopyError::TooManyInAll => Self::resource_exhausted(error.to_string()),
             CopyError::OldKey | CopyError::Enrol(EnrolError::Absurd(_) | EnrolError::Request(_)) => {
                 Self::invalid_argument(causes::line(&error))
             }
@@ -197,6 +203,9 @@ impl Fleet {
             return Ok(enrol::again(&*self.store, &self.issuer, now, id, certificate_request)?);
         }
         let given = lock(&first.tickets).find(ticket, now).cloned().ok_or(CopyError::Ticket)?;
+        if self.copies_beside(&first) >= COPIES {
+            return Err(CopyError::TooManyInAll);
+        }
         if self.parted_since(&first, now - Duration::from_hours(1)) >= COPIES_AN_HOUR {
             return Err(CopyError::TooMany);
         }
@@ -244,6 +253,14 @@ impl Fleet {
             record.copy_of.is_some() && record.enrolled_at > since
         };
         agents.values().filter(is_new).filter(|agent| eldest(&agents, &agent.id) == of).count()
+    }
+
+    /// How many hosts of the fleet are copies of one, or of those that it is a copy of, or theirs.
+    fn copies_beside(&self, agent: &Agent) -> usize {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        let of = eldest(&agents, &agent.id);
+        let is_copy = |agent: &&Arc<Agent>| agent.is_member() && lock(&agent.record).copy_of.is_some();
+        agents.values().filter(is_copy).filter(|agent| eldest(&agents, &agent.id) == of).count()
     }
 
     /// The agent of the host that an agent's is a copy of, or a copy of a copy: the first of them all. None

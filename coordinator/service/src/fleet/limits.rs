@@ -10,6 +10,8 @@ use fallow_domain::Duration as Life;
 pub const ENTRIES_PER_MESSAGE: usize = 20_000;
 /// Entries that an agent may hold in all.
 pub const ENTRIES_PER_AGENT: usize = 50_000;
+/// Projects among them: as many as documents may name.
+pub const PROJECTS_PER_AGENT: usize = 1_000;
 /// Projects that an agent had CPU time of and has no more: what it computed for them is kept for ever.
 pub const PASTS_PER_AGENT: usize = 10_000;
 /// Bytes of one message on the link.
@@ -35,6 +37,8 @@ pub const TICKET_LIFE: Life = Life::from_secs(600);
 pub const TICKETS: usize = 100;
 /// How many may do so within an hour, theirs included: a room of machines that were set up from one image.
 pub const COPIES_AN_HOUR: usize = 60;
+/// And how many there may be of one in all, theirs included, until some are revoked or forgotten.
+pub const COPIES: usize = 400;
 /// Enrolment tokens made at once.
 pub const TOKENS: u32 = 10_000;
 /// Agents that one token may enrol.

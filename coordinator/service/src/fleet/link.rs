@@ -5,12 +5,12 @@
 //! as "the newest of each kind" and never as a list, so a connection's memory has a bound whatever the agent
 //! does. An acknowledgement stands for all messages up to its number.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fallow_domain::agent_state::EntryKey;
+use fallow_domain::agent_state::{Entry, EntryKey};
 use fallow_domain::{DocumentVersion, FleetDocument, Labels, MasterUrl, SignedDocuments};
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::entry::BadEntry;
@@ -412,6 +412,7 @@ impl<'a> Connection<'a> {
                     self.pending.document =
                         Some(Addressed { document: document.clone(), signed, traceparent });
                 }
+                self.agent.offered.store(document.version.0, Ordering::Relaxed);
                 self.offered = Some((document, labels));
             }
             Err(why) => {
@@ -452,7 +453,8 @@ impl<'a> Connection<'a> {
             tracing::warn!(sequence, error = %error, "a message that means nothing was refused");
             Status::invalid_argument(format!("message {sequence} is refused: {error}"))
         };
-        let entries = entry::read_all(entries).map_err(bad)?;
+        let mut entries = entry::read_all(entries).map_err(bad)?;
+        self.heed(&mut entries);
         let removed = entry::read_removed(&removed).map_err(bad)?;
         let update = Update { sequence, is_snapshot, entries, removed };
         if traceparent.is_empty() {
@@ -466,6 +468,36 @@ impl<'a> Connection<'a> {
         );
         propagation::set_parent(&span, &traceparent);
         self.apply(update).instrument(span).await
+    }
+
+    /// Takes out what the agent says of a version that it was not given: neither a refusal nor that it went
+    /// back can be true of that. What it said when it had been given it holds on, also over a restart here.
+    fn heed(&self, entries: &mut BTreeMap<EntryKey, Entry>) {
+        let Some(Entry::Host(host)) = entries.get_mut(&EntryKey::Host) else { return };
+        let (first, newest) = {
+            let release = self.documents.borrow();
+            let newest = release.newest.as_ref().map(|newest| newest.audited.set.fleet.version);
+            let newest = newest.unwrap_or_default();
+            (release.open().map_or(newest.next(), |(rollout, _)| rollout.candidate), newest)
+        };
+        let state = lock(&self.agent.state);
+        let held = state.host();
+        let offered = DocumentVersion(self.agent.offered.load(Ordering::Relaxed));
+        let is_known = |version: DocumentVersion| version < first || version <= newest && version == offered;
+        let was_refused = held.and_then(|held| held.document_refused.as_ref()).map(|(version, _)| *version);
+        if let Some((version, _)) = host.document_refused
+            && !is_known(version)
+            && was_refused != Some(version)
+        {
+            host.document_refused = held.and_then(|held| held.document_refused.clone());
+        }
+        let had_gone_back = held.and_then(|held| held.rolled_back.as_ref()).map(|one| one.version);
+        if let Some(version) = host.rolled_back.as_ref().map(|one| one.version)
+            && !is_known(version)
+            && had_gone_back != Some(version)
+        {
+            host.rolled_back = held.and_then(|held| held.rolled_back.clone());
+        }
     }
 
     /// The agent is there. It cannot have answered what was not asked.

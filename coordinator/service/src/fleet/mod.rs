@@ -133,6 +133,8 @@ pub(crate) struct Agent {
     certificate_until: AtomicI64,
     /// When it was renewed last, in microseconds since the epoch; 0 for not since the coordinator's start.
     renewed_at: AtomicI64,
+    /// The version of the document that it was given last since the coordinator's start; 0 for none.
+    offered: AtomicU64,
     /// Why it may not be linked any more; none as long as it may.
     removed: watch::Sender<Option<String>>,
     /// Which process has its link.
@@ -285,6 +287,7 @@ impl Agent {
             connected: AtomicBool::new(false),
             certificate_until: AtomicI64::new(0),
             renewed_at: AtomicI64::new(0),
+            offered: AtomicU64::new(0),
             removed: watch::Sender::new(removed),
             seat: watch::Sender::default(),
             probe: watch::Sender::default(),

@@ -35,10 +35,11 @@ impl Reach for Fleet {
         let (newest, base) = (set_of(release.newest.as_deref()), set_of(release.base.as_deref()));
         let mut differs = Differs::between(&base, &newest);
         let (mut newest, mut base) = (Asked::by(&newest), Asked::by(&base));
-        let now = |agent: &Arc<Agent>| {
+        let now = |(agent, is_further): (&Arc<Agent>, bool)| {
             let labels = agent.labels();
             let mut host = agent.now(rollout, &labels);
-            host.changed = differs.for_labels(&labels);
+            // A machine and its copies are one witness: whoever has one machine can have made the others.
+            host.changed = !is_further && differs.for_labels(&labels);
             let (before, after) = (base.to(&labels), newest.to(&labels));
             let [time, part] = allowed(if host.version == rollout.candidate { after } else { before });
             // Of few CPUs one is always used, however small the part that is said.
@@ -46,7 +47,9 @@ impl Reach for Fleet {
             host.is_asked(before, after);
             host
         };
-        self.members().iter().map(now).collect()
+        let members = self.members();
+        let are_further = self.are_further(members.iter().map(|agent| &agent.id));
+        members.iter().zip(are_further).map(now).collect()
     }
 }
 

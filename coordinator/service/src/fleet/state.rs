@@ -13,7 +13,7 @@ use fallow_domain::{AgentId, Instant, MasterUrl};
 use serde::{Deserialize, Serialize};
 
 use super::entry::Entries;
-use super::limits::{ENTRIES_PER_AGENT, PASTS_PER_AGENT};
+use super::limits::{ENTRIES_PER_AGENT, PASTS_PER_AGENT, PROJECTS_PER_AGENT};
 use super::totals::{PastTotals, ProjectTotals, Totals};
 use super::{keys, stored};
 
@@ -84,6 +84,9 @@ pub enum UpdateError {
     /// The agent would hold too many entries.
     #[error("an agent may hold {ENTRIES_PER_AGENT} entries")]
     TooManyEntries,
+    /// More projects than documents could name.
+    #[error("an agent may hold {PROJECTS_PER_AGENT} projects")]
+    TooManyProjects,
     /// The agent would have left too many projects.
     #[error("an agent may have left {PASTS_PER_AGENT} projects")]
     TooManyPasts,
@@ -135,6 +138,9 @@ impl State {
         if self.len_after(&change) > ENTRIES_PER_AGENT {
             return Err(UpdateError::TooManyEntries);
         }
+        if self.projects_after(&change) > PROJECTS_PER_AGENT {
+            return Err(UpdateError::TooManyProjects);
+        }
         let pasts = change.pasts.keys().filter(|url| !self.pasts.contains_key(*url)).count();
         if self.pasts.len() + pasts > PASTS_PER_AGENT {
             return Err(UpdateError::TooManyPasts);
@@ -150,6 +156,18 @@ impl State {
         let is_gone = |key: &&EntryKey| self.entries.contains_key(*key) && !change.entries.contains_key(*key);
         let gone = change.removed.iter().filter(is_gone).count();
         self.entries.len() + new - gone
+    }
+
+    /// How many projects there are after a change that brings new ones; 0 after any other.
+    fn projects_after(&self, change: &PlannedUpdate) -> usize {
+        let is_project = |key: &&EntryKey| matches!(key, EntryKey::Project(_));
+        let brought = || change.entries.keys().filter(is_project);
+        if brought().all(|key| self.entries.contains_key(key)) {
+            return 0;
+        }
+        let stay = self.entries.keys().filter(is_project);
+        let stay = stay.filter(|key| !change.removed.contains(*key) && !change.entries.contains_key(*key));
+        stay.count() + brought().count()
     }
 
     fn keys_besides(&self, entries: &Entries) -> BTreeSet<EntryKey> {

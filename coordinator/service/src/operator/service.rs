@@ -4,12 +4,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fallow_domain::{DocumentVersion, Duration, Labels};
+use fallow_domain::{DocumentVersion, Duration, Labels, printable};
 use fallow_fleet::{Contents, LabelEdit, Selector};
 use fallow_proto::fleet::document;
 use fallow_proto::operator::v1 as wire;
 use fallow_telemetry::opentelemetry::metrics::Histogram;
-use fallow_telemetry::{KeyValue, names};
+use fallow_telemetry::{KeyValue, RateLimit, names};
 use fallow_tls::{AccessString, Purpose};
 use fallow_work_server::{ProjectError, ProjectInfo, ProjectServer};
 use tokio::sync::watch;
@@ -33,6 +33,10 @@ use crate::fleet::{Fleet, Revoked};
 use crate::roles::{Caller, Operators};
 use fallow_daemon::clock;
 use fallow_store::Store;
+
+static FAILED: RateLimit = RateLimit::new();
+/// Bytes of the log that the reason takes for which a call failed.
+const REASON: usize = 1_000;
 
 /// Serves the operator contract.
 #[derive(Clone)]
@@ -101,7 +105,11 @@ impl OperatorService {
         self.calls.record(began.elapsed().as_secs_f64(), &attributes);
         if let Err(status) = &result {
             let _entered = span.enter();
-            tracing::warn!(method, code = ?status.code(), reason = status.message(), "an operator's call failed");
+            // Whoever may call can have it fail as often, and with as long a name, as he likes.
+            if let Some(times) = FAILED.allow() {
+                let reason = printable::line(status.message(), REASON);
+                tracing::warn!(method, code = ?status.code(), reason, times, "an operator's call failed");
+            }
         }
         result.map(Response::new)
     }
