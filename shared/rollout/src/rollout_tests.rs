@@ -1,4 +1,5 @@
 use fallow_domain::Duration;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -61,4 +62,53 @@ fn r6_5_a_rollout_that_was_stored_before_hosts_were_kept_is_read_and_says_nothin
     assert_eq!(older.was_taken_from(&host(0)), None);
     let nobody = read(r#"{"taken_back":{"by":3,"why":"it harms","had":0}}"#);
     assert_eq!(nobody.was_taken_from(&host(0)), Some(false));
+}
+
+proptest! {
+    /// Waves of all kinds, a fleet that grows between them, and hosts of any names.
+    #[test]
+    fn r6_5_every_host_gets_a_version_in_exactly_one_wave_however_the_fleet_grows(
+        number in 1_u64..1_000,
+        fleets in prop::collection::vec(0_usize..60, 1..7),
+        waves in prop::sample::select(vec!["1,10%,100%", "3", "2,5,50%", "lab,30%,60%", "10%,lab,80%", "50%"]),
+        in_lab in prop::collection::vec(any::<bool>(), 400),
+    ) {
+        let versions = (DocumentVersion(1), DocumentVersion(2));
+        let plan = Plan::new(waves, Duration::from_mins(4)).unwrap();
+        let lab: GroupName = "lab".parse().unwrap();
+        let groups = BTreeMap::from([(lab.clone(), "room=12".parse().unwrap())]);
+        let begun = ("anna".to_owned(), Instant::EPOCH);
+        let mut rollout = Rollout::begin(number, versions, plan, groups, begun, 9);
+        let mut hosts: Vec<HostNow> = Vec::new();
+        let mut wave_of: BTreeMap<AgentId, usize> = BTreeMap::new();
+        let grow = |hosts: &mut Vec<HostNow>, count: usize| {
+            for at in hosts.len()..hosts.len() + count {
+                let groups = if in_lab[at % 400] { vec![lab.clone()] } else { Vec::new() };
+                hosts.push(HostNow { groups, connected: at % 3 != 0, ..HostNow::named(host(at)) });
+            }
+        };
+        for step in 0.. {
+            grow(&mut hosts, fleets.get(step).copied().unwrap_or(0));
+            let before = rollout.released;
+            let transition = rollout.order(Order::Promote, "bob", &hosts).unwrap();
+            rollout = rollout.after(&transition, Instant::EPOCH, DocumentVersion(3), &hosts);
+            prop_assert!(rollout.released > before || rollout.phase == Phase::Completed);
+            for host in &hosts {
+                let is_released = rollout.is_released_to(&host.id, &host.groups);
+                match wave_of.get(&host.id) {
+                    // Nobody who has it loses it, and a fleet that grows moves nobody.
+                    Some(_) => prop_assert!(is_released, "{} was moved", host.id.0),
+                    None if is_released => drop(wave_of.insert(host.id.clone(), rollout.released)),
+                    None => {}
+                }
+                // Who comes later is in one of the waves, too, and in the same one whoever else comes.
+                let wave = rollout.wave_of(&host.id, &host.groups);
+                prop_assert_eq!(is_released, rollout.phase == Phase::Completed || wave < rollout.released);
+            }
+            if rollout.phase == Phase::Completed {
+                break;
+            }
+        }
+        prop_assert_eq!(wave_of.len(), hosts.len());
+    }
 }
