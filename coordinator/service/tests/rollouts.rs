@@ -456,7 +456,7 @@ async fn r6_5_who_began_a_large_change_does_not_approve_it_and_an_emergency_take
     let rollout = newest(&mut operator).await;
     assert_eq!((rollout.phase(), rollout.taken_back_by), (RolloutPhase::TakenBack, 3));
     let story = story(&mut operator).await;
-    let said = "document changed: version 3: preferences cpu_fraction=0.25, an emergency: to all hosts at once, in place of rollout 1";
+    let said = "document changed: version 3: preferences cpu_fraction=0.25, an emergency, to all hosts at once, in place of rollout 1";
     assert!(story.iter().any(|line| line == said), "{story:?}");
 }
 

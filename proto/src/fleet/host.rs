@@ -191,7 +191,8 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         agent_version,
         in_use,
         owner: owner::from_wire(&owner.unwrap_or_default())?,
-        owner_word: owner_word.map(owner::word_from_wire).transpose()?.map(Box::new),
+        // It is only shown: one that cannot be read costs nothing else of what the agent says.
+        owner_word: owner_word.and_then(|word| owner::word_from_wire(word).ok()).map(Box::new),
         declined: declined.collect::<Result<_, _>>()?,
         organisation: organisation.collect::<Result<_, _>>()?,
     })

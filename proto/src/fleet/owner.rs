@@ -108,6 +108,13 @@ mod tests {
         for one in [limits, OwnerLimits::default()] {
             assert_eq!(from_wire(&to_wire(&one)), Ok(one));
         }
+        // His hours and the document's may have no minute in common.
+        let [night, day] = ["mon-fri 18:00-08:00", "mon-fri 09:00-17:00"].map(|hours| hours.parse().unwrap());
+        let hours = fallow_domain::Hours::and(&night, &day);
+        assert!(hours.is_never());
+        let preferences = fallow_domain::Preferences { hours, ..Default::default() };
+        let word = OwnerWord { said: 1, preferences, ..OwnerWord::default() };
+        assert_eq!(word_from_wire(word_to_wire(&word)), Ok(word));
         let many = vec![wire::OwnerPlace::default(); OWNER_PLACES + 1];
         let many = wire::OwnerWord { places: many, ..word_to_wire(&OwnerWord::default()) };
         assert!(word_from_wire(many).unwrap_err().contains("are more than"));

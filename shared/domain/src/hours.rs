@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Duration, Instant, Invalid};
 
+/// No hour at all, as it is written.
+const NEVER: &str = "never";
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 const DAY_MINUTES: u32 = 24 * 60;
 const WEEK_MINUTES: u32 = 7 * DAY_MINUTES;
@@ -155,6 +157,10 @@ impl Hours {
     /// # Errors
     /// [`Invalid`] for what are no hours.
     pub fn of_stored(text: &str) -> Result<Self, Invalid> {
+        // Nobody may say that, but hours of two may have no minute in common.
+        if text == NEVER {
+            return Ok(Self { stretches: Vec::new(), is_never: true });
+        }
         Self::read(text, |items| items.into_iter().map(|item| vec![item]).collect())
     }
 
@@ -347,7 +353,7 @@ impl Stretch {
 impl fmt::Display for Hours {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_never {
-            return f.write_str("never");
+            return f.write_str(NEVER);
         }
         let all = &self.stretches;
         let follow = |index: usize| all[index + 1..].iter().any(|later| !later.is_whole());
@@ -532,6 +538,7 @@ mod tests {
         }
         let never = hours("mon").and(&hours("tue"));
         assert!(never.is_never() && !never.is_always());
+        assert_eq!(Hours::of_stored(&never.to_string()).unwrap(), never);
         assert_eq!(never.at(MONDAY, &LocalTime::UTC), (false, None));
         assert!(hours("mon").and(&never).is_never() && never.and(&Hours::default()).is_never());
     }

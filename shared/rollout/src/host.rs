@@ -18,6 +18,9 @@ pub struct HostNow {
     pub groups: Vec<GroupName>,
     /// The new version says something else to it than the one before.
     pub changed: bool,
+    /// It is a witness of what the version does. Of a machine and its copies one is, of those that have the
+    /// version and of those that have not.
+    pub speaks: bool,
     /// Its link stands.
     pub connected: bool,
     /// The version that it follows.
@@ -51,6 +54,8 @@ pub struct HostNow {
     pub calls: BTreeMap<MasterUrl, Calls>,
     /// How tight its owner's limits are: rises with each that is tightened.
     pub tightness: f64,
+    /// How many preferences he says, if the agent tells that.
+    pub said: Option<u32>,
 }
 
 /// What keeps a host from computing with all that its documents give it.
@@ -164,7 +169,7 @@ impl HostNow {
     #[must_use]
     pub fn named(id: AgentId) -> Self {
         let (state, none) = (HostState::default(), [].iter());
-        Self::of(id, String::new(), false, &state, none)
+        Self::of(id, "", false, &state, none)
     }
 
     /// Why it does not have a version that it was given: it refused it, or went back from it. One that has
@@ -180,21 +185,36 @@ impl HostNow {
         refused.or_else(|| went_back().filter(|_| !has_it || !self.connected))
     }
 
+    /// Whether it counts for or against the version.
+    #[must_use]
+    pub const fn is_judged(&self) -> bool {
+        self.changed && self.speaks
+    }
+
+    /// What it calls itself, and its id: another one may be called so, too.
+    pub(crate) fn called(&self) -> String {
+        match self.name.is_empty() || self.name == self.id.0 {
+            true => self.id.0.clone(),
+            false => format!("{} ({})", self.name, self.id.0),
+        }
+    }
+
     /// What an agent reports.
     #[must_use]
     pub fn of<'p>(
         id: AgentId,
-        name: String,
+        name: &str,
         connected: bool,
         state: &HostState,
         projects: impl Iterator<Item = &'p ProjectState>,
     ) -> Self {
         let all = f64::from(state.cpus.max(1));
         let mut host = Self {
-            name: called(&id, &name),
             id,
+            name: printable::line(name, 100),
             groups: Vec::new(),
             changed: true,
+            speaks: true,
             connected,
             version: state.document_version,
             refused: state.document_refused.as_ref().map(|(version, why)| (*version, said(why))),
@@ -212,6 +232,7 @@ impl HostNow {
             share_violation: state.metrics.first().and_then(|day| day.share_violation).map(|part| part.get()),
             calls: BTreeMap::new(),
             tightness: tightness(state),
+            said: state.owner_word.as_ref().map(|word| word.said),
         };
         for project in projects {
             host.cpu_useful = host.cpu_useful.saturating_add(project.cpu_success.as_micros());
@@ -243,21 +264,11 @@ fn said(text: &str) -> String {
     printable::line(text, 300)
 }
 
-/// What a host calls itself, and its id: another one may be called so, too.
-fn called(id: &AgentId, name: &str) -> String {
-    match name.is_empty() || name == id.0 {
-        true => id.0.clone(),
-        false => format!("{} ({})", printable::line(name, 100), id.0),
-    }
-}
-
-/// Each limit counts by what it takes away; suspension, projects that were detached, and preferences that
-/// the owner says, one each.
+/// Each limit counts by what it takes away; suspension, and projects that were detached, one each.
 fn tightness(state: &HostState) -> f64 {
     let owner = &state.owner;
     let taken = |limit: Option<fallow_domain::Fraction>| limit.map_or(0.0, |limit| 1.0 - limit.get());
     let fractions = [owner.cpu_fraction, owner.cpu_time_fraction, owner.memory_fraction, owner.disk_fraction];
     let counted = owner.excluded_devices.len() + state.declined.len() + usize::from(owner.suspended);
-    let said = state.owner_word.as_ref().map_or(0, |word| word.said);
-    fractions.into_iter().map(taken).sum::<f64>() + counted as f64 + f64::from(said)
+    fractions.into_iter().map(taken).sum::<f64>() + counted as f64
 }

@@ -135,7 +135,7 @@ pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[HostNow]) -> Ju
 
 /// Hosts that refuse the version, or went back from it: one in twenty of those that it reached.
 fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
-    let was_given = |host: &&HostNow| host.changed && rollout.is_released_to(&host.id, &host.groups);
+    let was_given = |host: &&HostNow| host.is_judged() && rollout.is_released_to(&host.id, &host.groups);
     let mut refusing = hosts
         .iter()
         .filter(was_given)
@@ -146,7 +146,7 @@ fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
     let is_reached = |host: &&HostNow| host.connected || host.turned_down(rollout.candidate).is_some();
     let reached = hosts.iter().filter(was_given).filter(is_reached).count();
     (count * 20 >= reached)
-        .then(|| format!("{count} of {} refuse it, such as {}: {why}", crate::hosts(reached), first.name))
+        .then(|| format!("{count} of {} refuse it, such as {}: {why}", crate::hosts(reached), first.called()))
 }
 
 fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
@@ -297,7 +297,7 @@ struct Off {
 impl Off {
     fn of(rollout: &Rollout, hosts: &[HostNow]) -> Self {
         let mut off = Self { new: (0, 0), old: (0, 0) };
-        for host in hosts.iter().filter(|host| host.changed) {
+        for host in hosts.iter().filter(|host| host.is_judged()) {
             let is_new = rollout.is_released_to(&host.id, &host.groups);
             let (count, all) = if is_new { &mut off.new } else { &mut off.old };
             *all += 1;
@@ -326,7 +326,7 @@ type Amount<'f> = &'f dyn Fn(&AgentId, &Track) -> Option<f64>;
 
 /// What is to be said when the time is over.
 fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
-    let is_released = |host: &&HostNow| host.changed && rollout.is_released_to(&host.id, &host.groups);
+    let is_released = |host: &&HostNow| host.is_judged() && rollout.is_released_to(&host.id, &host.groups);
     let released = || hosts.iter().filter(is_released);
     if released().next().is_none() {
         let why = "none of its hosts is in the fleet any more, or what changed concerns none of them by now";
@@ -334,7 +334,7 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
     }
     let voting = soak.voting(rollout.plan.soak).count();
     let lacking = released().filter(|host| soak.lacks(&host.id, rollout.plan.soak));
-    let (lacking, example) = lacking.fold((0, ""), |(count, _), host| (count + 1, host.name.as_str()));
+    let (lacking, example) = lacking.fold((0, String::new()), |(count, _), host| (count + 1, host.called()));
     let is_over = soak.watched() >= rollout.plan.soak * PATIENCE;
     let off = Off::of(rollout, hosts);
     let looks_lost = rollout.plan.gates.has(Gate::Lost) && off.is_more_of_new();

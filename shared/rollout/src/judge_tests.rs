@@ -605,11 +605,12 @@ fn r6_10_what_agents_say_is_on_one_line_and_they_are_called_by_their_ids_too() {
         ..HostState::default()
     };
     let id = AgentId("01HOST".into());
-    let host = HostNow::of(id, "pc-1\n".into(), true, &state, std::iter::empty());
+    let host = HostNow::of(id, "pc-1\n", true, &state, std::iter::empty());
     let why = host.turned_down(NEW).unwrap();
     assert!(!why.contains('\n') && !why.contains('\u{202e}') && why.contains("alice"), "{why}");
-    assert!(host.name.starts_with("pc-1") && host.name.ends_with(" (01HOST)"), "{}", host.name);
-    assert!(!host.name.contains('\n'));
+    let called = host.called();
+    assert!(called.starts_with("pc-1") && called.ends_with(" (01HOST)"), "{called}");
+    assert!(!called.contains('\n'));
 }
 
 #[test]

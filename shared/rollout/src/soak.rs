@@ -67,7 +67,7 @@ impl Sample {
 impl Track {
     fn begin(host: &HostNow, is_new: bool) -> Self {
         Self {
-            name: host.name.clone(),
+            name: host.called(),
             is_new,
             present: Duration::ZERO,
             awake: Duration::ZERO,
@@ -169,7 +169,9 @@ impl Track {
 
     /// Whether its owner tightened his limits meanwhile.
     pub(crate) fn is_tightened(&self) -> bool {
-        self.newest.tightness > self.first.tightness + 1e-9
+        // An agent that says nothing of the kind may just be an older one, until it is not.
+        let says_more = self.first.said.zip(self.newest.said).is_some_and(|(first, newest)| newest > first);
+        says_more || self.newest.tightness > self.first.tightness + 1e-9
     }
 }
 
@@ -204,7 +206,7 @@ impl Soak {
         }
         self.note_lacking(rollout, hosts.iter().zip(&released).filter(|(_, is_released)| **is_released));
         for (host, is_released) in hosts.iter().zip(released) {
-            if !host.changed {
+            if !host.is_judged() {
                 continue;
             }
             let is_new = is_released && host.version == rollout.candidate;
@@ -230,7 +232,7 @@ impl Soak {
         rollout: &Rollout,
         released: impl Iterator<Item = (&'h HostNow, &'h bool)>,
     ) {
-        let lacks = |host: &&HostNow| host.changed && host.connected && host.version != rollout.candidate;
+        let lacks = |host: &&HostNow| host.is_judged() && host.connected && host.version != rollout.candidate;
         let lacking = released.map(|(host, _)| host).filter(lacks);
         let since = |host: &HostNow| self.lacking.get(&host.id).copied().unwrap_or(self.watched);
         self.lacking = lacking.map(|host| (host.id.clone(), since(host))).collect();

@@ -196,9 +196,17 @@ async fn follow(
                 report.note(NAME, false, &format!("logind does not answer: {error}"));
                 let patience = if known.unseen { SOON } else { away };
                 away = (away * 2).min(RETRY_MAX);
-                match timeout(patience, owners.next()).await {
+                // Also one that is there and says something again is asked.
+                let sign = async {
+                    tokio::select! {
+                        owner = owners.next() => owner,
+                        signal = signals.next() => signal,
+                    }
+                };
+                match timeout(patience, sign).await {
                     Ok(Some(Ok(_))) => {
                         drain(&mut owners);
+                        drain(&mut signals);
                         sleep(PAUSE).await;
                         continue;
                     }

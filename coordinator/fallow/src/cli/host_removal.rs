@@ -68,7 +68,15 @@ pub(crate) async fn revoke(arguments: Revoke) -> Result<(), Failure> {
     let mut with_it = Vec::new();
     // One that is copied meanwhile is named by the one that it was copied of.
     while with_copies && let Some(copy) = reply.copies.pop() {
-        let of_copy = client.revoke_host(request(copy.clone())).await?.into_inner();
+        let of_copy = client.revoke_host(request(copy.clone())).await.map_err(|status| {
+            let why = Failure::from(status);
+            let done = [std::slice::from_ref(&reply.agent_id), &with_it].concat().join(", ");
+            Failure::new(
+                why.code(),
+                format!("copy {copy} is still a host of the fleet: {why}; taken out are: {done}"),
+            )
+        })?;
+        let of_copy = of_copy.into_inner();
         let is_new = |id: &String| !reply.copies.contains(id);
         let new: Vec<String> = of_copy.copies.into_iter().filter(is_new).collect();
         reply.copies.extend(new);

@@ -154,8 +154,8 @@ struct Plan {
 const KEPT: u32 = 10;
 /// Between two looks.
 const OFTEN: Duration = Duration::from_millis(500);
-/// So often in a row a coordinator is asked again that was there and is not: for some two minutes.
-const UNHEARD_MAX: u32 = 240;
+/// So long a coordinator is asked again that was there and is not.
+const AWAY: Duration = Duration::from_secs(120);
 /// A wave is watched so long, if nothing is said.
 const USUAL_SOAK: Span = Span::from_mins(30);
 
@@ -243,14 +243,13 @@ async fn watch(show: Show) -> Result<(), Failure> {
     let mut told: Option<RolloutStep> = None;
     let mut counts = String::new();
     let mut number = None;
-    let mut unheard = 0;
+    let mut heard = tokio::time::Instant::now();
     loop {
         let request = ListRolloutsRequest { limit: if number.is_some() { KEPT } else { 1 } };
         let mut rollouts = match client.list_rollouts(request).await.map_err(Failure::from) {
             Ok(reply) => reply.into_inner().rollouts,
             // It may just be started anew: the rollout goes on then.
-            Err(failure) if is_away(&failure) && number.is_some() && unheard < UNHEARD_MAX => {
-                unheard += 1;
+            Err(failure) if is_away(&failure) && number.is_some() && heard.elapsed() < AWAY => {
                 tokio::time::sleep(OFTEN).await;
                 match show.target.connect().await {
                     Ok(again) => client = again,
@@ -261,7 +260,7 @@ async fn watch(show: Show) -> Result<(), Failure> {
             }
             Err(failure) => return Err(failure),
         };
-        unheard = 0;
+        heard = tokio::time::Instant::now();
         // What an earlier rollout came to is no word on a change that no host has yet.
         if number.is_none()
             && rollouts.last().is_none_or(|last| !is_open(last))

@@ -140,6 +140,8 @@ pub(super) fn bind(store: &dyn Store, places: &Places) -> Result<(TcpListener, T
 pub(super) fn projects_url(
     store: &dyn Store,
     asked: Option<&str>,
+    // The projects are to be served elsewhere: a URL that was asked for before may lead nowhere.
+    is_moved: bool,
     decide: impl Fn(Option<&str>) -> Result<Served, StartError>,
 ) -> Result<Served, StartError> {
     let kept = kept(store)?;
@@ -155,11 +157,11 @@ pub(super) fn projects_url(
         return Err(StartError::UrlFixed { asked: asked.to_owned(), kept: known.clone() });
     }
     // What somebody asked for holds also at the starts before the first project.
-    let of_earlier = kept.as_ref().filter(|kept| kept.is_url_asked);
+    let of_earlier = kept.as_ref().filter(|kept| kept.is_url_asked && !is_moved);
     let of_earlier = of_earlier.and_then(|kept| kept.projects_url.as_deref());
     let served = decide(known.as_deref().or(asked).or(of_earlier))?;
     if let Some(kept) = kept {
-        let is_url_asked = kept.is_url_asked || asked.is_some();
+        let is_url_asked = kept.is_url_asked && !is_moved || asked.is_some();
         let projects_url = Some(served.url.clone());
         if (&kept.projects_url, kept.is_url_asked) != (&projects_url, is_url_asked) {
             keep(store, &StoredAddresses { projects_url, is_url_asked, ..kept })?;
@@ -296,15 +298,17 @@ mod tests {
             Ok(Served { url, plain_url: None, allows_plain: true, behind_proxy: false })
         };
         // Until there is a project it may be another one.
-        projects_url(&store, Some("https://early.example.org"), decide).unwrap();
-        let first = projects_url(&store, Some("https://lab.example.org/"), decide).unwrap();
+        projects_url(&store, Some("https://early.example.org"), false, decide).unwrap();
+        assert_eq!(projects_url(&store, None, false, decide).unwrap().url, "https://early.example.org");
+        assert_eq!(projects_url(&store, None, true, decide).unwrap().url, "http://127.0.0.1:9");
+        let first = projects_url(&store, Some("https://lab.example.org/"), false, decide).unwrap();
         let _ = store.apply_durable(project).unwrap();
         assert_eq!(first.url, "https://lab.example.org");
-        assert_eq!(projects_url(&store, None, decide).unwrap(), first);
-        let other = projects_url(&store, Some("https://other.example.org"), decide).unwrap_err();
+        assert_eq!(projects_url(&store, None, false, decide).unwrap(), first);
+        let other = projects_url(&store, Some("https://other.example.org"), false, decide).unwrap_err();
         assert!(other.to_string().contains("leave it out"), "{other}");
         drop(bound(&store, at("127.0.0.1:0"), at("127.0.0.1:0")).unwrap());
-        assert_eq!(projects_url(&store, None, decide).unwrap(), first);
+        assert_eq!(projects_url(&store, None, false, decide).unwrap(), first);
     }
 
     #[test]

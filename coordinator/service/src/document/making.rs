@@ -198,16 +198,13 @@ impl Making {
                 (Action::RolloutTakenBack, format!("{said}: {step}{waits}"))
             }
             (rollout, emergency) => {
+                let called = if emergency && !author.by_rule { ", an emergency" } else { "" };
                 let how = match (rollout, emergency) {
-                    (_, true) if is_held => ", an emergency, to be signed".to_owned(),
-                    (_, false) if is_held => ", to be signed".to_owned(),
+                    _ if is_held => format!("{called}, to be signed"),
                     (Some(rollout), true) => {
-                        format!(
-                            ", an emergency: to all hosts at once, in place of rollout {}",
-                            rollout.number
-                        )
+                        format!("{called}, to all hosts at once, in place of rollout {}", rollout.number)
                     }
-                    (None, true) => ", an emergency: to all hosts at once".to_owned(),
+                    (None, true) => format!("{called}, to all hosts at once"),
                     (Some(rollout), false) => format!(", by rollout {}", rollout.number),
                     (None, false) => String::new(),
                 };

@@ -129,6 +129,8 @@ pub struct Author {
     pub message: String,
     /// What he changes goes to all hosts at once, whatever the plan is and whatever goes out now.
     pub emergency: bool,
+    /// So it does, and nobody called it an emergency: accounts that are made anew, a new term.
+    pub by_rule: bool,
 }
 
 impl Author {
@@ -310,7 +312,7 @@ impl Documents {
             return Ok(empty().fleet);
         }
         // Agents would compute for accounts that are not theirs meanwhile.
-        let author = Author { emergency: true, ..author };
+        let author = Author { emergency: true, by_rule: true, ..author };
         let (change, keys) = (change.to_owned(), keys.to_vec());
         self.change_fleet(author, now, move |document| {
             document.version = document.version.next();

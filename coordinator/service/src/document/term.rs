@@ -20,7 +20,7 @@ impl Documents {
     ) -> Result<DocumentVersion, DocumentError> {
         let alone = self.changing.clone().blocking_lock_owned();
         // Hosts that it would not reach at once follow versions that nobody knows here.
-        let making = self.making(Author { emergency: true, ..author }, now);
+        let making = self.making(Author { emergency: true, by_rule: true, ..author }, now);
         let (_, set) = making.make(alone, |set| {
             set.fleet.version = DocumentVersion::first_of(term);
             Ok(change.to_owned())

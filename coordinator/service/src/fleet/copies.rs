@@ -278,6 +278,12 @@ impl Fleet {
         of.map(|id| !machines.insert(eldest(&agents, id))).collect()
     }
 
+    /// Of each of these, in their order, the first one of its machine: itself, if it is no copy.
+    pub(super) fn machines<'a>(&self, of: impl Iterator<Item = &'a AgentId>) -> Vec<AgentId> {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        of.map(|id| eldest(&agents, id)).collect()
+    }
+
     /// Agents that were enrolled and neither revoked nor forgotten, and that count as one with another such
     /// agent where several must agree on a result: of a host and its copies all but one.
     #[must_use]

@@ -10,8 +10,8 @@ use fallow_domain::Duration as Life;
 pub const ENTRIES_PER_MESSAGE: usize = 20_000;
 /// Entries that an agent may hold in all.
 pub const ENTRIES_PER_AGENT: usize = 50_000;
-/// Projects among them: as many as documents may name.
-pub const PROJECTS_PER_AGENT: usize = 1_000;
+/// Projects among them: twice as many as documents may name, for those of its owner, and those that are left.
+pub const PROJECTS_PER_AGENT: usize = 2_000;
 /// Projects that an agent had CPU time of and has no more: what it computed for them is kept for ever.
 pub const PASTS_PER_AGENT: usize = 10_000;
 /// Bytes of one message on the link.

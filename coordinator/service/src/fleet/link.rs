@@ -412,7 +412,14 @@ impl<'a> Connection<'a> {
                     self.pending.document =
                         Some(Addressed { document: document.clone(), signed, traceparent });
                 }
-                self.agent.offered.store(document.version.0, Ordering::Relaxed);
+                // Not what it has got by saying that it has it.
+                let is_its_own = release.open().is_none_or(|(rollout, _)| {
+                    document.version != rollout.candidate
+                        || rollout.is_released_to(&self.agent.id, &rollout.groups_of(&labels))
+                });
+                if is_its_own {
+                    self.agent.offered.store(document.version.0, Ordering::Relaxed);
+                }
                 self.offered = Some((document, labels));
             }
             Err(why) => {
@@ -478,7 +485,9 @@ impl<'a> Connection<'a> {
             let release = self.documents.borrow();
             let newest = release.newest.as_ref().map(|newest| newest.audited.set.fleet.version);
             let newest = newest.unwrap_or_default();
-            (release.open().map_or(newest.next(), |(rollout, _)| rollout.candidate), newest)
+            let waits = release.is_held.then_some(newest);
+            let open = release.open().map(|(rollout, _)| rollout.candidate);
+            (open.or(waits).unwrap_or_else(|| newest.next()), newest)
         };
         let state = lock(&self.agent.state);
         let held = state.host();
@@ -523,7 +532,11 @@ impl<'a> Connection<'a> {
             UpdateCheck::Next => {}
         }
         // These need to know what is held now, and nothing may be planned on what was before them.
+        let brings_project = |key: &EntryKey| matches!(key, EntryKey::Project(_));
         let alone = update.is_snapshot
+            || update.entries.keys().any(brings_project)
+                && lock(&self.agent.state)
+                    .lacks_one_of(update.entries.keys().filter(|key| brings_project(key)))
             || update.removed.iter().any(|key| matches!(key, EntryKey::Project(_)))
             || self.is_crowded(&update);
         if alone {

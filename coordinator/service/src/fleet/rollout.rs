@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fallow_daemon::{clock, lock};
 use fallow_domain::agent_state::HostState;
-use fallow_domain::{DocumentVersion, Duration, Labels, Preferences};
+use fallow_domain::{AgentId, DocumentVersion, Duration, Labels, Preferences};
 use fallow_fleet::{Contents, DocumentSet, Effective, GroupName};
 use fallow_rollout::{HostNow, Phase, Rollout, Soak, Transition};
 use tokio::sync::watch;
@@ -35,11 +35,10 @@ impl Reach for Fleet {
         let (newest, base) = (set_of(release.newest.as_deref()), set_of(release.base.as_deref()));
         let mut differs = Differs::between(&base, &newest);
         let (mut newest, mut base) = (Asked::by(&newest), Asked::by(&base));
-        let now = |(agent, is_further): (&Arc<Agent>, bool)| {
+        let now = |agent: &Arc<Agent>| {
             let labels = agent.labels();
             let mut host = agent.now(rollout, &labels);
-            // A machine and its copies are one witness: whoever has one machine can have made the others.
-            host.changed = !is_further && differs.for_labels(&labels);
+            host.changed = differs.for_labels(&labels);
             let (before, after) = (base.to(&labels), newest.to(&labels));
             let [time, part] = allowed(if host.version == rollout.candidate { after } else { before });
             // Of few CPUs one is always used, however small the part that is said.
@@ -48,8 +47,29 @@ impl Reach for Fleet {
             host
         };
         let members = self.members();
-        let are_further = self.are_further(members.iter().map(|agent| &agent.id));
-        members.iter().zip(are_further).map(now).collect()
+        let mut hosts: Vec<HostNow> = members.iter().map(now).collect();
+        let machines = self.machines(members.iter().map(|agent| &agent.id));
+        let is_released = |host: &HostNow| rollout.is_released_to(&host.id, &host.groups);
+        have_one_speak(&mut hosts, &machines, is_released);
+        hosts
+    }
+}
+
+/// Has one host of each machine and its copies speak for them, of those that a version is released to and of
+/// the others: whoever has one machine can have made the copies. One that is there, if any is. `machines` are
+/// those of the hosts, in their order.
+fn have_one_speak(hosts: &mut [HostNow], machines: &[AgentId], is_released: impl Fn(&HostNow) -> bool) {
+    let mut speakers: BTreeMap<(&AgentId, bool), usize> = BTreeMap::new();
+    for (at, machine) in machines.iter().enumerate() {
+        let kind = (machine, is_released(&hosts[at]));
+        let is_better = |other: &usize| hosts[at].connected && !hosts[*other].connected;
+        if speakers.get(&kind).is_none_or(is_better) {
+            speakers.insert(kind, at);
+        }
+    }
+    hosts.iter_mut().for_each(|host| host.speaks = false);
+    for at in speakers.into_values() {
+        hosts[at].speaks = true;
     }
 }
 
@@ -115,7 +135,7 @@ impl Agent {
         let unknown = HostState::default();
         let state = lock(&self.state);
         let host = state.host().unwrap_or(&unknown);
-        let now = HostNow::of(self.id.clone(), name, self.is_connected(), host, state.projects());
+        let now = HostNow::of(self.id.clone(), &name, self.is_connected(), host, state.projects());
         HostNow { groups, ..now }
     }
 }
@@ -182,4 +202,27 @@ pub(crate) async fn drive(fleet: Arc<Fleet>, documents: Arc<Documents>, mut stop
 fn pause(soak: Duration) -> std::time::Duration {
     let micros = u64::try_from((soak / LOOKS).as_micros()).unwrap_or_default();
     std::time::Duration::from_micros(micros).clamp(OFTEN, SELDOM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_5_of_a_machine_and_its_copies_one_that_is_there_speaks_on_either_side_of_a_wave() {
+        let host = |id: &str, connected| HostNow { connected, ..HostNow::named(AgentId(id.into())) };
+        // The image that all were made of is never there.
+        let mut hosts =
+            [host("a", false), host("b", true), host("c", true), host("d", true), host("x", false)];
+        let machines = ["a", "a", "a", "a", "x"].map(|id| AgentId(id.into()));
+        let mut speak = |released: &[&str]| {
+            have_one_speak(&mut hosts, &machines, |host| released.contains(&host.id.0.as_str()));
+            let speaking = hosts.iter().filter(|host| host.speaks);
+            speaking.map(|host| host.id.0.clone()).collect::<Vec<_>>().concat()
+        };
+        assert_eq!(speak(&[]), "bx");
+        assert_eq!(speak(&["c"]), "bcx");
+        assert_eq!(speak(&["a", "b", "c", "d", "x"]), "bx");
+        assert_eq!(speak(&["a"]), "abx", "nobody else was given it");
+    }
 }

@@ -158,6 +158,11 @@ impl State {
         self.entries.len() + new - gone
     }
 
+    /// Whether one of these entries is not held.
+    pub fn lacks_one_of<'k>(&self, mut keys: impl Iterator<Item = &'k EntryKey>) -> bool {
+        keys.any(|key| !self.entries.contains_key(key))
+    }
+
     /// How many projects there are after a change that brings new ones; 0 after any other.
     fn projects_after(&self, change: &PlannedUpdate) -> usize {
         let is_project = |key: &&EntryKey| matches!(key, EntryKey::Project(_));

@@ -106,7 +106,7 @@ impl OperatorService {
         if let Err(status) = &result {
             let _entered = span.enter();
             // Whoever may call can have it fail as often, and with as long a name, as he likes.
-            if let Some(times) = FAILED.allow() {
+            if let Some(times) = if is_own_failure(code) { Some(1) } else { FAILED.allow() } {
                 let reason = printable::line(status.message(), REASON);
                 tracing::warn!(method, code = ?status.code(), reason, times, "an operator's call failed");
             }
