@@ -14,7 +14,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// One job, which takes some ten seconds of CPU time.
 const BATCH: &str = "[[workunits]]\napplication = \"mersenne\"\ninputs = [{ open_name = \"in\", text = \"from=2 to=6000\\n\" }]\n\
-    outputs = [{ open_name = \"out\" }]\nflops = 5e10\nquorum = 1\n";
+    outputs = [{ open_name = \"out\" }]\nflops = 5e10\nflops_bound = 5e13\nquorum = 1\n";
 
 fn logged(mut command: Command, log: &Path) -> Killed {
     let log = File::create(log).unwrap();
@@ -124,8 +124,12 @@ fn r6_10_of_a_copied_image_that_runs_twice_one_goes_on_and_the_other_is_a_host_o
     });
     assert_eq!(project["workunits_failed"], 0, "{project}");
     wait_for("the first one to say so", MINUTE, || (lab.hosts()[0]["jobs_finished"] == 1).then_some(()));
-    assert_eq!((&lab.hosts()[1]["jobs_finished"], &lab.hosts()[1]["tasks_held"]), (&0.into(), &0.into()));
     let (first_log, second_log) = (lab.log("first.log"), lab.log("second.log"));
+    assert_eq!(
+        (&lab.hosts()[1]["jobs_finished"], &lab.hosts()[1]["tasks_held"]),
+        (&0.into(), &0.into()),
+        "{first_log}\n{second_log}"
+    );
     assert!(first_log.contains(&format!("finished {job}")), "{first_log}");
     assert!(!second_log.contains(&format!("finished {job}")), "{second_log}");
     // Its link stood all the time.
