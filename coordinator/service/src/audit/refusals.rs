@@ -14,7 +14,7 @@ use super::record::{Action, Actor};
 /// of the lab's that is set up wrongly.
 pub const AN_HOUR: u32 = 12;
 /// Of those, of one host: it must not hide what others say.
-pub const OF_ONE: u32 = 3;
+pub const OF_ONE: u32 = 4;
 
 const HOUR: Duration = Duration::from_hours(1);
 
