@@ -88,6 +88,11 @@ const ATTACKS: &[Attack] = &[
     Attack("has a neighbour run when nobody else does", Anybody, "chrt --idle -p 0 PID"),
     Attack("makes a program that runs as its owner", Anybody, "cp /bin/true t && chmod 4755 t && test -u t"),
     Attack(
+        "makes one without a name",
+        Perhaps,
+        "python3 -c 'import os; f = os.open(\".\", os.O_TMPFILE | os.O_RDWR, 0o4755); exit(not os.fstat(f).st_mode & 0o4000)'",
+    ),
+    Attack(
         "connects to a TCP port",
         Anybody,
         "perl -MIO::Socket::INET -e 'exit !IO::Socket::INET->new(\"127.0.0.1:TCP\")'",
