@@ -360,6 +360,26 @@ fn r6_10_a_job_that_is_allowed_the_network_reaches_it_and_no_file_and_does_not_c
     assert_eq!(said.status.code(), Some(5), "{}", String::from_utf8_lossy(&said.stderr));
 }
 
+#[test]
+fn r6_10_a_confined_job_that_hides_a_file_in_a_socket_cannot_be_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let confinement = confinement(3, dir.path());
+    let mut bench = Bench::confined_by(dir, confinement);
+    // Written, without a name, closed, and mapped nowhere.
+    let setup = bench.script(
+        "exec python3 -c \"import os, socket, time\nf = open('f', 'wb'); f.write(b'x' * 9000000); f.flush(); os.unlink('f')\n\
+         a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [f.fileno()]); f.close()\ntime.sleep(1000)\"",
+    );
+    bench.supervisor.start_task(setup);
+    let is_hidden = |sample: &fallow_client::TaskSample| {
+        sample.disk.is_some_and(|disk| disk.uncounted == Some(fallow_client::Uncounted::Closed))
+    };
+    let held = bench.sample("a count", is_hidden).disk.unwrap();
+    assert!(held.all.0 < 9_000_000, "{held:?}");
+    bench.supervisor.stop(StdDuration::ZERO);
+    bench.supervisor.join();
+}
+
 /// A command on a system whose kernel has no Landlock, as far as it can see.
 fn without_landlock(command: &std::process::Command) -> std::process::Command {
     // The number of a call is loaded; 444, which makes a set of rules, is answered ENOSYS, and others go on.
