@@ -72,7 +72,7 @@ fn r6_4_r6_5_the_coordinator_hears_of_what_the_owner_takes_away_by_commands_and_
     // Where he says it, too: of what a document has, and only where he is the stricter one.
     let word = Said {
         hours: Some("mon-fri 18:00-08:00".parse().unwrap()),
-        buffer_min: Some(Duration::from_days(9)),
+        buffer_min: Some(Duration::from_hours(216)),
         exclusive_programs: Some(["chess".to_owned()].into()),
         lines: [("hours", 7), ("buffer_min", 8), ("exclusive_programs", 9)].into(),
         ..Said::default()
