@@ -8,6 +8,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::time::Duration as StdDuration;
 
@@ -378,6 +379,39 @@ fn r6_10_a_confined_job_that_hides_a_file_in_a_socket_cannot_be_counted() {
     assert!(held.all.0 < 9_000_000, "{held:?}");
     bench.supervisor.stop(StdDuration::ZERO);
     bench.supervisor.join();
+}
+
+/// Calls as a job can, all the time, and says nothing. A point for each process that has called often.
+const FLOOD: &str = "use IO::Socket::UNIX; $| = 1; fork for 1 .. 3; my ($made, @open) = 0; \
+     while (1) { my $call = IO::Socket::UNIX->new(Peer => 'control.sock') or exit; push @open, $call; \
+     shift @open if @open > 900; print '.' if ++$made == 400 }";
+
+#[test]
+fn r6_10_however_often_a_job_calls_at_the_agents_socket_the_owner_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let agent = &dir.path().join("agent");
+    let mut run = crate::daemon::command(agent, &["run", "--allow-network"]);
+    run.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let _daemon = crate::daemon::Daemon::of(run, agent);
+    let mut calls = std::process::Command::new("setpriv");
+    calls.args(["--no-new-privs", "perl", "-e", FLOOD]).current_dir(agent).process_group(0);
+    let mut calls = calls.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut points = [0; 8];
+    std::io::Read::read_exact(calls.stdout.as_mut().unwrap(), &mut points).unwrap();
+    let told = ["status", "suspend", "resume"].map(|word| crate::daemon::outcome(agent, &[word]));
+    let asks = std::process::Command::new("setpriv")
+        .arg("--no-new-privs")
+        .arg(crate::support::agent())
+        .args(["suspend", "--dir"])
+        .arg(agent)
+        .output()
+        .unwrap();
+    let group = rustix::process::Pid::from_child(&calls);
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    calls.wait().unwrap();
+    assert_eq!(told.map(|(code, said)| (code, said.contains("does not answer"))), [(0, false); 3]);
+    let said = String::from_utf8_lossy(&asks.stderr);
+    assert!(asks.status.code() == Some(5) && said.contains("NoNewPrivs"), "{said}");
 }
 
 /// A command on a system whose kernel has no Landlock, as far as it can see.
