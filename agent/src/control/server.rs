@@ -364,6 +364,31 @@ mod tests {
         serving.abort();
     }
 
+    /// Time passes while all wait, and only then.
+    #[tokio::test(start_paused = true)]
+    async fn r6_4_many_pauses_of_one_user_take_turns_and_other_questions_do_not_wait_for_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("people");
+        let (door, peers) = (Door::People, Peers::at(Door::People));
+        let answers = |_, reply: oneshot::Sender<Response>| async { drop(reply.send(Response::ending())) };
+        let serving = tokio::spawn(serve(bind(&path, door).unwrap(), door, peers, false, answers));
+        let mut waited = Vec::new();
+        for line in
+            ["{\"command\":\"snooze\",\"seconds\":60}\n"; 6].iter().chain(&["{\"command\":\"status\"}\n"; 6])
+        {
+            let begun = tokio::time::Instant::now();
+            let mut peer = UnixStream::connect(&path).await.unwrap();
+            peer.write_all(line.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            peer.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.contains("the agent is ending"), "{answer}");
+            waited.push(begun.elapsed().as_secs() > 0);
+        }
+        let turns = [false, false, false, false, true, true];
+        assert_eq!(waited, [turns, [false; 6]].concat());
+        serving.abort();
+    }
+
     #[test]
     fn callers_have_a_tenth_of_the_time_and_nobody_waits_long_for_that() {
         let spent = Duration::from_millis(1);
