@@ -10,8 +10,8 @@
 //! it can only read counts where its name was in the agent's directory, but for files of projects: that the
 //! agent deleted or the system replaced one meanwhile is not the task's doing.
 //!
-//! A descriptor that waits in a socket can be one of such a file, and nobody sees of which: the kernel tells, since
-//! Linux 5.6, how many there are. That is said to be what cannot be counted.
+//! A descriptor that waits in a socket can be one of such a file, and nobody sees of which: the kernel
+//! tells, since Linux 5.6, how many there are. That is said to be what cannot be counted.
 //!
 //! Left out: a mapping on a file system that calls its device by several names.
 

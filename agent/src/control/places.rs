@@ -53,8 +53,8 @@ impl Peers {
         Self { all, of_one, room, users: Users::default() }
     }
 
-    /// A place for this user, when one is free; none if he has all that he may have, or nobody new is answered
-    /// any more.
+    /// A place for this user, when one is free; none if he has all that he may have, or nobody new is
+    /// answered any more.
     pub(super) async fn place(&self, user: u32) -> Option<Place> {
         let mut place = self.enter(user)?;
         place.room = Some(Arc::clone(&self.room).acquire_owned().await.ok()?);

@@ -1,9 +1,10 @@
 //! The agent's side of the control socket.
 //!
-//! Model: whoever calls is looked at as soon as he does, before he is heard, and takes a place only if he is to
-//! be answered. Of those who are refused a few are heard out, so that any tool can read why, and the others are
-//! told at once. All who have called are taken out of the kernel's queue together, for whoever finds it full has
-//! to wait; and looking at callers has a part of the agent's time, whoever calls without end.
+//! Model: whoever calls is looked at as soon as he does, before he is heard, and takes a place only if he is
+//! to be answered. Of those who are refused a few are heard out, so that any tool can read why, and the
+//! others are told at once. All who have called are taken out of the kernel's queue together, for whoever
+//! finds it full has to wait; and looking at callers has a part of the agent's time, whoever calls without
+//! end.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

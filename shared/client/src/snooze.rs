@@ -3,8 +3,8 @@
 //! Other than a suspension a pause ends by itself, and it is never longer than a day, whatever becomes of the
 //! clock. It holds over a restart.
 //!
-//! Whoever may ask can ask as often as he likes. An end that is hardly another one stays as it is, so that this
-//! is neither stored nor said again.
+//! Whoever may ask can ask as often as he likes. An end that is hardly another one stays as it is, so that
+//! this is neither stored nor said again.
 
 use fallow_domain::{Duration, Instant};
 
