@@ -10,10 +10,13 @@
 //! it can only read counts where its name was in the agent's directory, but for files of projects: that the
 //! agent deleted or the system replaced one meanwhile is not the task's doing.
 //!
-//! Left out: a file that is on its way between two processes, in a socket, and a mapping on a file system
-//! that calls its device by several names.
+//! A descriptor that waits in a socket can be one of such a file, and nobody sees of which: the kernel
+//! tells, since Linux 5.6, how many there are. That is said to be what cannot be counted.
+//!
+//! Left out: a mapping on a file system that calls its device by several names.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::os::unix::ffi::OsStrExt as _;
@@ -28,6 +31,8 @@ use crate::walk::{Missed, Usage};
 
 /// So many descriptors of a task are looked at: that takes a second or two.
 const DESCRIPTORS_MAX: u32 = 1_000_000;
+/// Asking what waits in a socket takes as long as looking at so many more.
+const SOCKET: u32 = 4;
 /// So many bytes of the lists of a task's mappings are read: the kernel needs about a second to write them.
 const MAPPINGS_MAX: u64 = 128 << 20;
 /// What is kept of a line of such a list. Names can be very much longer.
@@ -43,7 +48,7 @@ pub struct Nameless {
     looked_at: u32,
     /// Bytes of lists of mappings.
     read: u64,
-    /// A process that is there could not be looked at.
+    /// A process that is there could not be looked at, or what waits in a socket.
     is_closed: bool,
 }
 
@@ -120,6 +125,11 @@ impl Nameless {
             let path = entry.path();
             // A name that is too long to be told can only be one that somebody made so.
             let name = fs::read_link(&path);
+            if name.as_ref().is_ok_and(|name| name.as_os_str().as_bytes().starts_with(b"socket:")) {
+                self.looked_at = self.looked_at.saturating_add(SOCKET);
+                self.is_closed |= holds_descriptors(thread, &entry.file_name());
+                continue;
+            }
             let is_gone = |name: &PathBuf| name.as_os_str().as_bytes().ends_with(GONE);
             if name.as_ref().is_ok_and(|name| !is_gone(name)) {
                 continue;
@@ -166,11 +176,21 @@ fn is_below(name: &[u8], dir: &Path) -> bool {
     name.strip_prefix(dir.as_os_str().as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
+/// What the kernel tells of a thread's descriptor under a key.
+fn told(thread: &Path, descriptor: &OsStr, key: &str) -> Option<String> {
+    let told = fs::read_to_string(thread.join("fdinfo").join(descriptor)).ok()?;
+    told.lines().find_map(|line| Some(line.strip_prefix(key)?.trim().to_owned()))
+}
+
+/// Whether descriptors wait in a socket until somebody takes them out.
+fn holds_descriptors(thread: &Path, socket: &OsStr) -> bool {
+    told(thread, socket, "scm_fds:").is_some_and(|count| count != "0")
+}
+
 /// Whether a thread has opened a file so that it can write it. If that is not told, it may have.
-fn is_writable(thread: &Path, descriptor: &std::ffi::OsStr) -> bool {
-    let told = fs::read_to_string(thread.join("fdinfo").join(descriptor)).unwrap_or_default();
-    let flags = told.lines().find_map(|line| line.strip_prefix("flags:"));
-    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+fn is_writable(thread: &Path, descriptor: &OsStr) -> bool {
+    let flags = told(thread, descriptor, "flags:");
+    let flags = flags.and_then(|flags| u32::from_str_radix(&flags, 8).ok());
     flags.is_none_or(|flags| flags & ACCESS != OFlags::RDONLY.bits())
 }
 
@@ -256,10 +276,16 @@ mod tests {
 
     use crate::proc;
 
-    /// Runs a program of perl in `dir` until the test is over. It says when it is ready.
+    /// Runs a program of perl in `dir` until the test is over.
     fn with_program(dir: &Path, program: &str, test: impl FnOnce(&[Process], &BTreeSet<u64>)) {
         let mut command = Command::new("perl");
-        command.args(["-e", &format!("$| = 1; {program}; print \"ready\\n\"; <STDIN>")]).current_dir(dir);
+        command.args(["-e", &format!("$| = 1; {program}; print \"ready\\n\"; <STDIN>")]);
+        with_command(dir, command, test);
+    }
+
+    /// Runs a command in `dir` until the test is over. It says when it is ready.
+    fn with_command(dir: &Path, mut command: Command, test: impl FnOnce(&[Process], &BTreeSet<u64>)) {
+        command.current_dir(dir);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = [0; 6];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
@@ -284,6 +310,27 @@ mod tests {
             let elsewhere = Nameless::of(processes, &BTreeSet::new(), dir.path()).usage();
             assert_eq!(elsewhere, Usage::default());
         });
+    }
+
+    #[test]
+    fn r4_1_a_task_that_leaves_descriptors_in_a_socket_cannot_be_counted_and_one_that_sends_bytes_can() {
+        let dir = tempfile::tempdir().unwrap();
+        let kinds = ["SOCK_STREAM", "SOCK_SEQPACKET", "SOCK_DGRAM"];
+        let cases = [("[f.fileno()]", Some(Missed::Closed)), ("[]", None)];
+        for (kind, (files, missed)) in kinds.into_iter().flat_map(|kind| cases.map(|case| (kind, case))) {
+            let program = format!(
+                "import os, socket, sys; f = open('f', 'wb'); f.write(b'x' * 3000000); f.flush(); os.unlink('f')\n\
+                 a, b = socket.socketpair(socket.AF_UNIX, socket.{kind})\n\
+                 socket.send_fds(a, [b'x'], {files}); f.close(); a.close()\n\
+                 print('ready', flush=True); sys.stdin.readline()"
+            );
+            let mut command = Command::new("python3");
+            command.args(["-c", &program]);
+            with_command(dir.path(), command, |processes, devices| {
+                let held = Nameless::of(processes, devices, dir.path());
+                assert_eq!((held.missed(), held.usage()), (missed, Usage::default()), "{kind} {files}");
+            });
+        }
     }
 
     #[test]

@@ -88,7 +88,8 @@ pub enum Missed {
     TooMany,
     /// A part that was moved elsewhere while the walk was in it.
     Moved,
-    /// A directory that is closed again as soon as it is opened up, or a process that nobody may look at.
+    /// A directory that is closed again as soon as it is opened up, a process that nobody may look at, or
+    /// what waits in a socket.
     Closed,
 }
 

@@ -87,6 +87,8 @@ const ABSENT: [i64; 8] = [
 
 /// Changes a mode, since Linux 6.6: the same number on all processors.
 const SYS_FCHMODAT2: i64 = 452;
+/// The flags by which a file is made that is opened, each alone: with a name and without one.
+const CREATES: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 /// The bits of a socket's type that are not flags.
 const SOCKET_TYPE: u64 = 0xf;
 
@@ -191,14 +193,19 @@ fn spare_others(rules: &mut Rules) -> Result<(), Error> {
 /// have the agent's rights by one.
 fn lend_no_rights(rules: &mut Rules) -> Result<(), Error> {
     let bits = [libc::S_ISUID, libc::S_ISGID].map(u64::from);
+    let set = |argument, bit| SeccompCondition::new(argument, Len::Dword, Is::MaskedEq(bit), bit);
     let mut refuse = |call: i64, mode: u8, creates: Option<u8>| -> Result<(), Error> {
+        let rules = rules.entry(call).or_default();
         for bit in bits {
-            let mut all = vec![SeccompCondition::new(mode, Len::Dword, Is::MaskedEq(bit), bit)?];
-            if let Some(flags) = creates {
-                let create = u64::from(libc::O_CREAT.unsigned_abs());
-                all.push(SeccompCondition::new(flags, Len::Dword, Is::MaskedEq(create), create)?);
+            match creates {
+                Some(flags) => {
+                    for create in CREATES {
+                        let create = u64::from(create.unsigned_abs());
+                        rules.push(SeccompRule::new(vec![set(mode, bit)?, set(flags, create)?])?);
+                    }
+                }
+                None => rules.push(SeccompRule::new(vec![set(mode, bit)?])?),
             }
-            rules.entry(call).or_default().push(SeccompRule::new(all)?);
         }
         Ok(())
     };

@@ -76,9 +76,13 @@ fn converse(stream: &UnixStream, agent: &str, request: &Request) -> Result<Respo
     let mut line = serde_json::to_vec(request).unwrap_or_default();
     line.push(b'\n');
     let mut writer = stream;
-    writer.write_all(&line).map_err(fail)?;
+    // Who is refused may have his answer before he has asked, and nobody listens any more.
+    let asked = writer.write_all(&line);
     let mut answer = String::new();
-    BufReader::new(stream.take(LINE_MAX)).read_line(&mut answer).map_err(fail)?;
+    let read = BufReader::new(stream.take(LINE_MAX)).read_line(&mut answer);
+    if answer.is_empty() {
+        asked.and(read.map(drop)).map_err(fail)?;
+    }
     if answer.is_empty() {
         return Err(AgentError::unreachable(format!("{agent} ended before it answered: look at its log")));
     }

@@ -9,6 +9,7 @@ pub mod client;
 pub mod disk;
 pub mod notices;
 pub mod people;
+pub mod places;
 pub mod preferences;
 pub mod protocol;
 pub mod server;

@@ -25,6 +25,7 @@ use super::metrics::Metrics;
 use super::{Asked, Engine, Input, QUEUE, ToEngine};
 use crate::confine::{Allowed, Confinement};
 use crate::control::people;
+use crate::control::places::Peers;
 use crate::control::protocol::Request;
 use crate::control::server::{self, Door};
 use crate::dir::{DataDir, PARTIAL};
@@ -230,14 +231,14 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     dir.write_daemon_file()?;
     let listener =
         server::bind(&dir.control_socket(), Door::Owner).inspect_err(|_| dir.remove_daemon_files())?;
-    let peers = server::Peers::default();
+    let peers = Peers::at(Door::Owner);
     let wary = !settings.unconfined && !confinement.keeps_from_sockets();
     let for_people = settings.people_socket.as_deref().and_then(people::open).map(|(listener, opened)| {
         let to_requests = to_requests.clone();
         let task = tokio::spawn(server::serve(
             listener,
             Door::People,
-            server::Peers::default(),
+            Peers::at(Door::People),
             wary,
             move |request, reply| {
                 let to_requests = to_requests.clone();

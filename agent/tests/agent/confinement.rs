@@ -8,6 +8,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::time::Duration as StdDuration;
 
@@ -87,6 +88,11 @@ const ATTACKS: &[Attack] = &[
     Attack("has a neighbour wait for the disk", Anybody, "ionice -c 3 -p PID"),
     Attack("has a neighbour run when nobody else does", Anybody, "chrt --idle -p 0 PID"),
     Attack("makes a program that runs as its owner", Anybody, "cp /bin/true t && chmod 4755 t && test -u t"),
+    Attack(
+        "makes one without a name",
+        Perhaps,
+        "python3 -c 'import os; f = os.open(\".\", os.O_TMPFILE | os.O_RDWR, 0o4755); exit(not os.fstat(f).st_mode & 0o4000)'",
+    ),
     Attack(
         "connects to a TCP port",
         Anybody,
@@ -353,6 +359,59 @@ fn r6_10_a_job_that_is_allowed_the_network_reaches_it_and_no_file_and_does_not_c
     asks.arg("--no-new-privs").arg(crate::support::agent()).args(["suspend", "--dir"]).arg(agent);
     let said = asks.output().unwrap();
     assert_eq!(said.status.code(), Some(5), "{}", String::from_utf8_lossy(&said.stderr));
+}
+
+#[test]
+fn r6_10_a_confined_job_that_hides_a_file_in_a_socket_cannot_be_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let confinement = confinement(3, dir.path());
+    let mut bench = Bench::confined_by(dir, confinement);
+    // Written, without a name, closed, and mapped nowhere.
+    let setup = bench.script(
+        "exec python3 -c \"import os, socket, time\nf = open('f', 'wb'); f.write(b'x' * 9000000); f.flush(); os.unlink('f')\n\
+         a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [f.fileno()]); f.close()\ntime.sleep(1000)\"",
+    );
+    bench.supervisor.start_task(setup);
+    let is_hidden = |sample: &fallow_client::TaskSample| {
+        sample.disk.is_some_and(|disk| disk.uncounted == Some(fallow_client::Uncounted::Closed))
+    };
+    let held = bench.sample("a count", is_hidden).disk.unwrap();
+    assert!(held.all.0 < 9_000_000, "{held:?}");
+    bench.supervisor.stop(StdDuration::ZERO);
+    bench.supervisor.join();
+}
+
+/// Calls as a job can, all the time, and says nothing. A point for each process that has called often.
+const FLOOD: &str = "use IO::Socket::UNIX; $| = 1; fork for 1 .. 3; my ($made, @open) = 0; \
+     while (1) { my $call = IO::Socket::UNIX->new(Peer => 'control.sock') or exit; push @open, $call; \
+     shift @open if @open > 900; print '.' if ++$made == 400 }";
+
+#[test]
+fn r6_10_however_often_a_job_calls_at_the_agents_socket_the_owner_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let agent = &dir.path().join("agent");
+    let mut run = crate::daemon::command(agent, &["run", "--allow-network"]);
+    run.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let _daemon = crate::daemon::Daemon::of(run, agent);
+    let mut calls = std::process::Command::new("setpriv");
+    calls.args(["--no-new-privs", "perl", "-e", FLOOD]).current_dir(agent).process_group(0);
+    let mut calls = calls.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut points = [0; 8];
+    std::io::Read::read_exact(calls.stdout.as_mut().unwrap(), &mut points).unwrap();
+    let told = ["status", "suspend", "resume"].map(|word| crate::daemon::outcome(agent, &[word]));
+    let asks = std::process::Command::new("setpriv")
+        .arg("--no-new-privs")
+        .arg(crate::support::agent())
+        .args(["suspend", "--dir"])
+        .arg(agent)
+        .output()
+        .unwrap();
+    let group = rustix::process::Pid::from_child(&calls);
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    calls.wait().unwrap();
+    assert_eq!(told.map(|(code, said)| (code, said.contains("does not answer"))), [(0, false); 3]);
+    let said = String::from_utf8_lossy(&asks.stderr);
+    assert!(asks.status.code() == Some(5) && said.contains("NoNewPrivs"), "{said}");
 }
 
 /// A command on a system whose kernel has no Landlock, as far as it can see.

@@ -343,8 +343,8 @@ pub enum Uncounted {
     TooMany,
     /// Its directories were moved each time they were counted.
     Moved,
-    /// It closes directories again as soon as they are opened up to be counted, or executes a program that
-    /// nobody may read, so that nobody sees what it holds open.
+    /// It closes directories again as soon as they are opened up to be counted, executes a program that
+    /// nobody may read, so that nobody sees what it holds open, or leaves descriptors in sockets.
     Closed,
 }
 

@@ -156,6 +156,36 @@ fn r6_2_a_pause_ends_by_itself_holds_over_a_restart_and_is_never_longer_than_a_d
 }
 
 #[test]
+fn r6_4_a_pause_that_changes_nothing_is_neither_stored_nor_said_again_however_often_it_is_asked_for() {
+    let mut world = world(6, Preferences { run_in_use: true, ..small_buffers() });
+    let said = |world: &World| world.notices().filter(|text| text.contains("pause")).count();
+    // What follows from it, but for when to look again.
+    let follows = |world: &mut World, time: Duration| {
+        let step = world.client.handle(world.now, Event::Snoozed(time));
+        let follows = (step.changes.len(), step.actions.len());
+        (follows, world.client.host_view().snoozed_until.map(|until| until - world.now))
+    };
+    let two = Duration::from_hours(2);
+    world.event(Event::Snoozed(two));
+    assert_eq!(said(&world), 1);
+    for _ in 0..4 {
+        world.now = world.now + Duration::from_secs(1);
+        let (follows, left) = follows(&mut world, two);
+        assert_eq!(follows, (0, 0));
+        assert!(left < Some(two));
+    }
+    // Seconds later it is another end, and so is an earlier one.
+    world.now = world.now + Duration::from_secs(1);
+    for time in [two, MINUTE] {
+        let (follows, left) = follows(&mut world, time);
+        assert!(follows.0 > 0 && follows.1 > 0, "{follows:?}");
+        assert_eq!(left, Some(time));
+    }
+    world.event(Event::Snoozed(Duration::ZERO));
+    assert_eq!(follows(&mut world, Duration::ZERO), ((0, 0), None));
+}
+
+#[test]
 fn r6_2_tasks_that_a_sensor_stopped_go_on_unless_the_host_gives_way() {
     // Whether a task goes on that has a process by now.
     let resumed = |world: &mut World| {
