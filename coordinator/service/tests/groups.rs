@@ -13,7 +13,7 @@ use fallow_proto::fleet::{preferences, v1 as wire};
 use fallow_proto::operator::v1::{
     ChangeGroupsReply, ChangeGroupsRequest, CreateProjectRequest, ExplainHostReply, ExplainHostRequest,
     GroupFile, LabelHostRequest, ListDocumentsRequest, ListGroupsRequest, ListHostsRequest,
-    ListProjectsRequest,
+    ListProjectsRequest, SetPreferencesRequest,
 };
 use peers::{Agent, Client, Identity, connect, enroll, hello, tokens};
 use tonic::Code;
@@ -281,6 +281,24 @@ async fn r6_4_a_host_is_explained_with_the_origin_of_each_value_and_what_its_own
     for (bad, code) in [("os=plan9", Code::InvalidArgument), ("room", Code::InvalidArgument)] {
         assert_eq!(label(&mut operator, "host", &[bad]).await.unwrap_err().code(), code, "{bad}");
     }
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_4_no_hour_at_all_is_nothing_that_operators_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator, "a").await;
+    let preferences = |hours: &str| SetPreferencesRequest {
+        preferences: Some(wire::Preferences {
+            hours: hours.into(),
+            ..preferences::to_wire(&Preferences::default())
+        }),
+        ..Default::default()
+    };
+    let refused = operator.set_preferences(preferences("never")).await.unwrap_err();
+    assert!(refused.code() == Code::InvalidArgument && refused.message().contains("suspended"), "{refused}");
+    operator.set_preferences(preferences("sat-sun")).await.unwrap();
     coordinator.stop().await.unwrap();
 }
 

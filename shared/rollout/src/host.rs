@@ -54,8 +54,10 @@ pub struct HostNow {
     pub calls: BTreeMap<MasterUrl, Calls>,
     /// How tight its owner's limits are: rises with each that is tightened.
     pub tightness: f64,
-    /// How many preferences he says, if the agent tells that.
-    pub said: Option<u32>,
+    /// How many preferences he says.
+    pub said: u32,
+    /// The version of the agent: an older one does not tell of all that its owner says.
+    pub agent_version: String,
 }
 
 /// What keeps a host from computing with all that its documents give it.
@@ -232,7 +234,8 @@ impl HostNow {
             share_violation: state.metrics.first().and_then(|day| day.share_violation).map(|part| part.get()),
             calls: BTreeMap::new(),
             tightness: tightness(state),
-            said: state.owner_word.as_ref().map(|word| word.said),
+            said: state.owner_word.as_ref().map_or(0, |word| word.said),
+            agent_version: state.agent_version.clone(),
         };
         for project in projects {
             host.cpu_useful = host.cpu_useful.saturating_add(project.cpu_success.as_micros());

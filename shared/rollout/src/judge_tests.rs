@@ -372,12 +372,15 @@ fn r6_5_larger_waves_show_what_single_hosts_do_not() {
     };
     let idles: Change = |host, at| host.computing = 0.6 + 0.01 * (at % 5) as f64;
     let tightens: Change = |host, at| host.tightness += if at % 4 == 0 { 0.0 } else { 0.5 };
+    // The first words of owners who had said nothing until then.
+    let says_more: Change = |host, at| host.said = if at % 4 == 0 { 0 } else { 2 };
     let shares: Change = |host, at| host.share_violation = Some(0.3 + 0.01 * at as f64);
     let changes = [
         (fails, Gate::Failed),
         (wastes, Gate::Wasted),
         (idles, Gate::Idle),
         (tightens, Gate::Tightened),
+        (says_more, Gate::Tightened),
         (shares, Gate::Shares),
     ];
     for (change, gate) in changes {

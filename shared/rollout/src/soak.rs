@@ -169,9 +169,10 @@ impl Track {
 
     /// Whether its owner tightened his limits meanwhile.
     pub(crate) fn is_tightened(&self) -> bool {
-        // An agent that says nothing of the kind may just be an older one, until it is not.
-        let says_more = self.first.said.zip(self.newest.said).is_some_and(|(first, newest)| newest > first);
-        says_more || self.newest.tightness > self.first.tightness + 1e-9
+        // Nor is it his doing that a newer agent tells more.
+        let is_same_agent = self.newest.agent_version == self.first.agent_version;
+        is_same_agent && self.newest.said > self.first.said
+            || self.newest.tightness > self.first.tightness + 1e-9
     }
 }
 

@@ -243,13 +243,17 @@ async fn watch(show: Show) -> Result<(), Failure> {
     let mut told: Option<RolloutStep> = None;
     let mut counts = String::new();
     let mut number = None;
-    let mut heard = tokio::time::Instant::now();
+    let mut away: Option<tokio::time::Instant> = None;
     loop {
         let request = ListRolloutsRequest { limit: if number.is_some() { KEPT } else { 1 } };
         let mut rollouts = match client.list_rollouts(request).await.map_err(Failure::from) {
             Ok(reply) => reply.into_inner().rollouts,
             // It may just be started anew: the rollout goes on then.
-            Err(failure) if is_away(&failure) && number.is_some() && heard.elapsed() < AWAY => {
+            Err(failure)
+                if is_away(&failure)
+                    && number.is_some()
+                    && away.get_or_insert_with(tokio::time::Instant::now).elapsed() < AWAY =>
+            {
                 tokio::time::sleep(OFTEN).await;
                 match show.target.connect().await {
                     Ok(again) => client = again,
@@ -260,7 +264,7 @@ async fn watch(show: Show) -> Result<(), Failure> {
             }
             Err(failure) => return Err(failure),
         };
-        heard = tokio::time::Instant::now();
+        away = None;
         // What an earlier rollout came to is no word on a change that no host has yet.
         if number.is_none()
             && rollouts.last().is_none_or(|last| !is_open(last))

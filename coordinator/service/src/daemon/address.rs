@@ -135,6 +135,15 @@ pub(super) fn bind(store: &dyn Store, places: &Places) -> Result<(TcpListener, T
     Ok((grpc, http))
 }
 
+/// Whether the projects are asked to be served elsewhere than before.
+pub(super) fn is_moved(store: &dyn Store, http: Option<SocketAddr>) -> Result<bool, StartError> {
+    let kept = kept(store)?.map(|kept| kept.http);
+    let is_other = |asked: SocketAddr, kept: SocketAddr| {
+        asked.ip() != kept.ip() || asked.port() != 0 && asked.port() != kept.port()
+    };
+    Ok(http.zip(kept).is_some_and(|(asked, kept)| is_other(asked, kept)))
+}
+
 /// The URL by which the projects are known: the kept one, or the one that is asked for at a first start,
 /// which is kept then.
 pub(super) fn projects_url(
@@ -291,7 +300,18 @@ mod tests {
     fn r6_8_the_url_of_projects_is_kept_and_another_one_refused() {
         let dir = tempfile::tempdir().unwrap();
         let store = SledStore::open(dir.path()).unwrap();
-        drop(bound(&store, at("127.0.0.1:0"), at("127.0.0.1:0")).unwrap());
+        let (_, http) = bound(&store, at("127.0.0.1:0"), at("127.0.0.1:0")).unwrap();
+        let same = local(&http).unwrap();
+        drop(http);
+        // That somebody says again what was said before moves nothing.
+        for (asked, moves) in [
+            (None, false),
+            (Some(same), false),
+            (Some(at("127.0.0.1:0")), false),
+            (Some(at("127.0.0.2:0")), true),
+        ] {
+            assert_eq!(is_moved(&store, asked).unwrap(), moves, "{asked:?}");
+        }
         let project = Batch::new().put(b"project/p".to_vec(), b"x".to_vec());
         let decide = |url: Option<&str>| {
             let url = url.unwrap_or("http://127.0.0.1:9").to_owned();

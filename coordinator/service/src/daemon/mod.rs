@@ -155,6 +155,7 @@ impl Coordinator {
         });
         let (store, secret, authority) = opened.await.map_err(StartError::Died)??;
         let places = address::places(&*store, &options)?;
+        let is_moved = address::is_moved(&*store, options.http)?;
         let (grpc, http) = address::bind(&*store, &places)?;
         let (grpc_at, http_at) = (address::local(&grpc)?, address::local(&http)?);
         let addresses = authority::addresses(&places.advertise, grpc_at);
@@ -166,17 +167,16 @@ impl Coordinator {
             organisation: Vec::new(),
         };
         TokenFile::write(&dir.join(TOKEN), &access)?;
-        let served =
-            address::projects_url(&*store, options.projects_url.as_deref(), options.http.is_some(), |url| {
-                let wanted = Wanted {
-                    url,
-                    listens: http_at,
-                    advertised: &places.advertise,
-                    plain: options.allow_plain_http,
-                    behind_proxy: options.projects_behind_proxy,
-                };
-                projects_url::served(&wanted)
-            })?;
+        let served = address::projects_url(&*store, options.projects_url.as_deref(), is_moved, |url| {
+            let wanted = Wanted {
+                url,
+                listens: http_at,
+                advertised: &places.advertise,
+                plain: options.allow_plain_http,
+                behind_proxy: options.projects_behind_proxy,
+            };
+            projects_url::served(&wanted)
+        })?;
         let names = authority::names(&addresses, &[grpc_at, http_at], &served.url);
         let issuer = Arc::new(Issuer { authority, life: certificate_life });
         let shown = CoordinatorCertificate::issue(&issuer.authority, &names, clock::now(), certificate_life);

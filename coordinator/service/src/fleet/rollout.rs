@@ -61,6 +61,10 @@ impl Reach for Fleet {
 fn have_one_speak(hosts: &mut [HostNow], machines: &[AgentId], is_released: impl Fn(&HostNow) -> bool) {
     let mut speakers: BTreeMap<(&AgentId, bool), usize> = BTreeMap::new();
     for (at, machine) in machines.iter().enumerate() {
+        // One to which the version says nothing new can say nothing of it.
+        if !hosts[at].changed {
+            continue;
+        }
         let kind = (machine, is_released(&hosts[at]));
         let is_better = |other: &usize| hosts[at].connected && !hosts[*other].connected;
         if speakers.get(&kind).is_none_or(is_better) {
@@ -224,5 +228,10 @@ mod tests {
         assert_eq!(speak(&["c"]), "bcx");
         assert_eq!(speak(&["a", "b", "c", "d", "x"]), "bx");
         assert_eq!(speak(&["a"]), "abx", "nobody else was given it");
+        // The first one is in no group of which the version says something else.
+        hosts[1].changed = false;
+        have_one_speak(&mut hosts, &machines, |_| true);
+        let speaking = hosts.iter().filter(|host| host.speaks).map(|host| host.id.0.as_str());
+        assert_eq!(speaking.collect::<String>(), "cx");
     }
 }

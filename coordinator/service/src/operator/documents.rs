@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fallow_daemon::clock;
-use fallow_domain::DocumentVersion;
+use fallow_domain::{DocumentVersion, Invalid};
 use fallow_fleet::{SaidDifference, said_differences, values_of};
 use fallow_proto::fleet::v1 as fleet_wire;
 use fallow_proto::fleet::{document, preferences as preferences_wire};
@@ -28,6 +28,12 @@ pub(super) fn preferences(
 ) -> Result<FleetChange, Status> {
     let given = given.ok_or_else(|| Status::invalid_argument("the request holds no preferences"))?;
     let given = preferences_wire::from_wire(&given).map_err(|error| status::of_invalid(&error))?;
+    // It is read where hours of two have no minute in common, and can be meant by nobody.
+    if given.hours.is_never() {
+        let error =
+            Invalid::new("hours", "never", "hours such as mon-fri 18:00-08:00; use suspended for none");
+        return Err(status::of_invalid(&error));
+    }
     Ok(FleetChange::Preferences(given, (made_from != 0).then_some(DocumentVersion(made_from))))
 }
 
