@@ -41,6 +41,8 @@ fn r6_5_after_a_restore_agents_that_follow_newer_versions_take_what_the_coordina
     let path = file.to_str().unwrap();
     fallow(&up, &["backup", path]);
     let before = up.json(&["hosts"])["document_version"].as_u64().unwrap();
+    // Which host is in which group is as the backup has it, too.
+    fallow(&up, &["hosts", "label", "agent-1", "room=13"]);
     for share in ["60", "50", "40"] {
         fallow(&up, &["shares", "set", &format!("mersenne={share}")]);
     }
@@ -52,6 +54,8 @@ fn r6_5_after_a_restore_agents_that_follow_newer_versions_take_what_the_coordina
     wait_for("all agents to be linked again", PATIENCE, || {
         all(&up, |host| host["document_version"] != before + 3)
     });
+    let labels = up.json(&["hosts", "show", "agent-1"])["labels"].to_string();
+    assert!(labels.contains("hostname") && !labels.contains("room"), "{labels}");
     let began = Instant::now();
     fallow(&up, &["preferences", "set", "--suspended", "true"]);
     let mut suspended = BTreeMap::new();

@@ -71,8 +71,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         return print_json(&json!({ "entries": entries }));
     }
     let columns = vec![
-        (Number("entry"), 0),
-        (Text("when"), 2),
+        (Number("entry"), 3),
+        (Text("when"), 1),
         (Text("who"), 0),
         (Text("from"), 9),
         (Text("action"), 0),
@@ -80,7 +80,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         (Text("after"), 7),
         (Text("message"), 4),
         (Text("outcome"), 0),
-        (Text("reason"), 1),
+        (Text("reason"), 2),
         (Text("of"), 0),
     ];
     print(&fitted::render(columns, entries.iter().map(row).collect(), wide))

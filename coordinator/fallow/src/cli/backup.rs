@@ -222,7 +222,8 @@ async fn put_back(file: &Path, message: String, target: &Target, json: bool) -> 
         }));
     }
     let mut text = format!("The coordinator in {} is as it was at {made_at}.\n", shown.display());
-    text += "Of its documents a new term begins: hosts take what it says from now on.\n";
+    text += "Of its documents a new term begins: hosts take what it says from now on, all of them at once. Where \
+             documents are signed, it has to be signed first (`fallow organisation sign`).\n";
     if !is_replaced {
         text += "Nothing was there before: who was taken out of the fleet since the backup has to be taken out again \
                  (`fallow hosts revoke`, `fallow operators revoke`, `fallow tokens revoke`). If `fallow hosts` says \

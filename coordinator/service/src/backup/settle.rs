@@ -28,6 +28,8 @@ const DONE_FORMAT: Format = Format { name: "restored backup", version: 1, migrat
 const CARRIED: &[&[u8]] = &[b"fleet/", b"audit/", document::ORGANISATION_KEY, document::PLAN_KEY];
 /// But labels: they are as the backup has them, for the hosts that it knows.
 const LABELS: &[u8] = b"fleet/labels/";
+/// Each host's record, by which the backup knows it.
+const HOSTS: &[u8] = b"fleet/agent/";
 /// Changes that are written at once.
 const WRITTEN: usize = 500;
 /// Terms that hosts may claim to know beyond the coordinator's: one that claims more is in error, or lies so
@@ -147,10 +149,17 @@ fn carry_over(
     }
     // Nobody else reads there before all of it is written: it goes on wherever it is broken off.
     let mut changes = Changes { to: &**to, batch: Batch::new(), count: 0 };
+    // Of hosts that joined since, before they are carried over themselves: then they are known by that.
+    from.for_each(&KeyRange::prefix(LABELS), &mut |key, value| {
+        let host = [HOSTS, key.strip_prefix(LABELS).unwrap_or_default()].concat();
+        match to.get(&host)?.is_some() {
+            true => Ok(()),
+            false => changes.add(|batch| batch.put(key, value)),
+        }
+    })?;
+    changes.write()?;
     for prefix in CARRIED {
-        from.for_each(&KeyRange::prefix(prefix), &mut |key, value| match key.starts_with(LABELS)
-            && to.get(&key)?.is_some()
-        {
+        from.for_each(&KeyRange::prefix(prefix), &mut |key, value| match key.starts_with(LABELS) {
             true => Ok(()),
             false => changes.add(|batch| batch.put(key, value)),
         })?;
