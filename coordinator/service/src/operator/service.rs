@@ -37,6 +37,18 @@ use fallow_store::Store;
 static FAILED: RateLimit = RateLimit::new();
 /// Bytes of the log that the reason takes for which a call failed.
 const REASON: usize = 1_000;
+/// Bytes of the reason that the caller is told: it comes in a header, which has no room for more.
+const TOLD: usize = 2_000;
+
+/// A refusal that says no more than fits: names of any length are in it as they were given.
+fn within(status: Status) -> Status {
+    if status.message().len() <= TOLD {
+        return status;
+    }
+    let told = printable::line(status.message(), TOLD);
+    let (code, metadata) = (status.code(), status.metadata().clone());
+    Status::with_details_and_metadata(code, told, status.details().to_vec().into(), metadata)
+}
 
 /// Serves the operator contract.
 #[derive(Clone)]
@@ -111,7 +123,7 @@ impl OperatorService {
                 tracing::warn!(method, code = ?status.code(), reason, times, "an operator's call failed");
             }
         }
-        result.map(Response::new)
+        result.map(Response::new).map_err(within)
     }
 
     /// Runs what blocks on a thread where that is fine.
