@@ -26,8 +26,8 @@ Example:
 
 Where it listens and what it advertises is kept in the directory, so a restart
 needs no more than --dir, and --allow-plain-http, --projects-behind-proxy,
---certificate-life and --heartbeat if these are to hold on. It ends cleanly at SIGTERM or SIGINT; agents go on computing
-and report when it is back.";
+--certificate-life and --heartbeat if these are to hold on. It ends cleanly at
+SIGTERM or SIGINT; agents go on computing and report when it is back.";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
