@@ -32,7 +32,7 @@ use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-pub use confined::{Filter, confine, filter_calls, give_up_new_privileges};
+pub use confined::{Filter, Rules, confine, filter_calls, give_up_new_privileges};
 pub use limits::{Limits, limit, lock_limit};
 
 /// How much of the machine a process may take.

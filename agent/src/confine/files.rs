@@ -200,6 +200,12 @@ pub(super) fn rules(
     made().map(Option::from).map_err(io::Error::other)
 }
 
+/// What a program for GPUs has to be able to do with what the system shows of its own threads, as the kernel
+/// numbers it: NVIDIA's driver gives them names there, and gives up where it cannot (CUDA's error 304).
+pub(super) fn naming_threads(ruled: Ruled, abi: ABI) -> u64 {
+    (ruled.rights() & AccessFs::from_all(abi) & (AccessFs::WriteFile | AccessFs::Truncate)).bits()
+}
+
 /// What a job may do in its slot: all but making devices.
 fn in_slot() -> BitFlags<AccessFs> {
     AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)

@@ -22,7 +22,7 @@ mod calls;
 mod files;
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -202,8 +202,11 @@ impl Confinement {
         if !self.is_on {
             return Ok(());
         }
-        let rules: Option<OwnedFd> = match &self.landlock {
-            Ok(_) => files::rules(self.ruled(), self.allowed, &self.system, reach)?,
+        let rules = match &self.landlock {
+            Ok(abi) => files::rules(self.ruled(), self.allowed, &self.system, reach)?.map(|made| {
+                let on_own_threads = if reach.gpu { files::naming_threads(self.ruled(), *abi) } else { 0 };
+                sys::Rules { made, on_own_threads }
+            }),
             Err(_) => None,
         };
         let filters = self.filters.as_ref().map(Arc::clone).unwrap_or_default();

@@ -1,5 +1,7 @@
 //! Starting a task's process.
 
+use std::ffi::OsString;
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -119,13 +121,14 @@ pub(super) fn urgency(setup: &TaskSetup) -> Urgency {
 
 /// A clean environment: BOINC's library path, a plain locale, a place for temporary files where the system's
 /// is out of reach, and the mark by which the guard knows the process. What the agent's own environment holds
-/// (tokens, proxies' passwords) is not the application's business.
+/// (tokens, proxies' passwords) is not the application's business; but where it leads to libraries, jobs for
+/// GPUs may find the driver's there alone, as in many containers.
 fn environment(command: &mut Command, context: &Context, setup: &TaskSetup, place: &SlotDir) {
     command
         .env_clear()
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("LANG", "C.UTF-8")
-        .env("LD_LIBRARY_PATH", format!("../../projects/{}:.:../..", context.dir.project_name(&setup.url)))
+        .env("LD_LIBRARY_PATH", library_path(context.dir.project_name(&setup.url), setup.special))
         .env(proc::MARK, context.mark(setup.slot))
         .envs(setup.environment.iter().copied());
     if let Some(temporary) = context.confinement.temporary(place.path()) {
@@ -134,4 +137,17 @@ fn environment(command: &mut Command, context: &Context, setup: &TaskSetup, plac
     if let Some(zone) = std::env::var_os("TZ") {
         command.env("TZ", zone);
     }
+}
+
+/// Where the loader looks for libraries, seen from a slot: in the project's directory, the slot, the agent's
+/// directory; for jobs on GPUs also where the agent's own environment has it look.
+fn library_path(project: impl Display, for_gpus: bool) -> OsString {
+    let mut path = OsString::from(format!("../../projects/{project}:.:../.."));
+    let own = std::env::var_os("LD_LIBRARY_PATH").filter(|_| for_gpus).unwrap_or_default();
+    // A relative one would mean another place there.
+    for place in std::env::split_paths(&own).filter(|place| place.is_absolute()) {
+        path.push(":");
+        path.push(place);
+    }
+    path
 }

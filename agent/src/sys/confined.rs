@@ -52,11 +52,21 @@ pub fn filter_calls(filters: &[Filter]) -> io::Result<()> {
     Ok(())
 }
 
+/// Rules of Landlock for one process.
+#[derive(Debug)]
+pub struct Rules {
+    /// The rules, as the kernel gave them out.
+    pub made: OwnedFd,
+    /// What the process may do besides with what the system shows of its own threads, in
+    /// `/proc/self/task`: rights of Landlock, as the kernel numbers them, or 0.
+    pub on_own_threads: u64,
+}
+
 /// Has a process that `command` starts give up all privileges if it `gives_up` any (whoever is not root
 /// cannot have the rest without that), then keep to `rules` (of Landlock), if there are any, and to
 /// `filters`. It holds for whatever `command` has it do after that, too. Where it fails, the process is not
 /// started, and the error is `PermissionDenied`.
-pub fn confine(command: &mut Command, gives_up: bool, rules: Option<OwnedFd>, filters: Arc<[Filter]>) {
+pub fn confine(command: &mut Command, gives_up: bool, rules: Option<Rules>, filters: Arc<[Filter]>) {
     // SAFETY: the closure runs between fork and exec. It makes system calls and nothing else: what they need
     // was made before and is owned by the closure, and neither errors by number nor those of a kind allocate.
     unsafe {
@@ -76,9 +86,42 @@ pub fn confine(command: &mut Command, gives_up: bool, rules: Option<OwnedFd>, fi
 
 /// Has the calling thread keep to rules of Landlock for good; it needs [`give_up_new_privileges`].
 /// Async-signal-safe.
-fn keep_to(rules: &OwnedFd) -> io::Result<()> {
+fn keep_to(rules: &Rules) -> io::Result<()> {
+    if rules.on_own_threads != 0 {
+        add_own_threads(rules)?;
+    }
     // SAFETY: integers only; the descriptor is open.
-    match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) } {
+    match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.made.as_raw_fd(), 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The kernel's `landlock_path_beneath_attr`.
+#[repr(C, packed)]
+struct Beneath {
+    allowed_access: u64,
+    parent_fd: i32,
+}
+
+/// The kernel's `LANDLOCK_RULE_PATH_BENEATH`.
+const PATH_BENEATH: libc::c_int = 1;
+
+/// Adds what the calling process may do with what the system shows of its threads. Only the process itself
+/// can name that place, once it is there. Async-signal-safe.
+fn add_own_threads(rules: &Rules) -> io::Result<()> {
+    use rustix::fs::{Mode, OFlags, open};
+    let own = match open(c"/proc/self/task", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(own) => own,
+        // A system that shows nothing of processes.
+        Err(rustix::io::Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let beneath = Beneath { allowed_access: rules.on_own_threads, parent_fd: own.as_raw_fd() };
+    let rule = &raw const beneath;
+    // SAFETY: the address is of a rule that lives through the call, and both descriptors are open.
+    match unsafe { libc::syscall(libc::SYS_landlock_add_rule, rules.made.as_raw_fd(), PATH_BENEATH, rule, 0) }
+    {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

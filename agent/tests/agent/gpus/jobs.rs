@@ -28,6 +28,8 @@ const PROGRAM: &[u8] = b"#!/bin/sh
 {
   echo \"arguments $*\"
   echo \"order $CUDA_DEVICE_ORDER visible ${CUDA_VISIBLE_DEVICES-none}\"
+  echo \"libraries ${LD_LIBRARY_PATH#*..:}\"
+  if echo gpu-job >/proc/$$/task/$$/comm; then echo \"named $(cat /proc/$$/comm)\"; fi
   grep '<gpu_' init_data.xml
 } >seen.new
 mv seen.new seen
@@ -166,6 +168,9 @@ fn r3_14_gpu_jobs_run_on_devices_of_their_own_and_leave_those_that_others_use_or
         let told = [
             format!("arguments own --device {number}\n"),
             "order PCI_BUS_ID visible none\n".to_owned(),
+            "libraries /driver/lib64:/other\n".to_owned(),
+            // CUDA's driver does so, and gives up where it cannot.
+            "named gpu-job\n".to_owned(),
             "<gpu_type>NVIDIA</gpu_type>".to_owned(),
             format!("<gpu_device_num>{number}</gpu_device_num>"),
             format!("<gpu_opencl_dev_index>{number}</gpu_opencl_dev_index>"),

@@ -120,6 +120,8 @@ fn r3_15_a_driver_that_hangs_is_given_up_and_one_that_crashes_ends_nothing_else(
 fn daemon(dir: &Path, stand_in: &StandIn) -> Daemon {
     let mut run = command(dir, &["run"]);
     run.arg("--nvml-library").arg(stand_in.library()).stdout(Stdio::null()).stderr(Stdio::null());
+    // Where some systems say that the driver's libraries are.
+    run.env("LD_LIBRARY_PATH", "/driver/lib64:here:/other");
     Daemon::of(run, dir)
 }
 
