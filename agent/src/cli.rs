@@ -80,7 +80,8 @@ const STATUS: &str = r"Examples:
   fallow-agent status --linked >/dev/null || echo 'not in touch'
 
 Exit status 4 when no agent runs in the directory. With --linked also when it
-has no link to its coordinator, and 5 when the coordinator does not want it.";
+has no link to its coordinator, and 5 when the coordinator does not want it, or
+it refused the newest documents that the coordinator gave it.";
 
 const DISK: &str = r"Examples:
   fallow-agent disk
@@ -411,7 +412,7 @@ pub struct Status {
     /// As JSON: {"running": true, ...}, or {"running": false}
     #[arg(long)]
     pub json: bool,
-    /// End with a status that says whether it has a link to its coordinator
+    /// End with a status that says whether it has a link to its coordinator, and takes what comes from there
     #[arg(long)]
     pub linked: bool,
 }

@@ -278,7 +278,18 @@ fn status(arguments: &Status) -> Result<(), AgentError> {
     } else {
         say(status.text(clock::now()).trim_end())?;
     }
-    if arguments.linked { linked(status.fleet.as_ref()) } else { Ok(()) }
+    if !arguments.linked {
+        return Ok(());
+    }
+    linked(status.fleet.as_ref())?;
+    match &status.host.document_refused {
+        None => Ok(()),
+        Some((version, why)) => Err(AgentError::refused(format!(
+            "this agent refused version {version} of the documents, the newest that its coordinator has given it: {why}; it follows \
+             version {}",
+            status.host.document_version
+        ))),
+    }
 }
 
 /// Whether an agent has a link to its coordinator; as an error if not.

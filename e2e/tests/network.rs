@@ -123,8 +123,10 @@ fn r6_10_a_fleet_computes_across_a_network_over_tls_and_a_stock_client_beside_it
     let (server, clients) = (machines.server.as_str(), machines.clients.as_str());
     let dir = tempfile::Builder::new().prefix("fallow-e2e-").tempdir().unwrap();
     let lab = dir.path().join("coordinator");
-    let (fleet, http) = (format!("{SERVER}:24001"), format!("{SERVER}:24002"));
-    let run = ["coordinator", "run", "--listen", &fleet, "--http", &http, "--allow-plain-http"];
+    // As the README has it; plain HTTP is for the stock client.
+    let (fleet, any, http) = (format!("{SERVER}:24001"), "0.0.0.0:24001", "0.0.0.0:24002");
+    let run = ["coordinator", "run", "--listen", any, "--http", http, "--advertise", &fleet];
+    let run = [&run[..], &["--allow-plain-http"]].concat();
     let mut running = vec![logged(on(server, &fallow(&lab, &run)), &dir.path().join("coordinator.log"))];
     wait_for("the coordinator to answer", PATIENCE, || {
         on(server, &fallow(&lab, &["hosts"])).output().unwrap().status.success().then_some(())
@@ -143,11 +145,12 @@ fn r6_10_a_fleet_computes_across_a_network_over_tls_and_a_stock_client_beside_it
 
     // The agents get a token and nothing else.
     let token = dir.path().join("token");
-    fs::write(&token, said(server, &fallow(&lab, &["tokens", "create", "--uses", "2"]))).unwrap();
+    let create = ["tokens", "create", "--uses", "400", "--expires", "7d", "--label", "room=12"];
+    fs::write(&token, said(server, &fallow(&lab, &create))).unwrap();
     for number in 1..=2 {
         let mut agent = command("fallow-agent");
         agent.arg("run").arg("--dir").arg(dir.path().join(format!("agent-{number}")));
-        agent.arg("--token-file").arg(&token).args(["--benchmark-after-ms", "3600000"]);
+        agent.arg("--token-file").arg(&token);
         running.push(logged(on(clients, &agent), &dir.path().join(format!("agent-{number}.log"))));
     }
     // Whoever is on the way reads nothing and is told nothing: plain text is refused at the fleet's port.
@@ -171,6 +174,8 @@ fn r6_10_a_fleet_computes_across_a_network_over_tls_and_a_stock_client_beside_it
     let hosts = json(&["hosts"]);
     let linked = hosts["hosts"].as_array().unwrap().iter().filter(|host| host["connected"] == true);
     assert_eq!(linked.count(), 2, "{hosts}");
+    let in_room = json(&["hosts", "--selector", "room=12"]);
+    assert_eq!(in_room["hosts"].as_array().unwrap().len(), 2, "{hosts}");
 }
 
 /// BOINC's own client on a machine.

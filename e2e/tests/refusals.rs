@@ -7,7 +7,9 @@
     reason = "tests: failures are panics"
 )]
 
-use std::process::Stdio;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use fallow_e2e::{Killed, Lab, PATIENCE, command, fallow_json, wait_for};
 use serde_json::Value;
@@ -37,7 +39,7 @@ fn token(lab: &Lab, options: &[&str]) -> String {
 fn r6_10_an_agent_with_a_spent_expired_or_revoked_token_ends_with_status_5_and_says_why() {
     let lab = Lab::start(1);
     // The only agent enrolled with it.
-    let spent = std::fs::read_to_string(lab.place().with_file_name("token")).unwrap();
+    let spent = fs::read_to_string(lab.place().with_file_name("token")).unwrap();
     let revoked = token(&lab, &[]);
     let listed = lab.json(&["tokens", "list"]);
     let unused = listed["tokens"].as_array().unwrap().iter().find(|token| token["used"] == 0).unwrap();
@@ -119,7 +121,7 @@ fn r6_10_a_host_whose_certificate_is_refused_says_so_with_status_5_and_one_witho
 fn r6_10_an_agent_that_meets_another_authoritys_coordinator_spends_no_token_and_ends_with_status_5() {
     let mut lab = Lab::start(1);
     let token = token(&lab, &[]);
-    let file = std::fs::read_to_string(lab.place().join("daemon.json")).unwrap();
+    let file = fs::read_to_string(lab.place().join("daemon.json")).unwrap();
     let file: Value = serde_json::from_str(&file).unwrap();
     let address = file["fleet"].as_str().unwrap().trim_start_matches("https://").to_owned();
     lab.kill_agent(1);
@@ -146,4 +148,123 @@ fn r6_10_an_agent_that_meets_another_authoritys_coordinator_spends_no_token_and_
     assert!(used.contains(&&Value::from(0)), "the token was not spent: {listed}");
     let (code, said) = lab.says(&["audit", "--check"]);
     assert_eq!(code, 0, "{said}");
+}
+
+/// How often the newest token was used.
+fn used(lab: &Lab, listed: usize) -> u64 {
+    let tokens = lab.json(&["tokens", "list"])["tokens"].as_array().unwrap().clone();
+    assert_eq!(tokens.len(), listed);
+    tokens.iter().filter(|token| token["uses"] == 7).map(|token| token["used"].as_u64().unwrap()).sum()
+}
+
+/// What an agent's directory is like, and what comes of that.
+type Unusable = (&'static str, fn(&Path) -> PathBuf, i32, &'static str);
+
+#[test]
+fn r6_10_an_agent_that_cannot_run_where_it_is_to_says_why_and_spends_no_token() {
+    let lab = Lab::start(1);
+    let token = token(&lab, &["--uses", "7"]);
+    let unusable: &[Unusable] = &[
+        (
+            "a file in the directory's place",
+            |place| {
+                fs::write(place, "x").unwrap();
+                place.to_owned()
+            },
+            3,
+            "is not a directory",
+        ),
+        (
+            "a file on the way to it",
+            |place| {
+                fs::write(place, "x").unwrap();
+                place.join("agent")
+            },
+            8,
+            "Not a directory",
+        ),
+        ("a name that is too long", |place| place.join("x".repeat(300)), 8, "File name too long"),
+        (
+            "a file in the store's place",
+            |place| {
+                fs::create_dir(place).unwrap();
+                fs::write(place.join("store"), "x").unwrap();
+                place.to_owned()
+            },
+            8,
+            "cannot be created or written",
+        ),
+        (
+            "a store that is none",
+            |place| {
+                fs::create_dir_all(place.join("store/sled")).unwrap();
+                fs::write(place.join("store/sled/conf"), "x".repeat(100)).unwrap();
+                fs::write(place.join("store/sled/db"), "x".repeat(100)).unwrap();
+                place.to_owned()
+            },
+            7,
+            "is corrupted",
+        ),
+    ];
+    for (number, (what, make, status, why)) in unusable.iter().enumerate() {
+        let place = make(&lab.place().with_file_name(format!("unusable-{number}")));
+        let mut agent = command("fallow-agent");
+        agent.args(["run", "--dir"]).arg(&place).env("FALLOW_TOKEN", &token);
+        refused_to_run(&lab, agent, what, (*status, why));
+    }
+    // Something that cannot be taken away lies where the socket is to be.
+    if rustix::process::geteuid().is_root() {
+        let place = lab.place().with_file_name("no-socket");
+        fs::create_dir(&place).unwrap();
+        let socket = place.join("control.sock");
+        fs::write(&socket, "x").unwrap();
+        let script = "mount --bind \"$0\" \"$0\" && exec \"$@\"";
+        let mut agent = Command::new("unshare");
+        agent.args(["--mount", "sh", "-c", script]).arg(&socket);
+        agent.arg(fallow_e2e::binary("fallow-agent")).args(["run", "--dir"]).arg(&place);
+        agent.env("FALLOW_TOKEN", &token);
+        refused_to_run(&lab, agent, "no socket", (1, "cannot open the control socket"));
+    }
+    // The path of a socket there would be too long for the kernel, and is another one.
+    let deep = lab.place().with_file_name("d".repeat(150));
+    let mut agent = command("fallow-agent");
+    agent.args(["run", "--dir"]).arg(&deep).env("FALLOW_TOKEN", &token);
+    let _agent = Killed(agent.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    wait_for("the agent to enrol", PATIENCE, || (used(&lab, 2) == 1).then_some(()));
+}
+
+/// Sees to it that an agent ends so, and that the coordinator has not heard of it.
+fn refused_to_run(lab: &Lab, mut agent: Command, what: &str, (status, why): (i32, &str)) {
+    let output = agent.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    println!("{what}: {}: {said}", output.status);
+    assert_eq!(output.status.code(), Some(status), "{what}: {said}");
+    assert!(said.contains(why), "{what}: {said}");
+    assert_eq!(used(lab, 2), 0, "{what}: it spent the token");
+}
+
+#[test]
+fn r6_10_an_agent_with_another_hosts_certificate_ends_with_status_7_and_goes_on_with_its_own() {
+    let mut lab = Lab::start(2);
+    lab.kill_agent(1);
+    // Somebody who puts a backup back mixes up two machines.
+    let identity = |agent: usize| lab.agent_place(agent).join("identity.json");
+    let (own, of_other) = (identity(1), identity(2));
+    let was = fs::read(&own).unwrap();
+    fs::copy(of_other, &own).unwrap();
+    let mut agent = command("fallow-agent");
+    let output = agent.args(["run", "--dir"]).arg(lab.agent_place(1)).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    println!("{}: {said}", output.status);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("do not fit") && said.contains("restore both from one copy"), "{said}");
+    let hosts = lab.hosts();
+    let connected = hosts.iter().filter(|host| host["connected"] == true).count();
+    assert_eq!((hosts.len(), connected), (2, 1), "the other one is not disturbed: {hosts:?}");
+    fs::write(&own, was).unwrap();
+    lab.start_agent(1);
+    wait_for("both to be linked", PATIENCE, || {
+        let hosts = lab.hosts();
+        (hosts.len() == 2 && hosts.iter().all(|host| host["connected"] == true)).then_some(())
+    });
 }

@@ -8,10 +8,13 @@
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fallow_e2e::{Killed, PATIENCE, Up, command, wait_for};
 use serde_json::Value;
+
+/// How often hosts are suspended, to see it once within a second.
+const TRIALS: u32 = 5;
 
 fn fallow(up: &Up, arguments: &[&str]) -> String {
     let output = command("fallow").args(arguments).arg("--dir").arg(up.dir()).output().unwrap();
@@ -56,18 +59,25 @@ fn r6_5_after_a_restore_agents_that_follow_newer_versions_take_what_the_coordina
     });
     let labels = up.json(&["hosts", "show", "agent-1"])["labels"].to_string();
     assert!(labels.contains("hostname") && !labels.contains("room"), "{labels}");
-    let began = Instant::now();
-    fallow(&up, &["preferences", "set", "--suspended", "true"]);
-    let mut suspended = BTreeMap::new();
-    wait_for("all agents to be suspended", PATIENCE, || {
-        let hosts = up.json(&["hosts"]);
-        for host in hosts["hosts"].as_array()?.iter().filter(|host| is_suspended(host)) {
-            suspended.entry(host["name"].to_string()).or_insert_with(|| began.elapsed());
+    // Something else on this machine may hold some of them up, but not one time after the other.
+    for trial in 1.. {
+        fallow(&up, &["preferences", "set", "--suspended", "true"]);
+        let ended = Instant::now();
+        let mut suspended = BTreeMap::new();
+        wait_for("all agents to be suspended", PATIENCE, || {
+            let hosts = up.json(&["hosts"]);
+            for host in hosts["hosts"].as_array()?.iter().filter(|host| is_suspended(host)) {
+                suspended.entry(host["name"].to_string()).or_insert_with(|| ended.elapsed());
+            }
+            (suspended.len() == 3).then_some(())
+        });
+        println!("seen to be suspended after the command's end: {suspended:.1?}");
+        if suspended.values().all(|after| *after < Duration::from_secs(1)) {
+            break;
         }
-        (suspended.len() == 3).then_some(())
-    });
-    for (agent, after) in suspended {
-        println!("{agent} is seen to be suspended {after:.1?} after the command began");
+        assert!(trial < TRIALS, "each time some host takes longer than a second");
+        fallow(&up, &["preferences", "set", "--suspended", "false"]);
+        wait_for("all agents to go on", PATIENCE, || all(&up, |host| !is_suspended(host)));
     }
     all(&up, is_suspended).expect("all are linked and suspended");
     assert_eq!(up.json(&["shares"])["projects"][0]["share"], 75.0);

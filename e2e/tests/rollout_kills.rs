@@ -21,8 +21,8 @@ const AGENTS: usize = 4;
 struct Seen(BTreeMap<u64, BTreeSet<String>>);
 
 impl Seen {
-    /// What holds whenever one looks: hosts were looked at before the rollout, which only goes on. All that
-    /// ever had the version count: one that had it too early and another that has it now are two.
+    /// What holds whenever one looks: the version was released to each host that ever had it. Hosts are
+    /// looked at before the rollout, which only goes on.
     fn check(&mut self, lab: &Lab) -> Value {
         // By the agents' own word, and by what the coordinator heard.
         let of_agent = |agent: usize| {
@@ -37,6 +37,16 @@ impl Seen {
             let id = host["agent_id"].as_str().unwrap().to_owned();
             (id, host["document_version"].as_u64().unwrap())
         }));
+        // What they are to have is asked for after that, and then whether the rollout is still under way: as
+        // long as it is, nothing that was released is taken back.
+        let wanted: BTreeMap<String, u64> = lab
+            .hosts()
+            .iter()
+            .map(|host| {
+                let id = host["agent_id"].as_str().unwrap().to_owned();
+                (id, host["document_wanted"].as_u64().unwrap())
+            })
+            .collect();
         let rollout = lab.json(&["rollout"])["rollout"].clone();
         if rollout.is_null() {
             return rollout;
@@ -45,8 +55,13 @@ impl Seen {
         let ids = follow.into_iter().filter(|(_, follows)| *follows == version).map(|(id, _)| id);
         let seen = self.0.entry(version).or_default();
         seen.extend(ids);
-        let released = rollout["released_hosts"].as_u64().unwrap();
-        assert!(!is_open(&rollout) || seen.len() as u64 <= released, "{seen:?} had it: {rollout}");
+        if is_open(&rollout) {
+            for id in seen.iter() {
+                assert_eq!(wanted[id], version, "{id} had it, and it was not released to it: {rollout}");
+            }
+            let released = rollout["released_hosts"].as_u64().unwrap();
+            assert!(seen.len() as u64 <= released, "{seen:?} had it: {rollout}");
+        }
         rollout
     }
 }

@@ -99,6 +99,14 @@ impl Fleet {
         });
     }
 
+    /// What `fallow-agent status --linked` ends with, and the host's own words.
+    fn linked(&self) -> (i32, String) {
+        let mut asks = command("fallow-agent");
+        let output = asks.args(["status", "--linked", "--dir"]).arg(self.path("agent")).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+        (output.status.code().unwrap(), said.concat())
+    }
+
     /// Waits until the host refuses documents for this reason, and the newest line of the audit log that
     /// tells of such a thing is about that; the host follows what it did.
     fn refuses(&self, why: &str, follows: u64) {
@@ -115,6 +123,13 @@ impl Fleet {
             (is_on_record && entry["actor"] == host["agent_id"]).then_some(entry)
         });
         println!("refused: {entry}");
+        let (code, said) = wait_for("the host to be linked and say so", PATIENCE, || {
+            // A coordinator that has just begun anew may not have its link yet.
+            Some(self.linked()).filter(|(code, _)| *code != 4)
+        });
+        assert_eq!(code, 5, "{said}");
+        assert!(said.contains("this agent refused version") && said.contains(why), "{said}");
+        assert!(said.contains(&format!("it follows version {}", DocumentVersion(follows))), "{said}");
         assert_eq!((&entry["outcome"], &entry["actor_kind"]), (&"refused".into(), &"agent".into()));
         assert!(entry["from"].as_str().unwrap().starts_with("127.0.0.1:"), "{entry}");
     }
@@ -151,6 +166,7 @@ fn r6_10_a_host_follows_what_its_organisation_has_signed_and_nothing_that_the_co
         "{said}"
     );
     fleet.follows(1);
+    assert_eq!(fleet.linked().0, 0);
     let backup = fleet.path("backup.tar");
     fleet.ok(&["backup", backup.to_str().unwrap()]);
 
@@ -211,6 +227,7 @@ fn r6_10_a_host_follows_what_its_organisation_has_signed_and_nothing_that_the_co
     wait_for("the host to follow the new term", PATIENCE, || {
         (fleet.host()["document_version"].as_u64()? >> 40 == 1).then_some(())
     });
+    assert_eq!(fleet.linked().0, 0);
     fleet.ok(&["audit", "--check"]);
 }
 

@@ -4,16 +4,18 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use fallow_domain::ExitCode;
 use serde_json::Value;
-use support::{Running, fallow, text};
+use support::{Running, fallow, text, wait_for};
 
 /// What a tool says on success.
 fn ok(dir: &Path, arguments: &[&str]) -> String {
@@ -223,6 +225,93 @@ fn r6_9_a_backup_in_an_empty_directory_is_the_coordinator_that_it_was_made_of() 
     let told = ok(elsewhere.path(), &["restore"]);
     assert!(told.contains("Term 2 of the documents begins, with version 2.1."), "{told}");
     assert_eq!(running.stop(), Some(0));
+}
+
+/// A batch of some workunits with an input each.
+fn batch(dir: &Path, number: u32) -> String {
+    let input = |of: u32| format!("inputs = [{{ open_name = \"in\", text = \"{number} {of}\\n\" }}]");
+    let workunit = |of| {
+        format!("[[workunits]]\nname = \"w{number}-{of}\"\napplication = \"a\"\nflops = 1e9\n{}\n", input(of))
+    };
+    let path = dir.join(format!("{number}.toml"));
+    fs::write(&path, (0..5).map(workunit).collect::<String>()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Tells a thread that it is over, also where a test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The names of all workunits.
+fn workunits(dir: &Path) -> BTreeSet<String> {
+    let listed = json(dir, &["jobs", "demo", "--json"]);
+    let listed = listed["workunits"].as_array().unwrap().iter();
+    listed.map(|workunit| workunit["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn r6_9_a_backup_while_work_is_submitted_has_all_that_was_taken_before_with_its_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (dir, elsewhere) = (dir.path(), elsewhere.path());
+    let mut running = Running::start(dir);
+    ok(dir, &["project", "create", "demo"]);
+    let program = dir.join("program");
+    fs::write(&program, "#!/bin/sh\necho 0 >boinc_finish_called\n").unwrap();
+    ok(dir, &["app", "add", "demo", "a", program.to_str().unwrap(), "--version", "1.0"]);
+    let (taken, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
+    let file = |number: usize| dir.join(format!("backup-{number}.tar")).to_str().unwrap().to_owned();
+    let mut before: Vec<u32> = Vec::new();
+    std::thread::scope(|both| {
+        both.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let number = taken.load(Ordering::Relaxed);
+                ok(dir, &["submit", "demo", "--file", &batch(dir, number)]);
+                taken.store(number + 1, Ordering::Relaxed);
+            }
+        });
+        let _over = Over(&is_over);
+        // Until work was taken while one was made.
+        loop {
+            let known = before.last().copied().unwrap_or_default();
+            wait_for("more to be taken", || (taken.load(Ordering::Relaxed) > known + 1).then_some(()));
+            let begun = taken.load(Ordering::Relaxed);
+            ok(dir, &["backup", &file(before.len())]);
+            before.push(begun);
+            if taken.load(Ordering::Relaxed) > begun {
+                break;
+            }
+            assert!(before.len() < 50, "nothing is taken while a backup is made");
+        }
+    });
+    assert_eq!(running.stop(), Some(0));
+    for (backup, before) in before.into_iter().enumerate() {
+        let place = elsewhere.join(backup.to_string());
+        ok(elsewhere, &["restore", &file(backup), "--dir", place.join("coordinator").to_str().unwrap()]);
+        let mut running = Running::start(&place);
+        let found = workunits(&place);
+        for number in 0..before {
+            for of in 0..5 {
+                let name = format!("w{number}-{of}");
+                assert!(found.contains(&name), "{name} was taken before backup {backup}, and is not in it");
+            }
+        }
+        // Each piece is there whole or not at all, with the files that its records name.
+        assert_eq!(found.len() % 5, 0, "{found:?}");
+        let download = place.join("coordinator/projects/demo/download");
+        for name in &found {
+            let (number, of) = name[1..].split_once('-').unwrap();
+            let text = fs::read_to_string(download.join(format!("{name}_in0"))).unwrap();
+            assert_eq!(text, format!("{number} {of}\n"));
+        }
+        ok(&place, &["audit", "--check"]);
+        assert_eq!(running.stop(), Some(0));
+    }
 }
 
 #[test]

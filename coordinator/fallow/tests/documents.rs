@@ -206,6 +206,7 @@ async fn r6_10_whoever_does_something_says_why_and_the_audit_log_has_it() {
         (&["project", "create", "sums"][..], "project created"),
         (&["project", "set", "sums", "poll=1m"], "project changed"),
         (&app, "app version added"),
+        (&["submit", "sums", "--app", "a", "--flops", "1e9"], "submitted"),
         (&["tokens", "create"], "tokens created"),
         (&["tokens", "revoke", &token], "token revoked"),
         (&["hosts", "label", &host, "room=12"], "host labelled"),

@@ -72,6 +72,48 @@ fn r6_10_of_a_key_that_cannot_be_written_whole_nothing_is_left() {
 }
 
 #[test]
+fn r6_10_new_keys_are_told_to_scripts_in_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&ok(dir.path(), &[arguments, &["--json"]].concat())).unwrap()
+    };
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let made = json(&["organisation", "new-key", &path("org.key")]);
+    assert_eq!(made["file"], path("org.key"));
+    made["public_key"].as_str().unwrap().parse::<fallow_domain::OrganisationKey>().unwrap();
+    let made = json(&["project", "new-key", &path("sieve.key")]);
+    let public = fs::read_to_string(made["public_file"].as_str().unwrap()).unwrap();
+    assert_eq!(made["public_key"], public.trim());
+    assert!(made["fingerprint"].as_str().is_some_and(|text| !text.is_empty()), "{made}");
+    assert!(!made.to_string().contains("PRIVATE"), "{made}");
+}
+
+#[test]
+fn r6_10_who_has_documents_signed_is_told_whose_programs_are_signed_by_a_key_that_the_coordinator_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    let (path, key) = organisation(dir);
+    let said = |arguments: &[&str]| {
+        let output = fallow(dir, arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let warns = |of: &str| format!("programs of {of} are signed by a key in the coordinator's directory");
+    assert_eq!(said(&["project", "create", "early"]), "", "nobody signs documents");
+    ok(dir, &["project", "new-key", &path("sieve.key")]);
+    said(&["project", "create", "sieve", "--code-sign-key", &path("sieve.key.public")]);
+    let told = said(&["organisation", "set", &key]);
+    assert!(told.contains(&warns("early")) && told.contains("can sign programs"), "{told}");
+    let told = said(&["project", "create", "late"]);
+    assert!(told.contains(&warns("late")) && told.contains("--code-sign-key"), "{told}");
+    let told = said(&["project", "create", "well", "--code-sign-key", &path("sieve.key")]);
+    assert!(!told.contains("are signed by a key in"), "{told}");
+    assert_eq!(said(&["organisation", "set", "--none"]), "");
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
 fn r6_10_documents_are_signed_on_a_machine_without_a_network_and_brought_back() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -201,8 +201,12 @@ async fn r6_10_a_submitter_sees_and_feeds_the_projects_that_he_is_named_for_and_
             assert!(refusal.message().contains(said), "{refusal}");
         }
     }
+    // However long what he asks for is called.
+    let long = bob.submit(submission(&"n".repeat(100_000), "more")).await.unwrap_err();
+    assert_eq!((long.code(), long.message().len()), (Code::PermissionDenied, 2_000), "{long}");
+    assert!(long.message().starts_with("bob has the role submitter") && long.message().ends_with("..."));
     assert_eq!(bob.get_job(of("sieve")).await.unwrap_err().code(), Code::NotFound);
-    let recorded = entries(&mut owner, "not allowed", 7).await;
+    let recorded = entries(&mut owner, "not allowed", 8).await;
     assert_eq!((recorded[0].actor.as_str(), recorded[0].object.as_str()), ("bob", "Submit"));
     assert_eq!(recorded[0].actor_kind(), AuditActor::NamedOperator);
     assert_eq!(owner.list_jobs(jobs("other")).await.unwrap().into_inner().workunits.len(), 1);

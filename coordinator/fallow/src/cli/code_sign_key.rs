@@ -4,10 +4,18 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use fallow_boinc::signature::{PrivateKey, PublicKey};
+use fallow_proto::operator::v1::{GetOrganisationRequest, GetProjectRequest, ListProjectsRequest};
 use ring::rand::{SecureRandom, SystemRandom};
+use serde_json::json;
+use tonic::Status;
 
+use super::connect::Client;
 use super::key_file::{read, write_new};
-use super::{Failure, print};
+use super::{Failure, print, print_json, warn};
+use crate::printable;
+
+/// Bytes of projects' names that are told.
+const NAMES: usize = 300;
 
 pub(crate) const NEW_KEY: &str = "\
 Example:
@@ -24,10 +32,13 @@ project that is made on another machine. Its fingerprint is printed.";
 pub(crate) struct NewKey {
     /// Where the private key is to be. Nothing may be there yet.
     file: PathBuf,
+    /// One JSON object with the public key and its fingerprint.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Makes a key and shows its fingerprint.
-pub(crate) fn make(NewKey { file }: &NewKey) -> Result<(), Failure> {
+pub(crate) fn make(NewKey { file, json }: &NewKey) -> Result<(), Failure> {
     let made = with_random(|fill| PrivateKey::generate(fill))?;
     let key = made.map_err(|error| Failure::internal("no key can be made", error))?;
     let text = key.to_pem().map_err(|error| Failure::internal("the key cannot be written", error))?;
@@ -38,7 +49,52 @@ pub(crate) fn make(NewKey { file }: &NewKey) -> Result<(), Failure> {
     let written = write_new(Path::new(&beside), format!("{}\n", public.to_text()).as_bytes(), 0o644);
     // Whoever tries it again would find a key that nobody knows.
     written.inspect_err(|_| drop(std::fs::remove_file(file)))?;
-    print(&format!("{}\n", public.fingerprint()))
+    match json {
+        true => print_json(&json!({
+            "file": file.display().to_string(),
+            "public_file": Path::new(&beside).display().to_string(),
+            "public_key": public.to_text(),
+            "fingerprint": public.fingerprint().to_string(),
+        })),
+        false => print(&format!("{}\n", public.fingerprint())),
+    }
+}
+
+/// Says of which projects whoever breaks into the coordinator can sign programs, if documents are signed: who
+/// has them signed may think that this is enough. One project may be meant alone. What cannot be asked is not
+/// worth a failure: what the command was for is done.
+pub(super) async fn tell_kept(client: &mut Client, of: Option<&str>) {
+    let kept = kept(client, of).await.unwrap_or_default();
+    if !kept.is_empty() {
+        warn(&format!(
+            "programs of {} are signed by a key in the coordinator's directory: who breaks into the coordinator can sign programs \
+             there; a key that is not there has a project that is made with --code-sign-key (`fallow project new-key --help`)",
+            printable::line(&kept.join(", "), NAMES)
+        ));
+    }
+}
+
+/// The projects whose code-signing key the coordinator has.
+async fn kept(client: &mut Client, of: Option<&str>) -> Result<Vec<String>, Status> {
+    let asked = GetOrganisationRequest { briefly: true };
+    if client.get_organisation(asked).await?.into_inner().keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names = match of {
+        Some(name) => vec![name.to_owned()],
+        None => {
+            let listed = client.list_projects(ListProjectsRequest {}).await?.into_inner().projects;
+            listed.into_iter().map(|project| project.name).collect()
+        }
+    };
+    let mut kept = Vec::new();
+    for name in names {
+        let settings = client.get_project(GetProjectRequest { name: name.clone() }).await?.into_inner();
+        if !settings.code_sign_key_is_elsewhere {
+            kept.push(name);
+        }
+    }
+    Ok(kept)
 }
 
 /// The public part of a key, from a file that holds it or the private one.

@@ -257,7 +257,7 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
         request_delay_micros: create.request_delay.as_micros(),
         settings: Vec::new(),
         emergency: create.how.emergency,
-        code_sign_key: key.map(|key| key.to_text()).unwrap_or_default(),
+        code_sign_key: key.as_ref().map(|key| key.to_text()).unwrap_or_default(),
     };
     let project = client.create_project(create.why.of(request)).await?.into_inner();
     if create.json {
@@ -265,6 +265,9 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
     }
     print(&format!("project {} at {}\n", project.name, project.url))?;
     going_out::tell_waiting(&mut client).await;
+    if key.is_none() {
+        code_sign_key::tell_kept(&mut client, Some(&project.name)).await;
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use ring::rand::SystemRandom;
 use ring::signature::Ed25519KeyPair;
 use serde_json::json;
 
+use super::code_sign_key;
 use super::connect::Target;
 use super::key_file::{self, write_new};
 use super::{Failure, organisation_sign, print, print_json, print_told};
@@ -71,6 +72,9 @@ pub(crate) enum Command {
 pub(crate) struct NewKey {
     /// Where the private key is to be. Nothing may be there yet.
     file: PathBuf,
+    /// One JSON object with the public key.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -102,7 +106,7 @@ pub(crate) struct Set {
 
 pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::NewKey(NewKey { file }) => new_key(&file),
+        Command::NewKey(new) => new_key(&new),
         Command::Show(Show { target, json }) => {
             let mut client = target.connect().await?;
             let organisation = client.get_organisation(GetOrganisationRequest::default()).await?.into_inner();
@@ -111,14 +115,19 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Set(Set { keys, none: _, message, target, json }) => {
             let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
             let request = SetOrganisationRequest { keys, message };
-            let organisation = target.connect().await?.set_organisation(request).await?.into_inner();
-            if json { print_json(&to_json(&organisation)) } else { print_told(&to_text(&organisation)) }
+            let mut client = target.connect().await?;
+            let organisation = client.set_organisation(request).await?.into_inner();
+            if json { print_json(&to_json(&organisation)) } else { print_told(&to_text(&organisation)) }?;
+            if !organisation.keys.is_empty() {
+                code_sign_key::tell_kept(&mut client, None).await;
+            }
+            Ok(())
         }
         Command::Sign(sign) => organisation_sign::run(sign).await,
     }
 }
 
-fn new_key(file: &Path) -> Result<(), Failure> {
+fn new_key(NewKey { file, json }: &NewKey) -> Result<(), Failure> {
     let der = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
     let der =
         der.map_err(|_| Failure::bad_input("no key can be made: the system gives no random numbers"))?;
@@ -127,7 +136,10 @@ fn new_key(file: &Path) -> Result<(), Failure> {
     let public = key.public();
     let text = pem::encode(&pem::Pem::new("PRIVATE KEY", der.as_ref()));
     write_new(file, text.as_bytes(), 0o600)?;
-    print(&format!("{public}\n"))
+    match json {
+        true => print_json(&json!({ "file": file.display().to_string(), "public_key": public.to_string() })),
+        false => print(&format!("{public}\n")),
+    }
 }
 
 /// The private key in a file.

@@ -23,6 +23,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use prost::Message as _;
 use ring::digest::{Context, SHA256, digest};
 
+use super::why::Why;
 use super::{Client, Failure, bounded};
 
 /// The most bytes that the inputs of a workunit have together: they are one message, with room for the rest
@@ -196,6 +197,8 @@ pub(crate) struct Submission<'a> {
     pub(crate) drafts: &'a [PendingWorkunit],
     /// What to do after it was cut off.
     pub(crate) again: &'a str,
+    /// Why, for the audit log.
+    pub(crate) why: &'a Why,
 }
 
 /// What became of a submission.
@@ -287,7 +290,7 @@ impl Submission<'_> {
             offset: piece.start as u64,
             check_only,
         };
-        Ok(client.submit(request).await?.into_inner())
+        Ok(client.submit(self.why.of(request)).await?.into_inner())
     }
 
     /// Says after Ctrl-C what is taken, and what to do about the rest.
@@ -481,7 +484,9 @@ mod tests {
     #[test]
     fn an_interruption_says_what_is_taken_and_how_the_rest_comes() {
         let drafts = vec![draft(b"x"); 10_000];
-        let submission = Submission { project: "p", key: "k", drafts: &drafts, again: "repeat the command" };
+        let why = Why::default();
+        let again = "repeat the command";
+        let submission = Submission { project: "p", key: "k", drafts: &drafts, again, why: &why };
         let said = |taken, under_way| {
             let progress_so_far =
                 SubmissionProgress { taken: Cell::new(taken), under_way: Cell::new(under_way) };

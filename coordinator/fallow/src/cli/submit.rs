@@ -14,6 +14,7 @@ use super::connect::Target;
 use super::submission::{
     self, InputContents, PendingWorkunit, Submission, SubmissionOutcome, SubmissionProgress,
 };
+use super::why::Why;
 use super::{Failure, batch, print, print_json, runs, table, units, warn};
 
 /// Digits of a fingerprint that are a batch's key: enough that no two batches share one.
@@ -103,6 +104,8 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "app", default_value = "bytewise", value_name = "NAME")]
     comparator: String,
     #[command(flatten)]
+    why: Why,
+    #[command(flatten)]
     target: Target,
     /// One JSON object instead of lines.
     #[arg(long)]
@@ -132,7 +135,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         (None, None) => format!("repeat the command with --key {key}"),
         _ => "repeat the command".to_owned(),
     };
-    let submission = Submission { project: &arguments.project, key, drafts: &drafts, again: &again };
+    let submission =
+        Submission { project: &arguments.project, key, drafts: &drafts, again: &again, why: &arguments.why };
     let progress_so_far = SubmissionProgress::default();
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     let sent = tokio::select! {

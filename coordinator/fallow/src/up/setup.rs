@@ -128,7 +128,8 @@ pub(super) async fn projects(
             let drafts: Vec<PendingWorkunit> =
                 plan.workunits.into_iter().map(PendingWorkunit::from).collect();
             let again = "start it again";
-            Submission { project: name, key: "up", drafts: &drafts, again }.send(client).await?;
+            let why = Why::default();
+            Submission { project: name, key: "up", drafts: &drafts, again, why: &why }.send(client).await?;
             reporter
                 .say("project", &format!("project {name}: {count} workunits, each computed on two hosts"));
         } else {

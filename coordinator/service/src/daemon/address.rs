@@ -109,7 +109,7 @@ pub(super) fn bind(store: &dyn Store, places: &Places) -> Result<(TcpListener, T
     let is_fixed = has_projects(store);
     if let Some(StoredAddresses { http: kept, .. }) = kept
         && is_fixed
-        && (http.ip() != kept.ip() || (http.port() != 0 && http.port() != kept.port()))
+        && is_elsewhere(http, kept)
     {
         return Err(StartError::AddressFixed { asked: http, kept });
     }
@@ -120,12 +120,14 @@ pub(super) fn bind(store: &dyn Store, places: &Places) -> Result<(TcpListener, T
     let grpc_use = if grpc_is_kept { Use::Kept("agents and operators") } else { Use::Asked("--listen") };
     let http_use = if kept.is_some() && is_fixed { Use::Kept("its projects") } else { Use::Asked("--http") };
     let grpc = listener(grpc_kept.unwrap_or(listen), grpc_use)?;
-    let http_kept = kept.map(|kept| kept.http).filter(|kept| {
-        is_fixed || (kept.ip() == http.ip() && (http.port() == 0 || kept.port() == http.port()))
-    });
+    let http_kept = kept.map(|kept| kept.http).filter(|kept| is_fixed || !is_elsewhere(http, *kept));
+    let http_asked = http;
     let http = listener(http_kept.unwrap_or(http), http_use)?;
     let projects_url = kept.and_then(|kept| kept.projects_url.clone());
-    let is_url_asked = kept.is_some_and(|kept| kept.is_url_asked);
+    // A URL that was asked for before may lead nowhere if the projects are served elsewhere now. That is kept
+    // with the new address: this start may yet fail, and the next one finds nothing moved.
+    let is_moved = kept.is_some_and(|kept| is_elsewhere(http_asked, kept.http));
+    let is_url_asked = kept.is_some_and(|kept| kept.is_url_asked && !is_moved);
     let advertise = places.advertise.iter().map(ToString::to_string).collect();
     let (grpc_at, http_at) = (local(&grpc)?, local(&http)?);
     let now = StoredAddresses { grpc: grpc_at, http: http_at, projects_url, is_url_asked, advertise };
@@ -135,13 +137,9 @@ pub(super) fn bind(store: &dyn Store, places: &Places) -> Result<(TcpListener, T
     Ok((grpc, http))
 }
 
-/// Whether the projects are asked to be served elsewhere than before.
-pub(super) fn is_moved(store: &dyn Store, http: Option<SocketAddr>) -> Result<bool, StartError> {
-    let kept = kept(store)?.map(|kept| kept.http);
-    let is_other = |asked: SocketAddr, kept: SocketAddr| {
-        asked.ip() != kept.ip() || asked.port() != 0 && asked.port() != kept.port()
-    };
-    Ok(http.zip(kept).is_some_and(|(asked, kept)| is_other(asked, kept)))
+/// Whether projects are asked to be served elsewhere than before.
+fn is_elsewhere(asked: SocketAddr, kept: SocketAddr) -> bool {
+    asked.ip() != kept.ip() || asked.port() != 0 && asked.port() != kept.port()
 }
 
 /// The URL by which the projects are known: the kept one, or the one that is asked for at a first start,
@@ -149,8 +147,6 @@ pub(super) fn is_moved(store: &dyn Store, http: Option<SocketAddr>) -> Result<bo
 pub(super) fn projects_url(
     store: &dyn Store,
     asked: Option<&str>,
-    // The projects are to be served elsewhere: a URL that was asked for before may lead nowhere.
-    is_moved: bool,
     decide: impl Fn(Option<&str>) -> Result<Served, StartError>,
 ) -> Result<Served, StartError> {
     let kept = kept(store)?;
@@ -166,11 +162,11 @@ pub(super) fn projects_url(
         return Err(StartError::UrlFixed { asked: asked.to_owned(), kept: known.clone() });
     }
     // What somebody asked for holds also at the starts before the first project.
-    let of_earlier = kept.as_ref().filter(|kept| kept.is_url_asked && !is_moved);
+    let of_earlier = kept.as_ref().filter(|kept| kept.is_url_asked);
     let of_earlier = of_earlier.and_then(|kept| kept.projects_url.as_deref());
     let served = decide(known.as_deref().or(asked).or(of_earlier))?;
     if let Some(kept) = kept {
-        let is_url_asked = kept.is_url_asked && !is_moved || asked.is_some();
+        let is_url_asked = kept.is_url_asked || asked.is_some();
         let projects_url = Some(served.url.clone());
         if (&kept.projects_url, kept.is_url_asked) != (&projects_url, is_url_asked) {
             keep(store, &StoredAddresses { projects_url, is_url_asked, ..kept })?;
@@ -303,32 +299,33 @@ mod tests {
         let (_, http) = bound(&store, at("127.0.0.1:0"), at("127.0.0.1:0")).unwrap();
         let same = local(&http).unwrap();
         drop(http);
-        // That somebody says again what was said before moves nothing.
-        for (asked, moves) in [
-            (None, false),
-            (Some(same), false),
-            (Some(at("127.0.0.1:0")), false),
-            (Some(at("127.0.0.2:0")), true),
-        ] {
-            assert_eq!(is_moved(&store, asked).unwrap(), moves, "{asked:?}");
-        }
         let project = Batch::new().put(b"project/p".to_vec(), b"x".to_vec());
         let decide = |url: Option<&str>| {
             let url = url.unwrap_or("http://127.0.0.1:9").to_owned();
             Ok(Served { url, plain_url: None, allows_plain: true, behind_proxy: false })
         };
         // Until there is a project it may be another one.
-        projects_url(&store, Some("https://early.example.org"), false, decide).unwrap();
-        assert_eq!(projects_url(&store, None, false, decide).unwrap().url, "https://early.example.org");
-        assert_eq!(projects_url(&store, None, true, decide).unwrap().url, "http://127.0.0.1:9");
-        let first = projects_url(&store, Some("https://lab.example.org/"), false, decide).unwrap();
+        projects_url(&store, Some("https://early.example.org"), decide).unwrap();
+        // That somebody says again what was said before moves nothing.
+        for asked in [same, at("127.0.0.1:0")] {
+            drop(bound(&store, at("127.0.0.1:0"), asked).unwrap());
+            assert_eq!(projects_url(&store, None, decide).unwrap().url, "https://early.example.org");
+        }
+        // But elsewhere that URL may lead nowhere, also for the start after one that failed.
+        let elsewhere = at("127.0.0.2:0");
+        let refused = |_: Option<&str>| Err(StartError::NotIpv4(elsewhere));
+        drop(bound(&store, at("127.0.0.1:0"), elsewhere).unwrap());
+        assert!(projects_url(&store, None, refused).is_err());
+        drop(bound(&store, at("127.0.0.1:0"), elsewhere).unwrap());
+        assert_eq!(projects_url(&store, None, decide).unwrap().url, "http://127.0.0.1:9");
+        let first = projects_url(&store, Some("https://lab.example.org/"), decide).unwrap();
         let _ = store.apply_durable(project).unwrap();
         assert_eq!(first.url, "https://lab.example.org");
-        assert_eq!(projects_url(&store, None, false, decide).unwrap(), first);
-        let other = projects_url(&store, Some("https://other.example.org"), false, decide).unwrap_err();
+        assert_eq!(projects_url(&store, None, decide).unwrap(), first);
+        let other = projects_url(&store, Some("https://other.example.org"), decide).unwrap_err();
         assert!(other.to_string().contains("leave it out"), "{other}");
-        drop(bound(&store, at("127.0.0.1:0"), at("127.0.0.1:0")).unwrap());
-        assert_eq!(projects_url(&store, None, false, decide).unwrap(), first);
+        drop(bound(&store, at("127.0.0.1:0"), elsewhere).unwrap());
+        assert_eq!(projects_url(&store, None, decide).unwrap(), first);
     }
 
     #[test]

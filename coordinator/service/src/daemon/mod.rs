@@ -155,7 +155,6 @@ impl Coordinator {
         });
         let (store, secret, authority) = opened.await.map_err(StartError::Died)??;
         let places = address::places(&*store, &options)?;
-        let is_moved = address::is_moved(&*store, options.http)?;
         let (grpc, http) = address::bind(&*store, &places)?;
         let (grpc_at, http_at) = (address::local(&grpc)?, address::local(&http)?);
         let addresses = authority::addresses(&places.advertise, grpc_at);
@@ -167,7 +166,7 @@ impl Coordinator {
             organisation: Vec::new(),
         };
         TokenFile::write(&dir.join(TOKEN), &access)?;
-        let served = address::projects_url(&*store, options.projects_url.as_deref(), is_moved, |url| {
+        let served = address::projects_url(&*store, options.projects_url.as_deref(), |url| {
             let wanted = Wanted {
                 url,
                 listens: http_at,

@@ -21,6 +21,7 @@ mod projects;
 mod rollouts;
 mod service;
 mod status;
+mod told;
 
 pub use auth::{AUTHOR, TokenError, TokenFile};
 pub(crate) use call::code_name;

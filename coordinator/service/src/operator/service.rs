@@ -22,7 +22,7 @@ use super::call::{
 };
 use super::projects::page_size;
 use super::{
-    audit, backups, convert, documents, groups, incoming, operators, organisation, rollouts, status,
+    audit, backups, convert, documents, groups, incoming, operators, organisation, rollouts, status, told,
     unblocked,
 };
 use crate::audit::{Action, AuditLog, Record};
@@ -37,18 +37,6 @@ use fallow_store::Store;
 static FAILED: RateLimit = RateLimit::new();
 /// Bytes of the log that the reason takes for which a call failed.
 const REASON: usize = 1_000;
-/// Bytes of the reason that the caller is told: it comes in a header, which has no room for more.
-const TOLD: usize = 2_000;
-
-/// A refusal that says no more than fits: names of any length are in it as they were given.
-fn within(status: Status) -> Status {
-    if status.message().len() <= TOLD {
-        return status;
-    }
-    let told = printable::line(status.message(), TOLD);
-    let (code, metadata) = (status.code(), status.metadata().clone());
-    Status::with_details_and_metadata(code, told, status.details().to_vec().into(), metadata)
-}
 
 /// Serves the operator contract.
 #[derive(Clone)]
@@ -123,7 +111,7 @@ impl OperatorService {
                 tracing::warn!(method, code = ?status.code(), reason, times, "an operator's call failed");
             }
         }
-        result.map(Response::new).map_err(within)
+        result.map(Response::new).map_err(told::within)
     }
 
     /// Runs what blocks on a thread where that is fine.
@@ -715,14 +703,16 @@ impl Service for OperatorService {
     async fn submit(&self, request: Request<wire::SubmitRequest>) -> Reply<wire::SubmitReply> {
         let span = span_of(&request, "Submit");
         let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
-        self.require_project(&caller, &author, "Submit", &request.get_ref().project)?;
-        let asked = author.record(Action::Submitted, &request.get_ref().project);
-        let is_only_asked = request.get_ref().check_only;
-        let work = self.take(author, request.into_inner());
-        match is_only_asked {
-            true => self.call("Submit", span, work).await,
-            false => self.call("Submit", span, self.or_refused(asked, work)).await,
-        }
+        let request = request.into_inner();
+        let asked = author.record(Action::Submitted, &request.project);
+        let is_only_asked = request.check_only;
+        let work = async {
+            // Its refusal is on record by itself.
+            self.require_project(&caller, &author, "Submit", &request.project)?;
+            let take = self.take(author, request);
+            if is_only_asked { take.await } else { self.or_refused(asked, take).await }
+        };
+        self.call("Submit", span, work).await
     }
 
     async fn get_job(&self, request: Request<wire::GetJobRequest>) -> Reply<wire::JobReport> {

@@ -3,6 +3,7 @@
 use fallow_daemon::causes;
 use fallow_domain::Invalid;
 use fallow_fleet::ChangeError;
+use fallow_rollout::OrderError;
 use fallow_store::StoreError;
 use fallow_work_server::ProjectError;
 use tonic::Status;
@@ -40,6 +41,8 @@ pub(super) fn of_document(error: &DocumentError) -> Status {
         | DocumentError::Nothing
         | DocumentError::Invalid(_)
         | DocumentError::Groups(ChangeError::Files(_)) => Status::invalid_argument(error.to_string()),
+        // It is his name that is wrong, not what he asks for.
+        DocumentError::Order(OrderError::SamePerson { .. }) => Status::permission_denied(error.to_string()),
         DocumentError::Conflict(_)
         | DocumentError::NotSigned(_)
         | DocumentError::UnderWay { .. }
