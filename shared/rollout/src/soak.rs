@@ -275,3 +275,7 @@ impl Soak {
         self.before.get(host).copied()
     }
 }
+
+#[cfg(test)]
+#[path = "soak_tests.rs"]
+mod tests;
