@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub struct HostNow {
     /// Its id.
     pub id: AgentId,
+    /// Its machine: the host of which it and others are copies, by that one's id; itself, if it is no copy.
+    pub machine: AgentId,
     /// What people call it.
     pub name: String,
     /// The groups that it is in, of those that waves name.
@@ -212,6 +214,7 @@ impl HostNow {
     ) -> Self {
         let all = f64::from(state.cpus.max(1));
         let mut host = Self {
+            machine: id.clone(),
             id,
             name: printable::line(name, 100),
             groups: Vec::new(),

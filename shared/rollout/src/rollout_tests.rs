@@ -64,6 +64,49 @@ fn r6_5_a_rollout_that_was_stored_before_hosts_were_kept_is_read_and_says_nothin
     assert_eq!(nobody.was_taken_from(&host(0)), Some(false));
 }
 
+#[test]
+fn r6_5_what_hosts_did_before_is_kept_of_those_that_speak() {
+    let versions = (DocumentVersion(1), DocumentVersion(2));
+    let plan = Plan::new("100%", Duration::from_mins(4)).unwrap();
+    let begun = ("anna".to_owned(), Instant::EPOCH);
+    let rollout = Rollout::begin(1, versions, plan, BTreeMap::new(), begun, 9);
+    // 300 copies of one machine, and five others behind them.
+    let now = |number: usize| HostNow {
+        machine: host(if number < 300 { 0 } else { number }),
+        speaks: number == 0 || number >= 300,
+        connected: true,
+        version: DocumentVersion(1),
+        ..HostNow::named(host(number))
+    };
+    let hosts: Vec<_> = (0..305).map(now).collect();
+    let all = rollout.order(Order::Promote, "bob", &hosts).unwrap();
+    let rollout = rollout.after(&all, Instant::EPOCH, DocumentVersion(3), &hosts);
+    let kept: BTreeSet<_> = rollout.before.keys().cloned().collect();
+    assert_eq!(kept, [0, 300, 301, 302, 303, 304].map(host).into());
+}
+
+#[test]
+fn r6_5_what_a_host_did_before_is_kept_of_the_copy_that_a_wave_reaches() {
+    let versions = (DocumentVersion(1), DocumentVersion(2));
+    let plan = Plan::new("1,100%", Duration::from_mins(4)).unwrap();
+    let begun = ("anna".to_owned(), Instant::EPOCH);
+    let rollout = Rollout::begin(1, versions, plan, BTreeMap::new(), begun, 9);
+    // The first copy speaks for all as long as nobody has the version.
+    let now = |number: usize| HostNow {
+        machine: host(0),
+        speaks: number == 0,
+        connected: true,
+        version: DocumentVersion(1),
+        ..HostNow::named(host(number))
+    };
+    let hosts: Vec<_> = (0..100).map(now).collect();
+    let first = rollout.order(Order::Promote, "bob", &hosts).unwrap();
+    let Transition::Release { counted, .. } = &first else { panic!("{first:?}") };
+    let rollout = rollout.after(&first, Instant::EPOCH, DocumentVersion(3), &hosts);
+    assert!(counted.iter().all(|host| rollout.before.contains_key(host)), "{:?}", rollout.before);
+    assert!(counted.len() == 1 && rollout.before.len() == 2);
+}
+
 proptest! {
     /// Waves of all kinds, a fleet that grows between them, and hosts of any names.
     #[test]
@@ -84,7 +127,9 @@ proptest! {
         let grow = |hosts: &mut Vec<HostNow>, count: usize| {
             for at in hosts.len()..hosts.len() + count {
                 let groups = if in_lab[at % 400] { vec![lab.clone()] } else { Vec::new() };
-                hosts.push(HostNow { groups, connected: at % 3 != 0, ..HostNow::named(host(at)) });
+                // Half of them are copies of a few.
+                let machine = host(if at % 2 == 0 { at } else { at % 6 });
+                hosts.push(HostNow { groups, machine, connected: at % 3 != 0, ..HostNow::named(host(at)) });
             }
         };
         for step in 0.. {

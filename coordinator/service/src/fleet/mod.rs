@@ -105,6 +105,8 @@ pub struct Fleet {
     connected: AtomicU64,
     calls: Mutex<BTreeMap<MasterUrl, contact::ContactCalls>>,
     returns: Mutex<returns::ReturningAgents>,
+    /// The hosts that spoke for their machines when a rollout was looked at last.
+    speakers: Mutex<BTreeSet<AgentId>>,
     /// Held by who changes an agent's record.
     changing: Mutex<()>,
     // One change of labels at a time: each starts from the newest.
@@ -185,6 +187,7 @@ impl Fleet {
             connected: AtomicU64::new(0),
             calls: Mutex::default(),
             returns: Mutex::default(),
+            speakers: Mutex::default(),
             changing: Mutex::default(),
             relabelling: Arc::default(),
             stopping: watch::Sender::new(false),
