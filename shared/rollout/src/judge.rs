@@ -155,7 +155,7 @@ fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
     let mut found = Vec::new();
     let cut_off = cut_off(soak);
     if cut_off.is_half_of_new() && cut_off.is_unusual() {
-        let url = soak.tracks().filter(|(_, track)| track.is_new).find_map(|(_, track)| track.cut_off());
+        let url = there(soak).filter(|track| track.is_new).find_map(|track| track.cut_off());
         let url = url.map_or("", MasterUrl::as_str);
         found.push((Gate::CutOff, format!("{url} is not reached by {}", cut_off.said())));
     }

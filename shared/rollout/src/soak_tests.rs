@@ -158,3 +158,74 @@ fn r6_5_what_a_host_does_whose_owner_said_something_meanwhile_was_not_seen_and_i
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn r6_5_few_hosts_that_a_version_concerns_are_watched_however_large_the_fleet() {
+    let plan = Plan::new("100%", Duration::from_mins(4)).unwrap();
+    let begun = ("anna".to_owned(), Instant::EPOCH);
+    let host = |number: u32| HostNow {
+        connected: true,
+        version: OLD,
+        changed: number.is_multiple_of(5_000),
+        ..HostNow::named(AgentId(number.to_string()))
+    };
+    let mut hosts: Vec<_> = (0..10_000).map(host).collect();
+    for number in 1..=50 {
+        let rollout = Rollout::begin(number, (OLD, NEW), plan.clone(), BTreeMap::new(), begun.clone(), 2);
+        let all = rollout.tick(&mut Soak::default(), Instant::EPOCH, &hosts).unwrap();
+        let rollout = rollout.after(&all, Instant::EPOCH, NEW, &hosts);
+        let mut soak = Soak::after(Soak::default(), &rollout, &hosts);
+        hosts.iter_mut().for_each(|host| host.version = NEW);
+        let passed = (0..=4).find_map(|minute| {
+            let now = Instant::EPOCH + Duration::from_mins(minute);
+            rollout.tick(&mut soak, now, &hosts)
+        });
+        let Some(Transition::Complete { why }) = passed else { panic!("rollout {number}: {passed:?}") };
+        assert!(why.starts_with("2 hosts with it for"), "{why}");
+        hosts.iter_mut().for_each(|host| host.version = OLD);
+    }
+}
+
+#[test]
+fn r6_5_hosts_that_come_and_go_and_never_take_a_version_are_not_overlooked() {
+    // One has it, beside one whose link is cut again and again within a minute.
+    let cut = |tick: i32, host: &mut HostNow, is_new: bool, at: usize| {
+        if is_new && at == 1 {
+            (host.connected, host.version) = (tick % 3 != 0, OLD);
+        }
+    };
+    let why = paused(judged_over((2, 5), nothing, cut, Gates::default()));
+    assert!(why.contains("1 of 2 hosts that are there do not take the version, such as pc-"), "{why}");
+    // One that was there for a moment and is off for long may just be switched off.
+    let moment = |tick: i32, host: &mut HostNow, is_new: bool, at: usize| {
+        if is_new && at == 4 {
+            (host.connected, host.version) = (tick < 8, OLD);
+        }
+    };
+    let passed = judged_over((5, 5), nothing, moment, Gates::default());
+    let Some(Transition::Release { why, .. } | Transition::Complete { why }) = passed else {
+        panic!("{passed:?}")
+    };
+    assert!(why.starts_with("4 hosts with it for"), "{why}");
+}
+
+#[test]
+fn r6_5_copies_that_speak_in_turn_are_seen_as_if_one_spoke_all_the_time() {
+    // Eight copies, each of which speaks for the machine at every eighth look.
+    let in_turn = |tick: i32, host: &mut HostNow, is_new: bool, at: usize| {
+        if is_new {
+            (host.machine, host.speaks) = (AgentId("machine".into()), tick as usize % 8 == at);
+        }
+    };
+    let passed = judged_over((8, 3), nothing, in_turn, Gates::default());
+    let Some(Transition::Release { why, .. } | Transition::Complete { why }) = passed else {
+        panic!("{passed:?}")
+    };
+    assert!(why.starts_with("1 host with it for 4.0 min") && why.contains("and nothing speaks"), "{why}");
+    let idle = |tick: i32, host: &mut HostNow, is_new: bool, at: usize| {
+        in_turn(tick, host, is_new, at);
+        host.computing = if is_new { 0.1 } else { 0.9 };
+    };
+    let why = taken_back(judged_over((8, 3), nothing, idle, Gates::default()));
+    assert!(why.contains("on 1 host with the new version"), "{why}");
+}
