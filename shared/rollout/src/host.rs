@@ -23,6 +23,8 @@ pub struct HostNow {
     /// It is a witness of what the version does. Of a machine and its copies one is, of those that have the
     /// version and of those that have not.
     pub speaks: bool,
+    /// Whether it was given the new version, whatever it says; none where that is not known.
+    pub given: Option<bool>,
     /// Its link stands.
     pub connected: bool,
     /// The version that it follows.
@@ -220,6 +222,7 @@ impl HostNow {
             groups: Vec::new(),
             changed: true,
             speaks: true,
+            given: None,
             connected,
             version: state.document_version,
             refused: state.document_refused.as_ref().map(|(version, why)| (*version, said(why))),

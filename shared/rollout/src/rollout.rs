@@ -435,7 +435,8 @@ impl Rollout {
                     host.version != self.candidate
                         && host.rolled_back.as_ref().is_some_and(|(version, _)| *version == self.candidate)
                 };
-                let had_it = |host: &&HostNow| host.version == self.candidate || went_back(host);
+                let says_so = |host: &HostNow| host.version == self.candidate || went_back(&host);
+                let had_it = |host: &&HostNow| host.given != Some(false) && says_so(host);
                 let had_by = || hosts.iter().filter(had_it);
                 let had = had_by().count();
                 let had_hosts = crate::hosts(had);

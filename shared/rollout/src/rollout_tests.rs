@@ -47,6 +47,32 @@ fn r6_5_hosts_that_a_version_was_taken_from_are_told_from_those_that_never_had_i
 }
 
 #[test]
+fn r6_5_who_says_that_it_had_a_version_which_it_was_not_given_did_not() {
+    let says = |number, given, went_back: bool| {
+        let candidate = DocumentVersion(2);
+        HostNow {
+            given,
+            version: if went_back { DocumentVersion(1) } else { candidate },
+            rolled_back: went_back.then(|| (candidate, "silence".to_owned())),
+            ..HostNow::named(host(number))
+        }
+    };
+    let hosts = [
+        says(0, Some(true), false),
+        says(1, Some(true), true),
+        says(2, Some(false), false),
+        says(3, Some(false), true),
+        says(4, None, false),
+    ];
+    let begun = Rollout { phase: Phase::Watching, ..taken_back(0) };
+    let transition = Transition::TakeBack { why: "it harms".into() };
+    let rollout = begun.after(&transition, Instant::EPOCH, DocumentVersion(3), &hosts);
+    let had: Vec<_> = (0..5).map(|number| rollout.was_taken_from(&host(number)).unwrap()).collect();
+    assert_eq!(had, [true, true, false, false, true]);
+    assert!(rollout.went_back(&host(1)) && !rollout.went_back(&host(3)));
+}
+
+#[test]
 fn r6_5_of_very_many_hosts_some_are_kept_and_of_the_others_nothing_is_said() {
     let rollout = taken_back(HAD_KEPT + 1);
     let Phase::TakenBack { had, had_by, .. } = &rollout.phase else { panic!("{rollout:?}") };

@@ -114,11 +114,12 @@ impl Agent {
     fn now(&self, rollout: &Rollout, labels: &Labels) -> HostNow {
         let groups = if rollout.groups.is_empty() { Vec::new() } else { rollout.groups_of(labels) };
         let name = self.name();
+        let given = self.was_given(rollout.candidate);
         let unknown = HostState::default();
         let state = lock(&self.state);
         let host = state.host().unwrap_or(&unknown);
         let now = HostNow::of(self.id.clone(), &name, self.is_connected(), host, state.projects());
-        HostNow { groups, ..now }
+        HostNow { groups, given, ..now }
     }
 }
 
