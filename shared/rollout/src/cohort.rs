@@ -27,8 +27,8 @@ pub(crate) fn is_in_part(rollout: u64, host: &AgentId, part: Fraction) -> bool {
 /// The hosts that a wave of so many adds to those that were reached: the first in order, those that compute
 /// before those that rest, and both before those that are off.
 ///
-/// Of a machine and its copies one counts, whose turn comes as its machine's does: whoever has one machine can
-/// have made the copies, and must have no more lots for that. Where there are fewer machines than the wave
+/// Of a machine and its copies one counts, whose turn comes as its machine's does: whoever has one machine
+/// can have made the copies, and must have no more lots for that. Where there are fewer machines than the wave
 /// has, it counts hosts: each machine's second copy, then its third. A lab may be set up from one image.
 pub(crate) fn first<'h>(
     rollout: u64,

@@ -254,8 +254,8 @@ fn run(seed: u64, talks: bool) {
     let versions: BTreeSet<_> = world.machines.iter().map(|machine| machine.now.version).collect();
     match &world.stored.phase {
         Phase::Completed => {
-            // Hosts that joined when it was out are nobody's proof, and a last wave of such is let through: but
-            // it is said, and nothing else is.
+            // Hosts that joined when it was out are nobody's proof, and a last wave of such is let through:
+            // but that is said.
             let said = &world.stored.steps.last().unwrap().what;
             let was_unseen = world.candidate == Candidate::OffersNothing && said.contains("was not seen");
             assert!(
