@@ -28,8 +28,8 @@ pub(crate) fn is_in_part(rollout: u64, host: &AgentId, part: Fraction) -> bool {
 /// before those that rest, and both before those that are off.
 ///
 /// Of a machine and its copies one counts, whose turn comes as its machine's does: whoever has one machine
-/// can have made the copies, and must have no more lots for that. Where there are fewer machines than the wave
-/// has, it counts hosts: each machine's second copy, then its third. A lab may be set up from one image.
+/// can have made the copies, and must have no more lots for that. Where there are fewer machines than the
+/// wave has, it counts hosts: each machine's second copy, then its third. A lab may be set up from one image.
 pub(crate) fn first<'h>(
     rollout: u64,
     count: u32,
