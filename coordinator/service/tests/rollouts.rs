@@ -377,7 +377,8 @@ async fn r6_5_a_group_that_the_plan_names_is_not_removed() {
         "name = \"room\"\nprecedence = 1\nselector = \"room=12\"\n[preferences]\ncpu_fraction = \"50%\"\n";
     let text = text.to_owned();
     let files = vec![GroupFile { name: "room.toml".into(), text }];
-    operator.change_groups(ChangeGroupsRequest { files, ..Default::default() }).await.unwrap();
+    let changed = operator.change_groups(ChangeGroupsRequest { files, ..Default::default() }).await.unwrap();
+    assert_eq!(changed.into_inner().document_version, 2);
     plan(&mut operator, "room", None).await;
     let remove = || ChangeGroupsRequest { remove: vec!["room".into()], ..Default::default() };
     let refused = operator.change_groups(remove()).await.unwrap_err();
@@ -492,4 +493,89 @@ async fn r6_5_a_rollout_goes_on_after_the_coordinator_was_stopped_and_nobody_has
     for host in &mut hosts {
         host.has(2).await;
     }
+}
+
+/// Three hosts, the first of which is in the group of the first wave and has version 3, and nobody else.
+async fn one_of_a_room_has_it(coordinator: &Coordinator, operator: &mut Client) -> Vec<Follower> {
+    create(operator).await;
+    let mut hosts = followers(coordinator, operator, 3, Takes::Well).await;
+    label(operator, &hosts[0], "room=12").await;
+    let text =
+        "name = \"room\"\nprecedence = 1\nselector = \"room=12\"\n[preferences]\nmemory_fraction = \"40%\"\n";
+    let files = vec![GroupFile { name: "room.toml".into(), text: text.into() }];
+    let changed = operator.change_groups(ChangeGroupsRequest { files, ..Default::default() }).await.unwrap();
+    assert_eq!(changed.into_inner().document_version, 2);
+    for host in &mut hosts {
+        host.has(2).await;
+    }
+    let plan = RolloutPlan { waves: "room".into(), soak_micros: 3_600_000_000, ..Default::default() };
+    let request = SetRolloutPlanRequest { plan: Some(plan), message: String::new() };
+    operator.set_rollout_plan(request).await.unwrap();
+    assert_eq!(cpu_fraction(operator, 0.75, false).await.unwrap(), (3, 1));
+    hosts[0].has(3).await;
+    hosts
+}
+
+async fn label(operator: &mut Client, host: &Follower, change: &str) {
+    let request = LabelHostRequest { host: host.identity.agent_id.clone(), changes: vec![change.to_owned()] };
+    operator.label_host(request).await.unwrap();
+}
+
+/// A host says this of itself, and that is stored.
+async fn says(identity: &Identity, epoch: &str, state: wire::HostState) {
+    let has = state.document_version;
+    let mut agent = Agent::link(identity, hello(identity, epoch, has)).await.0;
+    let state = wire::HostState { hostname: "host".into(), cpus: 8, usable_cpus: 8, ..state };
+    agent.snapshot(1, vec![wire::Entry { key: "host".into(), value: Some(Value::Host(state)) }]).await;
+    agent.acknowledged(1).await;
+}
+
+fn went_back(from: u64) -> wire::HostState {
+    wire::HostState {
+        document_version: 2,
+        document_rolled_back_version: from,
+        document_rollback: "silence".into(),
+        ..Default::default()
+    }
+}
+
+#[tokio::test]
+async fn r6_5_a_host_that_was_never_given_a_version_never_had_it_whatever_it_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let mut hosts = one_of_a_room_has_it(&coordinator, &mut operator).await;
+    let liar = hosts.pop().unwrap().identity.clone();
+    says(&liar, "first", wire::HostState { document_version: 3, ..Default::default() }).await;
+    let back = order(&mut operator, RolloutOrder::TakeBack).await.unwrap();
+    assert_eq!((back.phase(), back.taken_back_by, back.had_it), (RolloutPhase::TakenBack, 4, 1));
+    says(&liar, "second", went_back(3)).await;
+    let had = async |operator: &mut Client, host: &str| -> Vec<HadVersion> {
+        taken_back(operator, host.to_owned()).await.iter().map(TakenBackVersion::had).collect()
+    };
+    assert_eq!(had(&mut operator, &liar.agent_id).await, [HadVersion::Never]);
+    assert_eq!(had(&mut operator, &hosts[0].identity.agent_id).await, [HadVersion::TakenBack]);
+}
+
+#[tokio::test]
+async fn r6_5_what_a_host_says_of_the_version_that_it_kept_counts_after_a_restart_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let hosts = one_of_a_room_has_it(&coordinator, &mut operator).await;
+    while newest(&mut operator).await.have_it == 0 {
+        tokio::task::yield_now().await;
+    }
+    // It moves to where the version is not released yet, and keeps it.
+    label(&mut operator, &hosts[0], "room-").await;
+    let identity = hosts[0].identity.clone();
+    drop(hosts);
+    coordinator.stop().await.unwrap();
+
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let identity = Identity { access: coordinator.access().clone(), ..identity };
+    says(&identity, "later", went_back(3)).await;
+    let refusing = newest(&mut operator).await.refusing;
+    assert_eq!(refusing.len(), 1, "{refusing:?}");
+    assert!(refusing[0].agent_id == identity.agent_id && refusing[0].reason.contains("went back"));
+    let back = order(&mut operator, RolloutOrder::TakeBack).await.unwrap();
+    assert_eq!(back.had_it, 1);
 }

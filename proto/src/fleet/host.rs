@@ -191,7 +191,8 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         agent_version,
         in_use,
         owner: owner::from_wire(&owner.unwrap_or_default())?,
-        // It is only shown: one that cannot be read costs nothing else of what the agent says.
+        // One that cannot be read costs nothing else of what the agent says: it is as if its owner had said
+        // nothing, in what is shown and where rollouts ask how much owners say.
         owner_word: owner_word.and_then(|word| owner::word_from_wire(word).ok()).map(Box::new),
         declined: declined.collect::<Result<_, _>>()?,
         organisation: organisation.collect::<Result<_, _>>()?,

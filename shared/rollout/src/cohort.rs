@@ -1,6 +1,6 @@
 //! Which hosts a wave has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{AgentId, Fraction};
 use ring::digest::{Context, SHA256};
@@ -24,21 +24,40 @@ pub(crate) fn is_in_part(rollout: u64, host: &AgentId, part: Fraction) -> bool {
     part == Fraction::ONE || (position(rollout, host) as f64) < part.get() * 2_f64.powi(64)
 }
 
-/// The hosts of a wave that counts them: the first in order, those that compute before those that rest, and
-/// both before those that are off.
+/// The hosts that a wave of so many adds to those that were reached: the first in order, those that compute
+/// before those that rest, and both before those that are off.
+///
+/// Of a machine and its copies one counts, whose turn comes as its machine's does: whoever has one machine
+/// can have made the copies, and must have no more lots for that. Where there are fewer machines than the
+/// wave has, it counts hosts: each machine's second copy, then its third. A lab may be set up from one image.
 pub(crate) fn first<'h>(
     rollout: u64,
     count: u32,
-    hosts: impl Iterator<Item = &'h HostNow>,
+    reached: impl Iterator<Item = &'h HostNow>,
+    open: impl Iterator<Item = &'h HostNow>,
 ) -> BTreeSet<AgentId> {
-    let rests = |host: &HostNow| host.rests || host.pause.is_some();
-    let mut ordered: Vec<_> =
-        hosts.map(|host| (!host.connected, rests(host), position(rollout, &host.id), &host.id)).collect();
-    let count = (count as usize).min(ordered.len());
-    if count > 0 && count < ordered.len() {
-        ordered.select_nth_unstable(count - 1);
+    let count = count as usize;
+    // How many hosts of each machine have it, or have their turn before others of the machine.
+    let mut turns: BTreeMap<&AgentId, usize> = BTreeMap::new();
+    for host in reached {
+        *turns.entry(&host.machine).or_default() += 1;
     }
-    ordered.into_iter().take(count).map(|(.., id)| id.clone()).collect()
+    let (machines_reached, hosts_reached) = (turns.len(), turns.values().sum());
+    let rests = |host: &HostNow| host.rests || host.pause.is_some();
+    let mut open: Vec<_> =
+        open.map(|host| ((!host.connected, rests(host), position(rollout, &host.id)), host)).collect();
+    open.sort_unstable_by_key(|(place, host)| (*place, &host.id));
+    let in_turn = open.into_iter().map(|((is_off, rests, _), host)| {
+        let turn = turns.entry(&host.machine).or_default();
+        let place = (*turn, is_off, rests, position(rollout, &host.machine), &host.id);
+        *turn += 1;
+        place
+    });
+    let mut in_turn: Vec<_> = in_turn.collect();
+    in_turn.sort_unstable();
+    let machines = count.min(turns.len()).saturating_sub(machines_reached);
+    let hosts = if count > turns.len() { count.saturating_sub(hosts_reached) } else { 0 };
+    in_turn.into_iter().take(machines.max(hosts)).map(|(.., id)| id.clone()).collect()
 }
 
 #[cfg(test)]
@@ -67,7 +86,7 @@ mod tests {
         let hosts: Vec<_> = (0..50)
             .map(|number| HostNow { connected: number % 10 == 0, ..HostNow::named(host(number)) })
             .collect();
-        let of = |count| first(7, count, hosts.iter());
+        let of = |count| first(7, count, [].iter(), hosts.iter());
         let is_there = |id: &AgentId| hosts.iter().any(|host| host.id == *id && host.connected);
         assert!(of(0).is_empty());
         assert!(of(5).iter().all(is_there) && of(5).len() == 5);
@@ -77,9 +96,59 @@ mod tests {
         let mut some_rest = hosts.clone();
         some_rest.iter_mut().enumerate().for_each(|(number, host)| host.rests = resting(number));
         let rests = |id: &AgentId| some_rest.iter().any(|host| host.id == *id && host.rests);
-        let chosen = first(7, 3, some_rest.iter());
+        let chosen = first(7, 3, [].iter(), some_rest.iter());
         assert!(!chosen.iter().any(rests) && chosen.iter().all(is_there), "{chosen:?}");
-        assert_eq!(first(7, 5, some_rest.iter()), of(5));
+        assert_eq!(first(7, 5, [].iter(), some_rest.iter()), of(5));
         assert_eq!((of(30).len(), of(1_000).len()), (30, 50));
+    }
+
+    /// Ten hosts, and a machine with 89 copies.
+    fn one_with_copies() -> Vec<HostNow> {
+        let of = |number: usize| host(if number < 10 { number } else { 10 });
+        (0..100)
+            .map(|number| HostNow { machine: of(number), connected: true, ..HostNow::named(host(number)) })
+            .collect()
+    }
+
+    fn machines(hosts: &[HostNow], of: &BTreeSet<AgentId>) -> usize {
+        let chosen = hosts.iter().filter(|host| of.contains(&host.id));
+        chosen.map(|host| &host.machine).collect::<BTreeSet<_>>().len()
+    }
+
+    #[test]
+    fn r6_5_a_machine_with_copies_has_no_better_lot_than_any_other() {
+        let hosts = one_with_copies();
+        let is_drawn = |rollout: &u64| {
+            let chosen = first(*rollout, 1, [].iter(), hosts.iter());
+            hosts.iter().any(|one| chosen.contains(&one.id) && one.machine == host(10))
+        };
+        // One of eleven, but for chance.
+        let drawn = (0..1_000).filter(is_drawn).count();
+        assert!((60..125).contains(&drawn), "{drawn} of 1000");
+        for rollout in 0..100 {
+            let five = first(rollout, 5, [].iter(), hosts.iter());
+            assert_eq!((five.len(), machines(&hosts, &five)), (5, 5));
+        }
+    }
+
+    #[test]
+    fn r6_5_further_copies_are_counted_out_when_no_other_machine_is_left() {
+        let hosts = one_with_copies();
+        let mut reached = BTreeSet::new();
+        for (count, hosts_then, machines_then) in
+            [(1, 1, 1), (5, 5, 5), (11, 11, 11), (30, 30, 11), (200, 100, 11)]
+        {
+            let (has, open): (Vec<_>, Vec<_>) = hosts.iter().partition(|host| reached.contains(&host.id));
+            reached.extend(first(7, count, has.into_iter(), open.into_iter()));
+            assert_eq!((reached.len(), machines(&hosts, &reached)), (hosts_then, machines_then));
+        }
+        // Copies that have it already, as by their group, stand for one machine.
+        let has = || hosts.iter().skip(10).take(20);
+        let open = hosts.iter().filter(|host| !has().any(|other| other.id == host.id));
+        let more = first(7, 5, has(), open);
+        assert_eq!((more.len(), machines(&hosts, &more)), (4, 4));
+        // A lab that was set up from one image goes out as if these were machines.
+        let lab = &hosts[10..];
+        assert_eq!([1, 5, 200].map(|count| first(7, count, [].iter(), lab.iter()).len()), [1, 5, 90]);
     }
 }

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub struct HostNow {
     /// Its id.
     pub id: AgentId,
+    /// Its machine: the host of which it and others are copies, by that one's id; itself, if it is no copy.
+    pub machine: AgentId,
     /// What people call it.
     pub name: String,
     /// The groups that it is in, of those that waves name.
@@ -21,6 +23,8 @@ pub struct HostNow {
     /// It is a witness of what the version does. Of a machine and its copies one is, of those that have the
     /// version and of those that have not.
     pub speaks: bool,
+    /// Whether it was given the new version, whatever it says; none where that is not known.
+    pub given: Option<bool>,
     /// Its link stands.
     pub connected: bool,
     /// The version that it follows.
@@ -212,11 +216,13 @@ impl HostNow {
     ) -> Self {
         let all = f64::from(state.cpus.max(1));
         let mut host = Self {
+            machine: id.clone(),
             id,
             name: printable::line(name, 100),
             groups: Vec::new(),
             changed: true,
             speaks: true,
+            given: None,
             connected,
             version: state.document_version,
             refused: state.document_refused.as_ref().map(|(version, why)| (*version, said(why))),

@@ -142,8 +142,10 @@ fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
         .filter_map(|host| host.turned_down(rollout.candidate).map(|why| (host, why)));
     let (first, why) = refusing.next()?;
     let count = 1 + refusing.count();
-    // Whoever answers first is not all; and who said so and is off now was reached, too.
-    let is_reached = |host: &&HostNow| host.connected || host.turned_down(rollout.candidate).is_some();
+    // Whoever answers first is not all; and who answered and is off now was reached, too.
+    let has_answered =
+        |host: &HostNow| host.version == rollout.candidate || host.turned_down(rollout.candidate).is_some();
+    let is_reached = |host: &&HostNow| host.connected || has_answered(host);
     let reached = hosts.iter().filter(was_given).filter(is_reached).count();
     (count * 20 >= reached)
         .then(|| format!("{count} of {} refuse it, such as {}: {why}", crate::hosts(reached), first.called()))
@@ -153,7 +155,7 @@ fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
     let mut found = Vec::new();
     let cut_off = cut_off(soak);
     if cut_off.is_half_of_new() && cut_off.is_unusual() {
-        let url = soak.tracks().filter(|(_, track)| track.is_new).find_map(|(_, track)| track.cut_off());
+        let url = there(soak).filter(|track| track.is_new).find_map(|track| track.cut_off());
         let url = url.map_or("", MasterUrl::as_str);
         found.push((Gate::CutOff, format!("{url} is not reached by {}", cut_off.said())));
     }
@@ -374,15 +376,16 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
     if let Some(why) = rest(rollout, soak).filter(|_| rollout.plan.gates.has(Gate::Offered)) {
         return Judgement::Uncertain(why);
     }
-    // What a host did before is not known, either, of one that rested when it was given the version.
+    // What a host did before is not known, either, of one that rested when it was given the version. Of one
+    // whose owner took something away meanwhile it is not known what he and what the version took.
     let before = |id: &AgentId| soak.before(id).or_else(|| rollout.before.get(id).copied());
-    let rested = |(id, track): &(&AgentId, &Track)| track.rested() || before(id).is_none();
-    let rested = soak.voting(rollout.plan.soak).filter(rested).count();
-    let (seen, nothing) = match rested {
+    let is_unseen =
+        |(id, track): &(&AgentId, &Track)| track.rested() || track.is_tightened() || before(id).is_none();
+    let (seen, nothing) = match soak.voting(rollout.plan.soak).filter(is_unseen).count() {
         0 => (String::new(), "nothing"),
         // They are asked for nothing while somebody uses them, or by their hours.
-        rested => {
-            (format!(" (what it does to the computing of {rested} of them was not seen)"), "nothing else")
+        unseen => {
+            (format!(" (what it does to the computing of {unseen} of them was not seen)"), "nothing else")
         }
     };
     Judgement::Pass(format!(
@@ -413,4 +416,4 @@ fn rest(rollout: &Rollout, soak: &Soak) -> Option<String> {
 
 #[cfg(test)]
 #[path = "judge_tests.rs"]
-mod tests;
+pub(crate) mod tests;

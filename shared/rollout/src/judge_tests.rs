@@ -6,11 +6,11 @@ use fallow_domain::{AgentId, DocumentVersion, Duration, Instant, MasterUrl, Pref
 use super::*;
 use crate::{Calls, Gates, Pause, Plan, Transition};
 
-const OLD: DocumentVersion = DocumentVersion(1);
-const NEW: DocumentVersion = DocumentVersion(2);
+pub(crate) const OLD: DocumentVersion = DocumentVersion(1);
+pub(crate) const NEW: DocumentVersion = DocumentVersion(2);
 
 /// So many hosts with the new version and with the one before, which did this before and do that now.
-fn judged(
+pub(crate) fn judged(
     counts: (usize, usize),
     before: impl Fn(&mut HostNow, bool, usize),
     now: impl Fn(&mut HostNow, bool, usize),
@@ -20,7 +20,7 @@ fn judged(
 }
 
 /// The same for what they do before they are seen with it.
-fn judged_from_the_first_look(
+pub(crate) fn judged_from_the_first_look(
     counts: (usize, usize),
     now: impl Fn(&mut HostNow, bool, usize),
 ) -> Option<Transition> {
@@ -43,7 +43,7 @@ fn judged_from(
 }
 
 /// The same for what becomes of hosts from look to look: 16 of them are the time of a wave.
-fn judged_over(
+pub(crate) fn judged_over(
     counts: (usize, usize),
     before: impl Fn(&mut HostNow, bool, usize),
     at_tick: impl Fn(i32, &mut HostNow, bool, usize),
@@ -96,21 +96,21 @@ fn judged_over(
     None
 }
 
-fn taken_back(transition: Option<Transition>) -> String {
+pub(crate) fn taken_back(transition: Option<Transition>) -> String {
     match transition {
         Some(Transition::TakeBack { why }) => why,
         other => panic!("{other:?}"),
     }
 }
 
-fn paused(transition: Option<Transition>) -> String {
+pub(crate) fn paused(transition: Option<Transition>) -> String {
     match transition {
         Some(Transition::Pause { why }) => why,
         other => panic!("{other:?}"),
     }
 }
 
-fn nothing(_: &mut HostNow, _: bool, _: usize) {}
+pub(crate) fn nothing(_: &mut HostNow, _: bool, _: usize) {}
 
 #[test]
 fn r6_5_hosts_that_go_on_as_before_pass() {
@@ -280,56 +280,6 @@ fn r6_5_a_version_by_which_gpus_rest_in_use_is_for_somebody_to_look_at() {
 }
 
 #[test]
-fn r6_5_a_host_that_computed_for_a_moment_and_rested_then_was_not_seen() {
-    let moment = |host: &mut HostNow, is_new: bool, _: usize| host.rests = is_new;
-    // It is seen once before it rests.
-    let said = match judged((1, 3), nothing, moment, Gates::default()) {
-        Some(Transition::Release { why, .. } | Transition::Complete { why }) => why,
-        other => panic!("{other:?}"),
-    };
-    assert!(said.contains("(what it does to the computing of 1 of them was not seen)"), "{said}");
-}
-
-#[test]
-fn r6_5_what_hosts_did_before_another_rollout_is_not_what_they_did_before_this_one() {
-    let host = |offered: f64, rests: bool| HostNow {
-        connected: true,
-        version: OLD,
-        offered,
-        rests,
-        ..HostNow::named(AgentId("a".into()))
-    };
-    let rollout = |number: u64| {
-        let plan = Plan::new("1", Duration::from_mins(4)).unwrap();
-        Rollout::begin(number, (OLD, NEW), plan, BTreeMap::new(), ("anna".to_owned(), Instant::EPOCH), 9)
-    };
-    let id = AgentId("a".into());
-    let first = Soak::after(Soak::default(), &rollout(1), &[host(1.0, false)]);
-    assert_eq!(first.before(&id).map(|load| load.offered), Some(1.0));
-    // Meanwhile it was given less on purpose, and now it rests.
-    let resting = [host(0.4, true)];
-    let next_wave = Soak::after(first.clone(), &rollout(1), &resting);
-    assert!(next_wave.before(&id).is_some(), "it rests in the second wave of the same rollout");
-    assert_eq!(Soak::after(first, &rollout(2), &resting).before(&id), None);
-}
-
-#[test]
-fn r6_5_what_a_host_did_that_rested_when_it_got_the_version_was_not_seen_and_is_not_said_to_be() {
-    let rested = |host: &mut HostNow, is_new: bool, _: usize| host.rests = is_new;
-    let wakes = |host: &mut HostNow, is_new: bool, _: usize| {
-        if is_new {
-            (host.rests, host.offered, host.computing) = (false, 0.01, 0.01);
-        }
-    };
-    match judged((1, 3), rested, wakes, Gates::default()) {
-        Some(Transition::Release { why, .. } | Transition::Complete { why }) => {
-            assert!(why.contains("(what it does to the computing of 1 of them"), "{why}");
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
 fn r6_5_one_host_that_idles_or_reaches_no_project_is_enough_unless_the_others_do_likewise() {
     type Change = fn(&mut HostNow);
     let idles: Change = |host| host.computing = 0.1;
@@ -489,47 +439,6 @@ fn r6_5_in_the_evening_all_hosts_go_and_that_is_no_versions_doing() {
 }
 
 #[test]
-fn r6_5_of_a_large_fleet_a_part_is_watched_one_by_one_and_the_first_wave_wholly() {
-    let plan = Plan::new("3", Duration::from_mins(4)).unwrap();
-    let begun = ("anna".to_owned(), Instant::EPOCH);
-    let rollout = Rollout::begin(1, (OLD, NEW), plan, BTreeMap::new(), begun, 9);
-    let host = |number: u32| HostNow {
-        connected: true,
-        version: OLD,
-        ..HostNow::named(AgentId(number.to_string()))
-    };
-    let mut hosts: Vec<_> = (0..40_000).map(host).collect();
-    let first = rollout.tick(&mut Soak::default(), Instant::EPOCH, &hosts).unwrap();
-    let rollout = rollout.after(&first, Instant::EPOCH, NEW, &hosts);
-    for host in &mut hosts {
-        if rollout.is_released_to(&host.id, &host.groups) {
-            host.version = NEW;
-        }
-    }
-    let mut soak = Soak::default();
-    assert_eq!(rollout.tick(&mut soak, Instant::EPOCH, &hosts), None);
-    let (new, old): (Vec<_>, Vec<_>) = soak.tracks().partition(|(_, track)| track.is_new);
-    assert_eq!(new.len(), 3);
-    assert!((4_500..5_500).contains(&old.len()), "{}", old.len());
-}
-
-#[test]
-fn r6_5_hosts_that_die_before_they_tell_anything_are_missed() {
-    // One of ten comes as far as to say that it has the version; also after the coordinator starts anew.
-    let dies = |host: &mut HostNow, is_new: bool, at: usize| {
-        if is_new && at > 0 {
-            host.connected = false;
-            host.version = OLD;
-        }
-    };
-    let why = match judged_from_the_first_look((10, 30), dies) {
-        Some(Transition::Pause { why }) => why,
-        other => panic!("{other:?}"),
-    };
-    assert!(why.contains("9 of 10 hosts that it has reached are off, 0 of the 30 others"), "{why}");
-}
-
-#[test]
 fn r6_5_a_refusal_of_a_host_that_the_version_does_not_change_is_nobodys_proof() {
     let refuses = |host: &mut HostNow, is_new: bool, at: usize| {
         if is_new && at == 0 {
@@ -614,25 +523,4 @@ fn r6_10_what_agents_say_is_on_one_line_and_they_are_called_by_their_ids_too() {
     let called = host.called();
     assert!(called.starts_with("pc-1") && called.ends_with(" (01HOST)"), "{called}");
     assert!(!called.contains('\n'));
-}
-
-#[test]
-fn r6_5_a_host_that_comes_back_late_has_time_to_take_the_version() {
-    // It is off when the wave reaches it and for long after that.
-    let late = |takes: bool| {
-        move |tick: i32, host: &mut HostNow, is_new: bool, _: usize| {
-            if is_new {
-                host.connected = tick >= 100;
-                let has = if takes && tick >= 101 { NEW } else { OLD };
-                host.version = has;
-            }
-        }
-    };
-    let said = match judged_over((1, 5), nothing, late(true), Gates::default()) {
-        Some(Transition::Release { why, .. } | Transition::Complete { why }) => why,
-        other => panic!("{other:?}"),
-    };
-    assert!(said.starts_with("1 host with it for"), "{said}");
-    let why = paused(judged_over((1, 5), nothing, late(false), Gates::default()));
-    assert!(why.contains("1 of 1 host that are there do not take the version"), "{why}");
 }

@@ -18,6 +18,7 @@ pub mod judge;
 mod plan;
 mod rollout;
 mod soak;
+mod speaker;
 mod statistics;
 
 pub use cohort::position;
@@ -26,6 +27,7 @@ pub use host::{Calls, HostNow, Load, Pause};
 pub use plan::{Plan, SOAK_MAX, SOAK_MIN, WAVES_MAX, Wave};
 pub use rollout::{Order, OrderError, Phase, Rollout, Step, Transition};
 pub use soak::Soak;
+pub use speaker::have_one_speak;
 
 /// So many hosts, in words.
 fn hosts(count: usize) -> String {

@@ -7,7 +7,7 @@ use fallow_fleet::{GroupName, Selector};
 use serde::{Deserialize, Serialize};
 
 use crate::judge::{Judgement, judge};
-use crate::{Gate, HostNow, Load, Plan, Soak, Wave, cohort};
+use crate::{Gate, HostNow, Load, Plan, Soak, Wave, cohort, have_one_speak};
 
 /// Hosts of each kind whose doings before a wave are kept.
 const BEFORE_KEPT: usize = 200;
@@ -329,12 +329,11 @@ impl Rollout {
         // A host to which the version says nothing new is no trial of it.
         let changed = || hosts.iter().filter(|host| host.changed);
         let open = || changed().filter(|host| !self.is_released_to(&host.id, &host.groups));
-        let reached = changed().count() - open().count();
+        let reached = || changed().filter(|host| self.is_released_to(&host.id, &host.groups));
         for (at, wave) in self.plan.waves.iter().enumerate().skip(self.released) {
             let released = at + 1;
             if let Wave::Hosts(count) = wave {
-                let lacking = (*count as usize).saturating_sub(reached);
-                let counted = cohort::first(self.number, u32::try_from(lacking).unwrap_or(*count), open());
+                let counted = cohort::first(self.number, *count, reached(), open());
                 if !counted.is_empty() {
                     return Transition::Release { released, counted, why };
                 }
@@ -436,7 +435,8 @@ impl Rollout {
                     host.version != self.candidate
                         && host.rolled_back.as_ref().is_some_and(|(version, _)| *version == self.candidate)
                 };
-                let had_it = |host: &&HostNow| host.version == self.candidate || went_back(host);
+                let says_so = |host: &HostNow| host.version == self.candidate || went_back(&host);
+                let had_it = |host: &&HostNow| host.given != Some(false) && says_so(host);
                 let had_by = || hosts.iter().filter(had_it);
                 let had = had_by().count();
                 let had_hosts = crate::hosts(had);
@@ -457,7 +457,11 @@ impl Rollout {
 
     /// Keeps what hosts do that have the version before: of those that get the new one now, and of others.
     fn note_before(&mut self, hosts: &[HostNow]) {
-        let has_old = |host: &&HostNow| host.changed && host.version != self.candidate;
+        // Those that speak from now on, as one of a machine's copies is reached and others are not.
+        let mut hosts = hosts.to_vec();
+        let mut speaking = hosts.iter().filter(|host| host.speaks).map(|host| host.id.clone()).collect();
+        have_one_speak(self, &mut hosts, &mut speaking);
+        let has_old = |host: &&HostNow| host.is_judged() && host.version != self.candidate;
         let (now, later): (Vec<_>, Vec<_>) =
             hosts.iter().filter(has_old).partition(|host| self.is_released_to(&host.id, &host.groups));
         for kind in [now, later] {

@@ -47,6 +47,32 @@ fn r6_5_hosts_that_a_version_was_taken_from_are_told_from_those_that_never_had_i
 }
 
 #[test]
+fn r6_5_who_says_that_it_had_a_version_which_it_was_not_given_did_not() {
+    let says = |number, given, went_back: bool| {
+        let candidate = DocumentVersion(2);
+        HostNow {
+            given,
+            version: if went_back { DocumentVersion(1) } else { candidate },
+            rolled_back: went_back.then(|| (candidate, "silence".to_owned())),
+            ..HostNow::named(host(number))
+        }
+    };
+    let hosts = [
+        says(0, Some(true), false),
+        says(1, Some(true), true),
+        says(2, Some(false), false),
+        says(3, Some(false), true),
+        says(4, None, false),
+    ];
+    let begun = Rollout { phase: Phase::Watching, ..taken_back(0) };
+    let transition = Transition::TakeBack { why: "it harms".into() };
+    let rollout = begun.after(&transition, Instant::EPOCH, DocumentVersion(3), &hosts);
+    let had: Vec<_> = (0..5).map(|number| rollout.was_taken_from(&host(number)).unwrap()).collect();
+    assert_eq!(had, [true, true, false, false, true]);
+    assert!(rollout.went_back(&host(1)) && !rollout.went_back(&host(3)));
+}
+
+#[test]
 fn r6_5_of_very_many_hosts_some_are_kept_and_of_the_others_nothing_is_said() {
     let rollout = taken_back(HAD_KEPT + 1);
     let Phase::TakenBack { had, had_by, .. } = &rollout.phase else { panic!("{rollout:?}") };
@@ -62,6 +88,49 @@ fn r6_5_a_rollout_that_was_stored_before_hosts_were_kept_is_read_and_says_nothin
     assert_eq!(older.was_taken_from(&host(0)), None);
     let nobody = read(r#"{"taken_back":{"by":3,"why":"it harms","had":0}}"#);
     assert_eq!(nobody.was_taken_from(&host(0)), Some(false));
+}
+
+#[test]
+fn r6_5_what_hosts_did_before_is_kept_of_those_that_speak() {
+    let versions = (DocumentVersion(1), DocumentVersion(2));
+    let plan = Plan::new("100%", Duration::from_mins(4)).unwrap();
+    let begun = ("anna".to_owned(), Instant::EPOCH);
+    let rollout = Rollout::begin(1, versions, plan, BTreeMap::new(), begun, 9);
+    // 300 copies of one machine, and five others behind them.
+    let now = |number: usize| HostNow {
+        machine: host(if number < 300 { 0 } else { number }),
+        speaks: number == 0 || number >= 300,
+        connected: true,
+        version: DocumentVersion(1),
+        ..HostNow::named(host(number))
+    };
+    let hosts: Vec<_> = (0..305).map(now).collect();
+    let all = rollout.order(Order::Promote, "bob", &hosts).unwrap();
+    let rollout = rollout.after(&all, Instant::EPOCH, DocumentVersion(3), &hosts);
+    let kept: BTreeSet<_> = rollout.before.keys().cloned().collect();
+    assert_eq!(kept, [0, 300, 301, 302, 303, 304].map(host).into());
+}
+
+#[test]
+fn r6_5_what_a_host_did_before_is_kept_of_the_copy_that_a_wave_reaches() {
+    let versions = (DocumentVersion(1), DocumentVersion(2));
+    let plan = Plan::new("1,100%", Duration::from_mins(4)).unwrap();
+    let begun = ("anna".to_owned(), Instant::EPOCH);
+    let rollout = Rollout::begin(1, versions, plan, BTreeMap::new(), begun, 9);
+    // The first copy speaks for all as long as nobody has the version.
+    let now = |number: usize| HostNow {
+        machine: host(0),
+        speaks: number == 0,
+        connected: true,
+        version: DocumentVersion(1),
+        ..HostNow::named(host(number))
+    };
+    let hosts: Vec<_> = (0..100).map(now).collect();
+    let first = rollout.order(Order::Promote, "bob", &hosts).unwrap();
+    let Transition::Release { counted, .. } = &first else { panic!("{first:?}") };
+    let rollout = rollout.after(&first, Instant::EPOCH, DocumentVersion(3), &hosts);
+    assert!(counted.iter().all(|host| rollout.before.contains_key(host)), "{:?}", rollout.before);
+    assert!(counted.len() == 1 && rollout.before.len() == 2);
 }
 
 proptest! {
@@ -84,7 +153,9 @@ proptest! {
         let grow = |hosts: &mut Vec<HostNow>, count: usize| {
             for at in hosts.len()..hosts.len() + count {
                 let groups = if in_lab[at % 400] { vec![lab.clone()] } else { Vec::new() };
-                hosts.push(HostNow { groups, connected: at % 3 != 0, ..HostNow::named(host(at)) });
+                // Half of them are copies of a few.
+                let machine = host(if at % 2 == 0 { at } else { at % 6 });
+                hosts.push(HostNow { groups, machine, connected: at % 3 != 0, ..HostNow::named(host(at)) });
             }
         };
         for step in 0.. {

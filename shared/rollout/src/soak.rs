@@ -23,9 +23,8 @@ pub struct Soak {
     last: Option<Instant>,
     looks: u32,
     tracks: BTreeMap<AgentId, Track>,
-    /// Hosts that were given the version, are there and do not have it: how long the wave had been watched
-    /// when that was seen first.
-    lacking: BTreeMap<AgentId, Duration>,
+    /// Hosts that were given the version, were there since and do not have it.
+    lacking: BTreeMap<AgentId, Lacking>,
     /// What hosts offered and computed before they got the new version, as parts of their CPUs.
     before: BTreeMap<AgentId, Load>,
 }
@@ -49,18 +48,37 @@ pub(crate) struct Track {
     is_there: bool,
 }
 
+/// A host that does not take the version. It may come and go: its link is cut, perhaps by the version.
+#[derive(Clone, Copy, Debug)]
+struct Lacking {
+    /// How long it has been there.
+    there: Duration,
+    /// How long the wave had been watched when it was there last.
+    seen: Duration,
+}
+
 /// The hosts of a kind that are watched one by one: all of them, or so many of a large fleet, drawn anew for
 /// each rollout.
-struct Sample(f64);
+struct Sample {
+    /// The part of those that are judged.
+    judged: f64,
+    /// The part of the copies of their machines, which may come to speak for them.
+    silent: f64,
+}
 
 impl Sample {
-    fn of(all: usize) -> Self {
-        Self(SAMPLE as f64 / all.max(1) as f64)
+    fn of<'h>(hosts: impl Iterator<Item = &'h HostNow>) -> Self {
+        let part = |all: usize| SAMPLE as f64 / all.max(1) as f64;
+        let (judged, silent) = hosts.filter(|host| host.changed).fold((0, 0), |(judged, silent), host| {
+            (judged + usize::from(host.speaks), silent + usize::from(!host.speaks))
+        });
+        Self { judged: part(judged), silent: part(silent) }
     }
 
-    fn has(&self, rollout: &Rollout, host: &AgentId) -> bool {
+    fn has(&self, rollout: &Rollout, host: &HostNow) -> bool {
+        let part = if host.speaks { self.judged } else { self.silent };
         // Another order than that of the waves: these begin at its start.
-        self.0 >= 1.0 || (cohort::position(!rollout.number, host) as f64) < self.0 * 2_f64.powi(64)
+        part >= 1.0 || (cohort::position(!rollout.number, &host.machine) as f64) < part * 2_f64.powi(64)
     }
 }
 
@@ -81,7 +99,8 @@ impl Track {
     }
 
     fn sample(&mut self, host: &HostNow, since: Duration) {
-        self.is_there = host.connected;
+        // Of one that does not speak now it is seen what it is like all the same: it may do so later.
+        self.is_there = host.connected && host.speaks;
         if !host.connected {
             return;
         }
@@ -199,21 +218,22 @@ impl Soak {
         self.tracks.retain(|id, _| members.contains(id));
         let released: Vec<bool> =
             hosts.iter().map(|host| rollout.is_released_to(&host.id, &host.groups)).collect();
-        let reached = released.iter().filter(|is_released| **is_released).count();
-        let (new, old) = (Sample::of(reached), Sample::of(hosts.len() - reached));
+        let of = |is_new| hosts.iter().zip(&released).filter(move |(_, released)| **released == is_new);
+        let [new, old] = [true, false].map(|is_new| Sample::of(of(is_new).map(|(host, _)| host)));
         // Whoever is not looked at any more, as nothing differs for it by now, speaks for nothing either.
         for track in self.tracks.values_mut() {
             track.is_there = false;
         }
-        self.note_lacking(rollout, hosts.iter().zip(&released).filter(|(_, is_released)| **is_released));
+        let drawn = of(true).map(|(host, _)| host).filter(|host| new.has(rollout, host));
+        self.note_lacking(rollout, drawn, since);
         for (host, is_released) in hosts.iter().zip(released) {
-            if !host.is_judged() {
+            if !host.changed {
                 continue;
             }
             let is_new = is_released && host.version == rollout.candidate;
             let is_old = !is_released && host.version < rollout.candidate;
             // What somebody says that he has and was not given speaks for nothing.
-            let counts = is_new && new.has(rollout, &host.id) || is_old && old.has(rollout, &host.id);
+            let counts = is_new && new.has(rollout, host) || is_old && old.has(rollout, host);
             match self.tracks.get_mut(&host.id) {
                 Some(track) if track.is_new == is_new => track.sample(host, since),
                 _ if host.connected && counts => {
@@ -231,18 +251,30 @@ impl Soak {
     fn note_lacking<'h>(
         &mut self,
         rollout: &Rollout,
-        released: impl Iterator<Item = (&'h HostNow, &'h bool)>,
+        released: impl Iterator<Item = &'h HostNow>,
+        since: Duration,
     ) {
-        let lacks = |host: &&HostNow| host.is_judged() && host.connected && host.version != rollout.candidate;
-        let lacking = released.map(|(host, _)| host).filter(lacks);
-        let since = |host: &HostNow| self.lacking.get(&host.id).copied().unwrap_or(self.watched);
-        self.lacking = lacking.map(|host| (host.id.clone(), since(host))).collect();
+        let lacks = |host: &&HostNow| host.changed && host.version != rollout.candidate;
+        let now = |host: &HostNow| {
+            let before = self.lacking.get(&host.id).copied();
+            match host.connected {
+                true => {
+                    let there = before.map_or(Duration::ZERO, |before| before.there + since);
+                    Some(Lacking { there, seen: self.watched })
+                }
+                false => before,
+            }
+        };
+        let lacking = released.filter(lacks).filter_map(|host| Some((host.id.clone(), now(host)?)));
+        self.lacking = lacking.collect();
     }
 
     /// Whether a host was given the version, has been there for a minute or for the time of a wave since, and
-    /// does not have it.
+    /// does not have it. One that is off for as long may just be switched off.
     pub(crate) fn lacks(&self, host: &AgentId, soak: Duration) -> bool {
-        self.lacking.get(host).is_some_and(|since| self.watched - *since >= soak.min(STEP_MAX))
+        let enough = soak.min(STEP_MAX);
+        let lacks = |one: &Lacking| one.there >= enough && self.watched - one.seen <= enough;
+        self.lacking.get(host).is_some_and(lacks)
     }
 
     /// How long the wave has been watched.
@@ -275,3 +307,7 @@ impl Soak {
         self.before.get(host).copied()
     }
 }
+
+#[cfg(test)]
+#[path = "soak_tests.rs"]
+mod tests;

@@ -13,7 +13,8 @@ use super::record::{Action, Actor};
 /// kind of its own, which no stranger can crowd out, and so is speaking without TLS, which may be a program
 /// of the lab's that is set up wrongly.
 pub const AN_HOUR: u32 = 12;
-/// Of those, of one host: it must not hide what others say.
+/// Of those, of one host: it must not hide what others say. A copy of a machine is a host of its own here, so
+/// three of them can use up an hour's; who refuses a version is in `fallow hosts` all the same.
 pub const OF_ONE: u32 = 4;
 
 const HOUR: Duration = Duration::from_hours(1);

@@ -273,9 +273,8 @@ impl Fleet {
     /// Of each of these, in their order, whether one before it is of the same machine: they are copies of
     /// each other.
     pub(super) fn are_further<'a>(&self, of: impl Iterator<Item = &'a AgentId>) -> Vec<bool> {
-        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
-        let mut machines = BTreeSet::new();
-        of.map(|id| !machines.insert(eldest(&agents, id))).collect()
+        let mut before = BTreeSet::new();
+        self.machines(of).into_iter().map(|machine| !before.insert(machine)).collect()
     }
 
     /// Of each of these, in their order, the first one of its machine: itself, if it is no copy.

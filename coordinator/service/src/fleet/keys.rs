@@ -8,6 +8,7 @@
 //! fleet/position/ID       how far its stream was applied: epoch and sequence number
 //! fleet/entry/ID/KEY      an entry of its state ([`super::stored`])
 //! fleet/labels/ID         the labels that operators gave an agent
+//! fleet/given/ID          the versions of the documents that an agent was given
 //! fleet/past/ID/URL       what a project had of it in what is no longer among its entries
 //! document/VERSION        all documents of a version, with who made it, when and why
 //! ```
@@ -26,12 +27,15 @@ pub(crate) const POSITION: Format =
     Format { name: "position of a stream", version: 1, migrate: no_migration };
 pub(crate) const PAST: Format = Format { name: "past of an agent", version: 1, migrate: no_migration };
 pub(crate) const LABELS: Format = Format { name: "labels of an agent", version: 1, migrate: no_migration };
+pub(crate) const GIVEN: Format =
+    Format { name: "versions that an agent was given", version: 1, migrate: no_migration };
 
 pub(crate) const TOKENS: &[u8] = b"fleet/token/";
 pub(crate) const AGENTS: &[u8] = b"fleet/agent/";
 pub(crate) const POSITIONS: &[u8] = b"fleet/position/";
 pub(crate) const ENTRIES: &[u8] = b"fleet/entry/";
 pub(crate) const LABELLED: &[u8] = b"fleet/labels/";
+pub(crate) const GIVENS: &[u8] = b"fleet/given/";
 pub(crate) const PASTS: &[u8] = b"fleet/past/";
 
 pub(crate) fn token(hash: &str) -> Vec<u8> {
@@ -52,6 +56,10 @@ pub(crate) fn agent(id: &AgentId) -> Vec<u8> {
 
 pub(crate) fn labels(id: &AgentId) -> Vec<u8> {
     [LABELLED, id.0.as_bytes()].concat()
+}
+
+pub(crate) fn given(id: &AgentId) -> Vec<u8> {
+    [GIVENS, id.0.as_bytes()].concat()
 }
 
 pub(crate) fn position(id: &AgentId) -> Vec<u8> {

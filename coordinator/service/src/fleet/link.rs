@@ -27,6 +27,7 @@ use wire::from_agent::Body as FromAgent;
 use wire::from_coordinator::Body as FromCoordinator;
 
 use super::commit::{CommitSequence, Stored};
+use super::given::Given;
 use super::keys;
 use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW};
 use super::seat::{Process, Seat};
@@ -417,8 +418,8 @@ impl<'a> Connection<'a> {
                     document.version != rollout.candidate
                         || rollout.is_released_to(&self.agent.id, &rollout.groups_of(&labels))
                 });
-                if is_its_own {
-                    self.agent.offered.store(document.version.0, Ordering::Relaxed);
+                if is_its_own && let Some(given) = self.agent.give(document.version) {
+                    self.keep_given(&given).await;
                 }
                 self.offered = Some((document, labels));
             }
@@ -437,6 +438,14 @@ impl<'a> Connection<'a> {
                 }
             }
         }
+    }
+
+    /// Keeps that the agent was given a version. What it will say of that is stored behind it.
+    async fn keep_given(&self, given: &Given) {
+        let key = keys::given(&self.agent.id);
+        let Ok(value) = keys::GIVEN.write(&key, given) else { return };
+        // If it cannot be stored, it is known until a restart, and that is all.
+        drop(self.fleet.commits.send(&CommitSequence::default(), vec![(key, Some(value))]).await);
     }
 
     /// Takes in a message: what it changes goes to the store.
@@ -481,18 +490,21 @@ impl<'a> Connection<'a> {
     /// back can be true of that. What it said when it had been given it holds on, also over a restart here.
     fn heed(&self, entries: &mut BTreeMap<EntryKey, Entry>) {
         let Some(Entry::Host(host)) = entries.get_mut(&EntryKey::Host) else { return };
-        let (first, newest) = {
+        if host.document_refused.is_none() && host.rolled_back.is_none() {
+            return;
+        }
+        // Where it is not known what it was given, the versions that all have been given.
+        let first = {
             let release = self.documents.borrow();
             let newest = release.newest.as_ref().map(|newest| newest.audited.set.fleet.version);
             let newest = newest.unwrap_or_default();
             let waits = release.is_held.then_some(newest);
             let open = release.open().map(|(rollout, _)| rollout.candidate);
-            (open.or(waits).unwrap_or_else(|| newest.next()), newest)
+            open.or(waits).unwrap_or_else(|| newest.next())
         };
+        let is_known = |version: DocumentVersion| self.agent.was_given(version).unwrap_or(version < first);
         let state = lock(&self.agent.state);
         let held = state.host();
-        let offered = DocumentVersion(self.agent.offered.load(Ordering::Relaxed));
-        let is_known = |version: DocumentVersion| version < first || version <= newest && version == offered;
         let was_refused = held.and_then(|held| held.document_refused.as_ref()).map(|(version, _)| *version);
         if let Some((version, _)) = host.document_refused
             && !is_known(version)

@@ -16,6 +16,7 @@ mod contact;
 mod copies;
 pub mod enrol;
 mod entry;
+mod given;
 mod guesses;
 mod host;
 mod keys;
@@ -41,7 +42,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use fallow_daemon::lock;
-use fallow_domain::{AccountKey, AgentId, Instant, Labels, MasterUrl};
+use fallow_domain::{AccountKey, AgentId, DocumentVersion, Instant, Labels, MasterUrl};
 use fallow_store::{KeyRange, Store, StoreError};
 use tokio::sync::watch;
 
@@ -105,6 +106,8 @@ pub struct Fleet {
     connected: AtomicU64,
     calls: Mutex<BTreeMap<MasterUrl, contact::ContactCalls>>,
     returns: Mutex<returns::ReturningAgents>,
+    /// The hosts that spoke for their machines when a rollout was looked at last.
+    speakers: Mutex<BTreeSet<AgentId>>,
     /// Held by who changes an agent's record.
     changing: Mutex<()>,
     // One change of labels at a time: each starts from the newest.
@@ -133,8 +136,8 @@ pub(crate) struct Agent {
     certificate_until: AtomicI64,
     /// When it was renewed last, in microseconds since the epoch; 0 for not since the coordinator's start.
     renewed_at: AtomicI64,
-    /// The version of the document that it was given last since the coordinator's start; 0 for none.
-    offered: AtomicU64,
+    /// The versions of the documents that it was given; none where that was not kept yet.
+    given: Mutex<Option<given::Given>>,
     /// Why it may not be linked any more; none as long as it may.
     removed: watch::Sender<Option<String>>,
     /// Which process has its link.
@@ -185,6 +188,7 @@ impl Fleet {
             connected: AtomicU64::new(0),
             calls: Mutex::default(),
             returns: Mutex::default(),
+            speakers: Mutex::default(),
             changing: Mutex::default(),
             relabelling: Arc::default(),
             stopping: watch::Sender::new(false),
@@ -287,7 +291,7 @@ impl Agent {
             connected: AtomicBool::new(false),
             certificate_until: AtomicI64::new(0),
             renewed_at: AtomicI64::new(0),
-            offered: AtomicU64::new(0),
+            given: Mutex::new(Some(given::Given::default())),
             removed: watch::Sender::new(removed),
             seat: watch::Sender::default(),
             probe: watch::Sender::default(),
@@ -314,6 +318,21 @@ impl Agent {
     /// As the audit log names it: its id, and what it is listed by.
     fn said(&self) -> String {
         format!("{} ({})", self.id.0, self.name())
+    }
+
+    /// Notes that it is given a version: what is to be stored, if that is news.
+    fn give(&self, version: DocumentVersion) -> Option<given::Given> {
+        let mut given = lock(&self.given);
+        let is_news = match &mut *given {
+            Some(given) => given.give(version),
+            none => none.replace(given::Given::since(version)).is_none(),
+        };
+        given.as_ref().filter(|_| is_news).cloned()
+    }
+
+    /// Whether it was given a version; none where that is not known.
+    fn was_given(&self, version: DocumentVersion) -> Option<bool> {
+        lock(&self.given).as_ref().and_then(|given| given.has(version))
     }
 
     fn seen(&self, now: Instant) {
@@ -350,6 +369,15 @@ fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<
         if let Some((agent, _)) = owner(keys::POSITIONS, key) {
             agent.seen(position.at);
             lock(&agent.state).position = position;
+            // It was linked, perhaps when it was not kept yet what it was given.
+            *lock(&agent.given) = None;
+        }
+        Ok(())
+    })?;
+    each(store, keys::GIVENS, |key, value| {
+        let given: given::Given = keys::GIVEN.read(key, value)?;
+        if let Some((agent, _)) = owner(keys::GIVENS, key) {
+            *lock(&agent.given) = Some(given);
         }
         Ok(())
     })?;

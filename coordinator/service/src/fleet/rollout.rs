@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use fallow_daemon::{clock, lock};
 use fallow_domain::agent_state::HostState;
-use fallow_domain::{AgentId, DocumentVersion, Duration, Labels, Preferences};
+use fallow_domain::{DocumentVersion, Duration, Labels, Preferences};
 use fallow_fleet::{Contents, DocumentSet, Effective, GroupName};
-use fallow_rollout::{HostNow, Phase, Rollout, Soak, Transition};
+use fallow_rollout::{HostNow, Phase, Rollout, Soak, Transition, have_one_speak};
 use tokio::sync::watch;
 
 use super::{Agent, Fleet};
@@ -49,31 +49,9 @@ impl Reach for Fleet {
         let members = self.members();
         let mut hosts: Vec<HostNow> = members.iter().map(now).collect();
         let machines = self.machines(members.iter().map(|agent| &agent.id));
-        let is_released = |host: &HostNow| rollout.is_released_to(&host.id, &host.groups);
-        have_one_speak(&mut hosts, &machines, is_released);
+        hosts.iter_mut().zip(machines).for_each(|(host, machine)| host.machine = machine);
+        have_one_speak(rollout, &mut hosts, &mut lock(&self.speakers));
         hosts
-    }
-}
-
-/// Has one host of each machine and its copies speak for them, of those that a version is released to and of
-/// the others: whoever has one machine can have made the copies. One that is there, if any is. `machines` are
-/// those of the hosts, in their order.
-fn have_one_speak(hosts: &mut [HostNow], machines: &[AgentId], is_released: impl Fn(&HostNow) -> bool) {
-    let mut speakers: BTreeMap<(&AgentId, bool), usize> = BTreeMap::new();
-    for (at, machine) in machines.iter().enumerate() {
-        // One to which the version says nothing new can say nothing of it.
-        if !hosts[at].changed {
-            continue;
-        }
-        let kind = (machine, is_released(&hosts[at]));
-        let is_better = |other: &usize| hosts[at].connected && !hosts[*other].connected;
-        if speakers.get(&kind).is_none_or(is_better) {
-            speakers.insert(kind, at);
-        }
-    }
-    hosts.iter_mut().for_each(|host| host.speaks = false);
-    for at in speakers.into_values() {
-        hosts[at].speaks = true;
     }
 }
 
@@ -136,11 +114,12 @@ impl Agent {
     fn now(&self, rollout: &Rollout, labels: &Labels) -> HostNow {
         let groups = if rollout.groups.is_empty() { Vec::new() } else { rollout.groups_of(labels) };
         let name = self.name();
+        let given = self.was_given(rollout.candidate);
         let unknown = HostState::default();
         let state = lock(&self.state);
         let host = state.host().unwrap_or(&unknown);
         let now = HostNow::of(self.id.clone(), &name, self.is_connected(), host, state.projects());
-        HostNow { groups, ..now }
+        HostNow { groups, given, ..now }
     }
 }
 
@@ -206,32 +185,4 @@ pub(crate) async fn drive(fleet: Arc<Fleet>, documents: Arc<Documents>, mut stop
 fn pause(soak: Duration) -> std::time::Duration {
     let micros = u64::try_from((soak / LOOKS).as_micros()).unwrap_or_default();
     std::time::Duration::from_micros(micros).clamp(OFTEN, SELDOM)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn r6_5_of_a_machine_and_its_copies_one_that_is_there_speaks_on_either_side_of_a_wave() {
-        let host = |id: &str, connected| HostNow { connected, ..HostNow::named(AgentId(id.into())) };
-        // The image that all were made of is never there.
-        let mut hosts =
-            [host("a", false), host("b", true), host("c", true), host("d", true), host("x", false)];
-        let machines = ["a", "a", "a", "a", "x"].map(|id| AgentId(id.into()));
-        let mut speak = |released: &[&str]| {
-            have_one_speak(&mut hosts, &machines, |host| released.contains(&host.id.0.as_str()));
-            let speaking = hosts.iter().filter(|host| host.speaks);
-            speaking.map(|host| host.id.0.clone()).collect::<Vec<_>>().concat()
-        };
-        assert_eq!(speak(&[]), "bx");
-        assert_eq!(speak(&["c"]), "bcx");
-        assert_eq!(speak(&["a", "b", "c", "d", "x"]), "bx");
-        assert_eq!(speak(&["a"]), "abx", "nobody else was given it");
-        // The first one is in no group of which the version says something else.
-        hosts[1].changed = false;
-        have_one_speak(&mut hosts, &machines, |_| true);
-        let speaking = hosts.iter().filter(|host| host.speaks).map(|host| host.id.0.as_str());
-        assert_eq!(speaking.collect::<String>(), "cx");
-    }
 }

@@ -175,6 +175,17 @@ mod tests {
     }
 
     #[test]
+    fn r6_10_of_a_host_of_before_it_is_known_what_it_is_given_from_now_on() {
+        let (_dir, store) = store(&told());
+        let fleet = open(&store).unwrap();
+        let agent = fleet.agent("A").unwrap();
+        let was_given = || [6, 7, 8].map(|version| agent.was_given(DocumentVersion(version)));
+        assert_eq!(was_given(), [None; 3]);
+        assert!(agent.give(DocumentVersion(7)).is_some() && agent.give(DocumentVersion(7)).is_none());
+        assert_eq!(was_given(), [None, Some(true), Some(false)]);
+    }
+
+    #[test]
     fn a_stored_entry_comes_back_as_it_was_and_is_no_message_of_the_link() {
         for wire in told() {
             let entry = entry::from_wire(wire).unwrap();
