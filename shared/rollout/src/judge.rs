@@ -25,7 +25,7 @@
 //! more likely, such as hours that it cuts: it may be meant so. What an owner takes away from the fleet is
 //! his doing, and not the version's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{AgentId, Duration, MasterUrl};
 
@@ -350,6 +350,25 @@ impl Off {
     }
 }
 
+/// Machines that do not take the version, and what one of their hosts is called. As with refusals half of the
+/// copies count that are there, whichever of them speaks.
+fn lacking<'h>(rollout: &Rollout, soak: &Soak, hosts: &'h [HostNow]) -> (BTreeSet<&'h AgentId>, String) {
+    let mut machines: BTreeMap<&AgentId, (usize, usize)> = BTreeMap::new();
+    let was_given = |host: &&HostNow| host.changed && rollout.is_released_to(&host.id, &host.groups);
+    let lacks = |host: &&HostNow| soak.lacks(&host.id, rollout.plan.soak);
+    for host in hosts.iter().filter(was_given) {
+        if lacks(&host) || host.connected && host.version == rollout.candidate {
+            let (lacking, all) = machines.entry(&host.machine).or_default();
+            *lacking += usize::from(lacks(&host));
+            *all += 1;
+        }
+    }
+    machines.retain(|_, (lacking, all)| *lacking * 2 >= *all);
+    let example =
+        hosts.iter().filter(was_given).filter(lacks).find(|host| machines.contains_key(&host.machine));
+    (machines.into_keys().collect(), example.map(HostNow::called).unwrap_or_default())
+}
+
 type Amount<'f> = &'f dyn Fn(&AgentId, &Track) -> Option<f64>;
 
 /// What is to be said when the time is over.
@@ -360,22 +379,25 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
         let why = "none of its hosts is in the fleet any more, or what changed concerns none of them by now";
         return Judgement::Uncertain(why.to_owned());
     }
-    let voting = soak.voting(rollout.plan.soak).count();
-    let lacking = released().filter(|host| soak.lacks(&host.id, rollout.plan.soak));
-    let (lacking, example) = lacking.fold((0, String::new()), |(count, _), host| (count + 1, host.called()));
+    let voting: BTreeSet<&AgentId> = soak.voting(rollout.plan.soak).map(|(id, _)| id).collect();
+    let (lacking, example) = lacking(rollout, soak, hosts);
+    // A copy that has it may speak for a machine that does not take it.
+    let takes = |host: &&HostNow| voting.contains(&host.id) && !lacking.contains(&host.machine);
+    let taking = hosts.iter().filter(takes).count();
+    let (voting, lacking) = (voting.len(), lacking.len());
     let is_over = soak.watched() >= rollout.plan.soak * PATIENCE;
     let off = Off::of(rollout, hosts);
     let looks_lost = rollout.plan.gates.has(Gate::Lost) && off.is_more_of_new();
-    if voting == 0 || lacking as f64 > MISSING_USUAL * (voting + lacking) as f64 {
+    if taking == 0 || lacking as f64 > MISSING_USUAL * (taking + lacking) as f64 {
         let all = released().count();
         // It reached them, and all of them went, beside others that are there: nobody waits for a weekend
         // to say so.
         let had_it = released().filter(|host| !host.connected && host.version == rollout.candidate).count();
-        if is_over && voting + lacking == 0 && had_it > 1 && looks_lost {
+        if is_over && taking + lacking == 0 && had_it > 1 && looks_lost {
             return Judgement::Uncertain(off.why());
         }
-        let is_over = is_over && (voting + lacking > 0 || soak.watched() >= WEEKEND);
-        return match (is_over, voting + lacking) {
+        let is_over = is_over && (taking + lacking > 0 || soak.watched() >= WEEKEND);
+        return match (is_over, taking + lacking) {
             (false, _) => Judgement::Watch,
             (true, 0) => Judgement::Uncertain(format!(
                 "none of {} is there: they are off, or their networks are",

@@ -531,6 +531,33 @@ fn r6_5_a_machine_that_refuses_has_one_voice_however_many_copies_it_has() {
 }
 
 #[test]
+fn r6_5_a_machine_lacks_a_version_if_half_of_its_copies_do_not_take_it_whichever_of_them_speaks() {
+    let judged = |hangs: fn(usize) -> bool| {
+        let of_one_image = move |host: &mut HostNow, is_new: bool, at: usize| {
+            if is_new {
+                let speaker = (0..60).find(|at| !hangs(*at)).unwrap_or(0);
+                (host.machine, host.speaks) = (AgentId("image".into()), at == speaker);
+            }
+            if is_new && hangs(at) {
+                host.version = OLD;
+            }
+        };
+        judged((60, 3), of_one_image, of_one_image, Gates::default())
+    };
+    for hangs in [|at| at != 7, |at| at < 30, |_| true] {
+        let why = paused(judged(hangs));
+        assert!(why.contains("1 of 1 host that are there do not take the version, such as pc-"), "{why}");
+    }
+    for hangs in [|at| at == 0, |at| at < 29] {
+        let passed = judged(hangs);
+        assert!(
+            matches!(passed, Some(Transition::Release { .. } | Transition::Complete { .. })),
+            "{passed:?}"
+        );
+    }
+}
+
+#[test]
 fn r6_5_a_host_for_which_nothing_differs_any_more_does_not_vote() {
     // The version reached two; one of them gets another label and goes home.
     let relabelled = |tick: i32, host: &mut HostNow, is_new: bool, at: usize| {
