@@ -28,8 +28,9 @@ pub(crate) fn is_in_part(rollout: u64, host: &AgentId, part: Fraction) -> bool {
 /// before those that rest, and both before those that are off.
 ///
 /// Of a machine and its copies one counts, whose turn comes as its machine's does: whoever has one machine
-/// can have made the copies, and must have no more lots for that. Where there are fewer machines than the
-/// wave has, it counts hosts: each machine's second copy, then its third. A lab may be set up from one image.
+/// can have made the copies, and must have no more lots for that. Each machine's second copy, and then its
+/// third, comes when no other machine is left that is there: a lab may be set up from one image, and hosts
+/// that are off try nothing. Where there are fewer machines than the wave has, it counts hosts.
 pub(crate) fn first<'h>(
     rollout: u64,
     count: u32,
@@ -49,7 +50,7 @@ pub(crate) fn first<'h>(
     open.sort_unstable_by_key(|(place, host)| (*place, &host.id));
     let in_turn = open.into_iter().map(|((is_off, rests, _), host)| {
         let turn = turns.entry(&host.machine).or_default();
-        let place = (*turn, is_off, rests, position(rollout, &host.machine), &host.id);
+        let place = (is_off, *turn, rests, position(rollout, &host.machine), &host.id);
         *turn += 1;
         place
     });
@@ -150,5 +151,26 @@ mod tests {
         // A lab that was set up from one image goes out as if these were machines.
         let lab = &hosts[10..];
         assert_eq!([1, 5, 200].map(|count| first(7, count, [].iter(), lab.iter()).len()), [1, 5, 90]);
+    }
+
+    #[test]
+    fn r6_5_copies_that_are_there_are_counted_out_before_machines_that_are_off() {
+        // A lab of 60 that was set up from one image, and nine hosts that nobody switches on any more.
+        let hosts: Vec<_> = (0..69)
+            .map(|number| HostNow {
+                machine: host(number.min(9)),
+                connected: number >= 9,
+                ..HostNow::named(host(number))
+            })
+            .collect();
+        let is_there = |id: &AgentId| hosts.iter().any(|host| host.id == *id && host.connected);
+        for rollout in 0..20 {
+            let mut reached = BTreeSet::new();
+            for (count, is_all_there) in [(1, true), (10, true), (60, true), (69, false)] {
+                let (has, open): (Vec<_>, Vec<_>) = hosts.iter().partition(|host| reached.contains(&host.id));
+                reached.extend(first(rollout, count, has.into_iter(), open.into_iter()));
+                assert_eq!((reached.len(), reached.iter().all(is_there)), (count as usize, is_all_there));
+            }
+        }
     }
 }

@@ -25,6 +25,8 @@
 //! more likely, such as hours that it cuts: it may be meant so. What an owner takes away from the fleet is
 //! his doing, and not the version's.
 
+use std::collections::BTreeMap;
+
 use fallow_domain::{AgentId, Duration, MasterUrl};
 
 use crate::soak::{LOOKS, Soak, Track};
@@ -133,22 +135,46 @@ pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[HostNow]) -> Ju
     found
 }
 
-/// Hosts that refuse the version, or went back from it: one in twenty of those that it reached.
+/// The copies of a machine that were given the version.
+#[derive(Default)]
+struct Copies<'h> {
+    /// Those that are there, or were and answered.
+    reached: usize,
+    /// Those that turned it down.
+    refusing: usize,
+    /// The first of these, and why.
+    example: Option<(&'h HostNow, String)>,
+}
+
+/// Machines that refuse the version, or went back from it: one in twenty of those that it reached. A machine
+/// has one voice, however many copies it has, and does so if half of them do: where all hosts of a lab were
+/// set up from one image, neither one of them decides that the version is bad, nor one that it is good.
 fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
-    let was_given = |host: &&HostNow| host.is_judged() && rollout.is_released_to(&host.id, &host.groups);
-    let mut refusing = hosts
-        .iter()
-        .filter(was_given)
-        .filter_map(|host| host.turned_down(rollout.candidate).map(|why| (host, why)));
-    let (first, why) = refusing.next()?;
-    let count = 1 + refusing.count();
-    // Whoever answers first is not all; and who answered and is off now was reached, too.
-    let has_answered =
-        |host: &HostNow| host.version == rollout.candidate || host.turned_down(rollout.candidate).is_some();
-    let is_reached = |host: &&HostNow| host.connected || has_answered(host);
-    let reached = hosts.iter().filter(was_given).filter(is_reached).count();
-    (count * 20 >= reached)
-        .then(|| format!("{count} of {} refuse it, such as {}: {why}", crate::hosts(reached), first.called()))
+    let was_given = |host: &&HostNow| host.changed && rollout.is_released_to(&host.id, &host.groups);
+    let mut machines: BTreeMap<&AgentId, Copies<'_>> = BTreeMap::new();
+    for host in hosts.iter().filter(was_given) {
+        let why = host.turned_down(rollout.candidate);
+        // Whoever answers first is not all; and who answered and is off now was reached, too.
+        if host.connected || host.version == rollout.candidate || why.is_some() {
+            let copies = machines.entry(&host.machine).or_default();
+            copies.reached += 1;
+            copies.refusing += usize::from(why.is_some());
+            copies.example = copies.example.take().or_else(|| why.map(|why| (host, why)));
+        }
+    }
+    let reached = machines.len();
+    let of_all = machines.into_values().filter(|copies| copies.refusing * 2 >= copies.reached);
+    let refusing: Vec<_> =
+        of_all.filter_map(|copies| Some((copies.example?, copies.refusing, copies.reached))).collect();
+    let ((first, why), copies, all) = refusing.first()?;
+    let count = refusing.len();
+    let copies = match all {
+        1 => String::new(),
+        all => format!(" and its copies, of which {copies} of {all} do so (a machine counts once)"),
+    };
+    (count * 20 >= reached).then(|| {
+        format!("{count} of {} refuse it, such as {}{copies}: {why}", crate::hosts(reached), first.called())
+    })
 }
 
 fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {

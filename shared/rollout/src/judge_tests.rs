@@ -491,6 +491,45 @@ fn r6_5_hosts_that_went_back_from_a_version_by_themselves_count_like_refusals() 
     assert!(!matches!(passed, Some(Transition::TakeBack { .. })), "{passed:?}");
 }
 
+/// What follows where the first `copies` hosts with the version are one machine and its copies, one of which
+/// speaks that has the version, if any has, and `refuses` says which of them turn it down.
+fn judged_of_copies((copies, new): (usize, usize), refuses: impl Fn(usize) -> bool) -> Option<Transition> {
+    let refuses = |at: usize| at < copies && refuses(at);
+    let speaker = (0..copies).find(|at| !refuses(*at)).unwrap_or(0);
+    let of_one_image = |host: &mut HostNow, is_new: bool, at: usize| {
+        if is_new && at < copies {
+            (host.machine, host.speaks) = (AgentId("image".into()), at == speaker);
+        }
+        if is_new && refuses(at) {
+            (host.version, host.refused) = (OLD, Some((NEW, "it means nothing".to_owned())));
+        }
+    };
+    judged((new, 3), of_one_image, of_one_image, Gates::default())
+}
+
+#[test]
+fn r6_5_a_machine_refuses_a_version_if_half_of_its_copies_do_whichever_of_them_speaks() {
+    let why = taken_back(judged_of_copies((60, 60), |at| at != 7));
+    assert!(why.contains("1 of 1 host refuse it, such as pc-"), "{why}");
+    assert!(why.contains("and its copies, of which 59 of 60 do so"), "{why}");
+    taken_back(judged_of_copies((60, 60), |at| at < 30));
+    taken_back(judged_of_copies((60, 60), |_| true));
+    // One of many is no proof of anything, even where all others are copies as well.
+    let passed = judged_of_copies((60, 60), |at| at == 0);
+    assert!(
+        !matches!(passed, Some(Transition::TakeBack { .. } | Transition::Pause { .. }) | None),
+        "{passed:?}"
+    );
+}
+
+#[test]
+fn r6_5_a_machine_that_refuses_has_one_voice_however_many_copies_it_has() {
+    let passed = judged_of_copies((60, 60 + 20), |_| true);
+    assert!(!matches!(passed, Some(Transition::TakeBack { .. }) | None), "1 of 21 machines: {passed:?}");
+    let why = taken_back(judged_of_copies((60, 60 + 19), |_| true));
+    assert!(why.contains("1 of 20 hosts refuse it"), "{why}");
+}
+
 #[test]
 fn r6_5_a_host_for_which_nothing_differs_any_more_does_not_vote() {
     // The version reached two; one of them gets another label and goes home.

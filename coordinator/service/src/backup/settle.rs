@@ -28,6 +28,8 @@ const DONE_FORMAT: Format = Format { name: "restored backup", version: 1, migrat
 const CARRIED: &[&[u8]] = &[b"fleet/", b"audit/", document::ORGANISATION_KEY, document::PLAN_KEY];
 /// But labels: they are as the backup has them, for the hosts that it knows.
 const LABELS: &[u8] = b"fleet/labels/";
+/// Which versions of the documents each host was given.
+const GIVEN: &[u8] = b"fleet/given/";
 /// Each host's record, by which the backup knows it.
 const HOSTS: &[u8] = b"fleet/agent/";
 /// Changes that are written at once.
@@ -131,11 +133,13 @@ fn carry_over(
     let done: Option<String> = done.map(|value| DONE_FORMAT.read(DONE, &value)).transpose()?;
     let place = dir.join(STORE);
     if !place.join("sled").exists() {
+        forget_given(&**to)?;
         return Ok((None, DocumentVersion::default()));
     }
     let from = match SledStore::open_as(&place, Kind::Coordinator) {
         Ok(from) => from,
         Err(error @ (StoreError::Corrupted { .. } | StoreError::NewerFormat { .. })) => {
+            forget_given(&**to)?;
             return Ok((Some(error.to_string()), DocumentVersion::default()));
         }
         Err(error) => return Err(error.into()),
@@ -173,6 +177,14 @@ fn carry_over(
     changes.write()?;
     let _ = to.apply_durable(Batch::new().put(DONE, DONE_FORMAT.write(DONE, &waiting.id)?))?;
     Ok((None, newest))
+}
+
+/// Removes what the backup knows of versions that hosts were given. They may have been given others since:
+/// of these it would say that they never were, where it is not known.
+fn forget_given(store: &dyn Store) -> Result<(), StoreError> {
+    let mut changes = Changes { to: store, batch: Batch::new(), count: 0 };
+    store.for_each(&KeyRange::prefix(GIVEN), &mut |key, _| changes.add(|batch| batch.delete(key)))?;
+    changes.write()
 }
 
 /// Changes, written a few hundred at a time.
@@ -259,5 +271,51 @@ mod tests {
         assert_eq!(next_term(version(2), [DocumentVersion(9), version(5), version(3)]), 6);
         assert_eq!(next_term(version(2), [version(1_002), version(1_003), DocumentVersion(u64::MAX)]), 1_003);
         assert!(version(next_term(version(5), [version(5).next()])) > version(5).next());
+    }
+
+    #[test]
+    fn r6_10_where_nothing_is_carried_over_it_is_not_known_what_hosts_were_given_since_the_backup() {
+        const RECORDS: [&[u8]; 4] =
+            [b"fleet/agent/01A", b"fleet/given/01A", b"fleet/given/01B", b"fleet/position/01A"];
+        let waiting = Pending {
+            id: "01BACKUP".to_owned(),
+            made_at: Instant::EPOCH,
+            authority: "fleet".to_owned(),
+            restored_at: Instant::EPOCH,
+            by: "anna".to_owned(),
+            message: String::new(),
+        };
+        // What is left of the keys after a restore to a directory that is so.
+        let left = |prepare_dir: fn(&Path)| {
+            let (dir, backup) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            prepare_dir(dir.path());
+            let to: Arc<dyn Store> =
+                Arc::new(SledStore::open_as(backup.path().join(STORE), Kind::Coordinator).unwrap());
+            let _ = to.apply(RECORDS.iter().fold(Batch::new(), |batch, key| batch.put(*key, *b"1"))).unwrap();
+            let (lost, _) = carry_over(dir.path(), &waiting, &to, |_| Ok(None)).unwrap();
+            let mut keys = Vec::new();
+            to.for_each(&KeyRange::prefix(b"fleet/"), &mut |key, _| {
+                keys.push(String::from_utf8_lossy(&key).into_owned());
+                Ok(())
+            })
+            .unwrap();
+            (lost.is_some(), keys)
+        };
+        let known = ["fleet/agent/01A", "fleet/position/01A"].map(str::to_owned).to_vec();
+        assert_eq!(left(|_| {}), (false, known.clone()), "the directory is empty");
+        let corrupt = |dir: &Path| {
+            drop(SledStore::open_as(dir.join(STORE), Kind::Coordinator).unwrap());
+            wait_until_free(&dir.join(STORE).join("sled/db"), GOING);
+            fs::write(dir.join(STORE).join("sled/conf"), b"").unwrap();
+        };
+        assert_eq!(left(corrupt), (true, known), "its store cannot be read");
+        // Where it can, what it has says what they were given.
+        let whole = |dir: &Path| {
+            let from = SledStore::open_as(dir.join(STORE), Kind::Coordinator).unwrap();
+            let _ = from.apply_durable(Batch::new().put(RECORDS[1], *b"2")).unwrap();
+            drop(from);
+            wait_until_free(&dir.join(STORE).join("sled/db"), GOING);
+        };
+        assert_eq!(left(whole), (false, vec!["fleet/given/01A".to_owned()]));
     }
 }

@@ -11,7 +11,9 @@ const KEPT: usize = 32;
 /// The versions that a host was given. The default is that of one that was never linked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Given {
-    /// From this one on all that it was given are known; of earlier ones nothing is.
+    /// From this one on all that it was given are known; of earlier ones nothing is. But some may be lacking:
+    /// what an older binary gave that ran meanwhile and keeps no record; what a host was given under an
+    /// earlier id that enrolled anew with its store; and what could not be stored before a restart.
     from: DocumentVersion,
     versions: BTreeSet<DocumentVersion>,
 }

@@ -444,7 +444,9 @@ impl<'a> Connection<'a> {
     async fn keep_given(&self, given: &Given) {
         let key = keys::given(&self.agent.id);
         let Ok(value) = keys::GIVEN.write(&key, given) else { return };
-        // If it cannot be stored, it is known until a restart, and that is all.
+        // If it cannot be stored, nor what the agent is given later, it is known until a restart only. After
+        // one the version may be taken for one that was not given: then what the agent says of it counts for
+        // nothing.
         drop(self.fleet.commits.send(&CommitSequence::default(), vec![(key, Some(value))]).await);
     }
 
