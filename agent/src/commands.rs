@@ -285,8 +285,7 @@ fn status(arguments: &Status) -> Result<(), AgentError> {
     match &status.host.document_refused {
         None => Ok(()),
         Some((version, why)) => Err(AgentError::refused(format!(
-            "this agent refused version {version} of the documents, the newest that its coordinator has given it: {why}; it follows \
-             version {}",
+            "this agent refused version {version} of the documents, the last that it was given: {why}; it follows version {}",
             status.host.document_version
         ))),
     }

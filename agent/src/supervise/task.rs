@@ -518,7 +518,10 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
             return say(Order::Failed(setup.job, failure));
         }
     };
+    // While it is open the kernel keeps the very place that the rule of a job on a GPU is about.
+    let threads = setup.special.then(|| std::fs::File::open(format!("/proc/{}/task", leader.pid)));
     let (exit, cpu, young) = wait(&leader, meter);
+    drop(threads);
     let strays = kill_strays(meter, young, &shared.mark(setup.slot));
     meter.gone.store(true, Ordering::Relaxed);
     strays.keys().chain([&leader.pid]).for_each(|&session| shared.guard.remove(session));

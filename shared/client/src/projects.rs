@@ -270,6 +270,7 @@ impl Client {
             meta.fleet = Some(authority);
             if is_other {
                 meta.rolled_back.clear();
+                meta.document_refused = None;
             }
             if let Some(document) = meta.document.as_mut().filter(|_| is_other) {
                 document.version = DocumentVersion(0);
@@ -290,6 +291,10 @@ impl Client {
             return self.refuse_document(version, invalid.to_string());
         }
         if self.state.host.document.as_ref() == Some(&document) {
+            // Whoever offered another one before is not heard any more.
+            if self.state.host.document_refused.is_some() {
+                self.edit_meta(|meta| meta.document_refused = None);
+            }
             return self.touch(Entity::Host);
         }
         if let Some(why) = confirmation::refusal(&self.state.host.rolled_back, &document) {

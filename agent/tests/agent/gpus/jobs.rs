@@ -30,6 +30,9 @@ const PROGRAM: &[u8] = b"#!/bin/sh
   echo \"order $CUDA_DEVICE_ORDER visible ${CUDA_VISIBLE_DEVICES-none}\"
   echo \"libraries ${LD_LIBRARY_PATH#*..:}\"
   if echo gpu-job >/proc/$$/task/$$/comm; then echo \"named $(cat /proc/$$/comm)\"; fi
+  for place in /proc/$$/oom_score_adj /proc/$PPID/task/$PPID/comm /proc/sys/kernel/hostname; do
+    if cat $place >/dev/null && true >>$place; then echo \"could write $place\"; fi
+  done
   grep '<gpu_' init_data.xml
 } >seen.new
 mv seen.new seen
@@ -177,6 +180,7 @@ fn r3_14_gpu_jobs_run_on_devices_of_their_own_and_leave_those_that_others_use_or
             "<gpu_usage>1".to_owned(),
         ];
         assert!(told.iter().all(|part| seen.contains(part)), "{seen} lacks one of {told:?}");
+        assert!(!seen.contains("could write"), "{seen}");
     }
     assert_eq!(states(dir), ["nvidia:0 usable", "nvidia:1 usable", "nvidia:2 excluded by the owner"]);
     let said = status(dir);

@@ -260,14 +260,14 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
         code_sign_key: key.as_ref().map(|key| key.to_text()).unwrap_or_default(),
     };
     let project = client.create_project(create.why.of(request)).await?.into_inner();
+    if key.is_none() {
+        code_sign_key::tell_kept(&mut client, Some(&project.name)).await;
+    }
     if create.json {
         return print_json(&project_json(&project));
     }
     print(&format!("project {} at {}\n", project.name, project.url))?;
     going_out::tell_waiting(&mut client).await;
-    if key.is_none() {
-        code_sign_key::tell_kept(&mut client, Some(&project.name)).await;
-    }
     Ok(())
 }
 

@@ -105,6 +105,12 @@ fn r6_1_an_older_or_absurd_document_is_refused_and_the_one_in_force_stays() {
     assert_eq!(version, DocumentVersion(6));
     assert!(why.contains("minimum work buffer"), "{why}");
     assert_eq!(world.client.project_views().len(), 1);
+
+    // What is followed is offered again: who offered the other one is not heard any more.
+    world.event(Event::DocumentOffered(document(5, &[("a", 75.0)], small_buffers())));
+    let view = world.client.host_view();
+    assert_eq!((view.document_version, view.document_refused), (DocumentVersion(5), None));
+    assert_eq!(world.client.project_views().len(), 1);
 }
 
 #[test]
@@ -116,8 +122,11 @@ fn r6_1_another_fleet_counts_its_documents_by_itself_and_the_same_one_goes_on() 
     world.restart();
     world.event(Event::FleetJoined { authority: "one".into() });
     assert_eq!(world.client.host_view().document_version, DocumentVersion(57));
+    world.event(Event::DocumentOffered(document(56, &[], small_buffers())));
+    assert!(world.client.host_view().document_refused.is_some());
     world.event(Event::FleetJoined { authority: "other".into() });
-    assert_eq!(world.client.host_view().document_version, DocumentVersion(0));
+    let view = world.client.host_view();
+    assert_eq!((view.document_version, view.document_refused), (DocumentVersion(0), None));
     assert_eq!(world.client.project_views().len(), 1, "it goes on with what it has until it is told more");
     world.event(Event::DocumentOffered(document(3, &[("a", 25.0)], small_buffers())));
     let view = world.client.host_view();
