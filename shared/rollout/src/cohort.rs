@@ -31,9 +31,12 @@ pub(crate) fn is_in_part(rollout: u64, host: &AgentId, part: Fraction) -> bool {
 /// can have made the copies, and must have no more lots for that. Each machine's second copy, and then its
 /// third, comes when no other machine is left that is there: a lab may be set up from one image, and hosts
 /// that are off try nothing. Where there are fewer machines than the wave has, it counts hosts.
+///
+/// Of the hosts that were `reached`, earlier waves of this kind had `counted` so many.
 pub(crate) fn first<'h>(
     rollout: u64,
     count: u32,
+    counted: usize,
     reached: impl Iterator<Item = &'h HostNow>,
     open: impl Iterator<Item = &'h HostNow>,
 ) -> BTreeSet<AgentId> {
@@ -56,7 +59,8 @@ pub(crate) fn first<'h>(
     });
     let mut in_turn: Vec<_> = in_turn.collect();
     in_turn.sort_unstable();
-    let machines = count.min(turns.len()).saturating_sub(machines_reached);
+    // Copies that such waves took in the place of machines that are off fill those places.
+    let machines = count.min(turns.len()).saturating_sub(machines_reached.max(counted));
     let hosts = if count > turns.len() { count.saturating_sub(hosts_reached) } else { 0 };
     in_turn.into_iter().take(machines.max(hosts)).map(|(.., id)| id.clone()).collect()
 }
@@ -87,7 +91,7 @@ mod tests {
         let hosts: Vec<_> = (0..50)
             .map(|number| HostNow { connected: number % 10 == 0, ..HostNow::named(host(number)) })
             .collect();
-        let of = |count| first(7, count, [].iter(), hosts.iter());
+        let of = |count| first(7, count, 0, [].iter(), hosts.iter());
         let is_there = |id: &AgentId| hosts.iter().any(|host| host.id == *id && host.connected);
         assert!(of(0).is_empty());
         assert!(of(5).iter().all(is_there) && of(5).len() == 5);
@@ -97,9 +101,9 @@ mod tests {
         let mut some_rest = hosts.clone();
         some_rest.iter_mut().enumerate().for_each(|(number, host)| host.rests = resting(number));
         let rests = |id: &AgentId| some_rest.iter().any(|host| host.id == *id && host.rests);
-        let chosen = first(7, 3, [].iter(), some_rest.iter());
+        let chosen = first(7, 3, 0, [].iter(), some_rest.iter());
         assert!(!chosen.iter().any(rests) && chosen.iter().all(is_there), "{chosen:?}");
-        assert_eq!(first(7, 5, [].iter(), some_rest.iter()), of(5));
+        assert_eq!(first(7, 5, 0, [].iter(), some_rest.iter()), of(5));
         assert_eq!((of(30).len(), of(1_000).len()), (30, 50));
     }
 
@@ -120,14 +124,14 @@ mod tests {
     fn r6_5_a_machine_with_copies_has_no_better_lot_than_any_other() {
         let hosts = one_with_copies();
         let is_drawn = |rollout: &u64| {
-            let chosen = first(*rollout, 1, [].iter(), hosts.iter());
+            let chosen = first(*rollout, 1, 0, [].iter(), hosts.iter());
             hosts.iter().any(|one| chosen.contains(&one.id) && one.machine == host(10))
         };
         // One of eleven, but for chance.
         let drawn = (0..1_000).filter(is_drawn).count();
         assert!((60..125).contains(&drawn), "{drawn} of 1000");
         for rollout in 0..100 {
-            let five = first(rollout, 5, [].iter(), hosts.iter());
+            let five = first(rollout, 5, 0, [].iter(), hosts.iter());
             assert_eq!((five.len(), machines(&hosts, &five)), (5, 5));
         }
     }
@@ -140,17 +144,17 @@ mod tests {
             [(1, 1, 1), (5, 5, 5), (11, 11, 11), (30, 30, 11), (200, 100, 11)]
         {
             let (has, open): (Vec<_>, Vec<_>) = hosts.iter().partition(|host| reached.contains(&host.id));
-            reached.extend(first(7, count, has.into_iter(), open.into_iter()));
+            reached.extend(first(7, count, has.len(), has.into_iter(), open.into_iter()));
             assert_eq!((reached.len(), machines(&hosts, &reached)), (hosts_then, machines_then));
         }
         // Copies that have it already, as by their group, stand for one machine.
         let has = || hosts.iter().skip(10).take(20);
         let open = hosts.iter().filter(|host| !has().any(|other| other.id == host.id));
-        let more = first(7, 5, has(), open);
+        let more = first(7, 5, 0, has(), open);
         assert_eq!((more.len(), machines(&hosts, &more)), (4, 4));
         // A lab that was set up from one image goes out as if these were machines.
         let lab = &hosts[10..];
-        assert_eq!([1, 5, 200].map(|count| first(7, count, [].iter(), lab.iter()).len()), [1, 5, 90]);
+        assert_eq!([1, 5, 200].map(|count| first(7, count, 0, [].iter(), lab.iter()).len()), [1, 5, 90]);
     }
 
     #[test]
@@ -164,11 +168,15 @@ mod tests {
             })
             .collect();
         let is_there = |id: &AgentId| hosts.iter().any(|host| host.id == *id && host.connected);
-        for rollout in 0..20 {
+        let plans: [&[(u32, bool)]; 2] = [
+            &[(1, true), (10, true), (60, true), (69, false)],
+            &[(5, true), (9, true), (10, true), (20, true)],
+        ];
+        for (rollout, plan) in (0..20).flat_map(|rollout| plans.map(|plan| (rollout, plan))) {
             let mut reached = BTreeSet::new();
-            for (count, is_all_there) in [(1, true), (10, true), (60, true), (69, false)] {
+            for &(count, is_all_there) in plan {
                 let (has, open): (Vec<_>, Vec<_>) = hosts.iter().partition(|host| reached.contains(&host.id));
-                reached.extend(first(rollout, count, has.into_iter(), open.into_iter()));
+                reached.extend(first(rollout, count, has.len(), has.into_iter(), open.into_iter()));
                 assert_eq!((reached.len(), reached.iter().all(is_there)), (count as usize, is_all_there));
             }
         }

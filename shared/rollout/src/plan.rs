@@ -25,7 +25,7 @@ const EXPECTED: &str = "waves parted by commas, each larger than the one before:
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Wave {
-    /// So many hosts, of a machine and its copies one as long as there are other machines.
+    /// So many hosts, of a machine and its copies one as long as there are other machines that are there.
     Hosts(u32),
     /// Such a part of the fleet.
     Part(Fraction),
