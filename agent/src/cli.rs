@@ -81,7 +81,7 @@ const STATUS: &str = r"Examples:
 
 Exit status 4 when no agent runs in the directory. With --linked also when it
 has no link to its coordinator, and 5 when the coordinator does not want it, or
-it refused the newest documents that the coordinator gave it.";
+it refused the last documents that the coordinator gave it.";
 
 const DISK: &str = r"Examples:
   fallow-agent disk

@@ -13,22 +13,11 @@ use fallow_proto::fleet::v1 as wire;
 use fallow_tls::{AccessString, Purpose};
 use peers::{Agent, enroll, hello};
 use serde_json::Value;
-use support::{Running, fallow, text, wait_for};
+use support::{Running, done, fallow, json, text, wait_for};
 use wire::from_coordinator::Body as Heard;
 
 const TEST_ROOM: &str = "name = \"test-room\"\nprecedence = 20\nselector = \"room=12\"\n\n[preferences]\n\
     buffer_min = \"2 h\"\n";
-
-/// A command of the owner of the coordinator's directory that works, and what it printed.
-fn done(dir: &Path, arguments: &[&str]) -> String {
-    let output = fallow(dir, arguments);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn json(dir: &Path, arguments: &[&str]) -> Value {
-    serde_json::from_str(&done(dir, &[arguments, &["--json"]].concat())).unwrap()
-}
 
 /// Somebody with a token of his own, far from the coordinator's directory.
 struct Person {

@@ -3,21 +3,8 @@
 
 mod support;
 
-use std::path::Path;
-
 use fallow_store::{Batch, KeyRange, Kind, SledStore, Store as _};
-use serde_json::Value;
-use support::{Running, command, fallow, text, wait_for};
-
-fn done(dir: &Path, arguments: &[&str]) -> String {
-    let output = fallow(dir, arguments);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn json(dir: &Path, arguments: &[&str]) -> Value {
-    serde_json::from_str(&done(dir, &[arguments, &["--json"]].concat())).unwrap()
-}
+use support::{Running, command, done, fallow, json, text, wait_for};
 
 #[test]
 fn r6_10_operators_see_who_did_what_and_that_the_log_is_whole() {

@@ -11,22 +11,11 @@ use std::path::Path;
 use fallow_tls::{AccessString, Purpose};
 use peers::enroll;
 use serde_json::Value;
-use support::{Running, fallow, text};
+use support::{Running, done, fallow, json, text};
 
 const ROOM: &str = "name = \"room-12\"\nprecedence = 20\nselector = \"room=12\"\n\n[projects.far]\n\
     url = \"https://far.example.org/\"\naccount_key = \"SECRET\"\nshare = 5\n\n\
     [preferences]\ncpu_fraction = \"50%\"\n";
-
-/// A command that works, and what it printed.
-fn done(dir: &Path, arguments: &[&str]) -> String {
-    let output = fallow(dir, arguments);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn json(dir: &Path, arguments: &[&str]) -> Value {
-    serde_json::from_str(&done(dir, &[arguments, &["--json"]].concat())).unwrap()
-}
 
 /// The words of the line that begins with one.
 fn line<'t>(table: &'t str, begin: &str) -> Vec<&'t str> {

@@ -80,6 +80,18 @@ pub fn fallow(dir: &Path, arguments: &[&str]) -> Output {
     command().args(arguments).env("FALLOW_DIR", dir).output().unwrap()
 }
 
+/// A command that works, and what it printed.
+pub fn done(dir: &Path, arguments: &[&str]) -> String {
+    let output = fallow(dir, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The same with `--json`.
+pub fn json(dir: &Path, arguments: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&done(dir, &[arguments, &["--json"]].concat())).unwrap()
+}
+
 /// A coordinator that is expected not to start.
 pub fn run(dir: &Path, arguments: &[&str]) -> Output {
     command().args(["coordinator", "run", "--dir"]).arg(dir).args(arguments).output().unwrap()
