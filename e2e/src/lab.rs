@@ -14,6 +14,8 @@ use crate::{Killed, PATIENCE, command, fallow_json, wait_for};
 pub struct Lab {
     agents: Vec<Option<Killed>>,
     coordinator: Option<Killed>,
+    /// What each agent's command is given besides.
+    changed: Box<dyn Fn(&mut Command)>,
     dir: tempfile::TempDir,
 }
 
@@ -21,8 +23,14 @@ impl Lab {
     /// Starts them, and waits until all agents follow the first version.
     #[must_use]
     pub fn start(agents: usize) -> Self {
+        Self::start_with(agents, |_| ())
+    }
+
+    /// The same, with agents whose commands are changed so first.
+    #[must_use]
+    pub fn start_with(agents: usize, changed: impl Fn(&mut Command) + 'static) -> Self {
         let dir = tempfile::Builder::new().prefix("fallow-e2e-").tempdir().unwrap();
-        let mut lab = Self { agents: Vec::new(), coordinator: None, dir };
+        let mut lab = Self { agents: Vec::new(), coordinator: None, changed: Box::new(changed), dir };
         lab.start_coordinator();
         lab.json(&["project", "create", "sums", "--request-delay", "1s"]);
         let tokens = lab.json(&["tokens", "create", "--uses", &agents.to_string()]);
@@ -65,6 +73,7 @@ impl Lab {
         run.args(["run", "--dir"]).arg(self.agent_place(number));
         // Else each of many would measure the CPUs while the others start.
         run.args(["--benchmark-after-ms", "3600000", "--token-file"]).arg(self.dir.path().join("token"));
+        (self.changed)(&mut run);
         let agent = self.spawn(run, &format!("agent-{number}.log"));
         self.agents[number - 1] = Some(agent);
     }

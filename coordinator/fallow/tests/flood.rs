@@ -72,8 +72,8 @@ impl Sizes {
             );
             strangers = fewer;
         }
-        // Three eighths of them are places at the fleet's port.
-        let scarce = (2 * agents + strangers / 8) * 8 / 3 + 64;
+        // Half of them are places at the fleet's port.
+        let scarce = (2 * agents + strangers / 8) * 2 + 64;
         let descriptors = number("FALLOW_DESCRIPTORS", scarce) as u64;
         Self { agents, strangers, descriptors: descriptors.min(most) }
     }

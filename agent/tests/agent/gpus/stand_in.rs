@@ -38,11 +38,11 @@ impl StandIn {
 
 fn compiled() -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/gpus/nvml.c");
-    let library = dir.path().join("library.so");
+    let (source, library) = (dir.path().join("nvml.c"), dir.path().join("library.so"));
+    std::fs::write(&source, include_bytes!("nvml.c")).unwrap();
     let output = Command::new("cc")
         .args(["-shared", "-fPIC", "-Wall", "-Werror", "-o"])
-        .args([library.as_path(), Path::new(source)])
+        .args([&library, &source])
         .output()
         .expect("a C compiler is needed, as CONTRIBUTING.md says");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

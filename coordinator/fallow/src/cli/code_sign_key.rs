@@ -14,8 +14,10 @@ use super::key_file::{read, write_new};
 use super::{Failure, print, print_json, warn};
 use crate::printable;
 
-/// Bytes of projects' names that are told.
-const NAMES: usize = 300;
+/// Projects' names that are told.
+const NAMES: usize = 8;
+/// Characters of a project's name there.
+const NAME: usize = 60;
 
 pub(crate) const NEW_KEY: &str = "\
 Example:
@@ -69,12 +71,22 @@ pub(super) async fn tell_kept(client: &mut Client, of: Option<&str>) {
         warn(&format!(
             "programs of {} are signed by a key in the coordinator's directory: who breaks into the coordinator can sign programs \
              there; a key that is not there has a project that is made with --code-sign-key (`fallow project new-key --help`)",
-            printable::line(&kept.join(", "), NAMES)
+            some(&kept)
         ));
     }
 }
 
-/// The projects whose code-signing key the coordinator has.
+/// Names of projects; of very many the first ones, and how many more there are.
+fn some(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(NAMES).map(|name| printable::line(name, NAME)).collect();
+    match names.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// The projects whose code-signing key the coordinator has. One that cannot be asked (it may be gone by now)
+/// says nothing of the others.
 async fn kept(client: &mut Client, of: Option<&str>) -> Result<Vec<String>, Status> {
     let asked = GetOrganisationRequest { briefly: true };
     if client.get_organisation(asked).await?.into_inner().keys.is_empty() {
@@ -89,8 +101,8 @@ async fn kept(client: &mut Client, of: Option<&str>) -> Result<Vec<String>, Stat
     };
     let mut kept = Vec::new();
     for name in names {
-        let settings = client.get_project(GetProjectRequest { name: name.clone() }).await?.into_inner();
-        if !settings.code_sign_key_is_elsewhere {
+        let settings = client.get_project(GetProjectRequest { name: name.clone() }).await;
+        if settings.is_ok_and(|settings| !settings.into_inner().code_sign_key_is_elsewhere) {
             kept.push(name);
         }
     }
@@ -130,5 +142,18 @@ fn with_random<T>(run: impl FnOnce(&mut dyn FnMut(&mut [u8])) -> T) -> Result<T,
     match failed {
         false => Ok(result),
         true => Err(Failure::bad_input("the system gives no random numbers: nothing can be signed")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_very_many_projects_it_is_said_how_many_more_there_are() {
+        let names = |count: usize| (0..count).map(|number| format!("p{number}")).collect::<Vec<_>>();
+        assert_eq!(some(&names(2)), "p0, p1");
+        assert_eq!(some(&names(8)), "p0, p1, p2, p3, p4, p5, p6, p7");
+        assert_eq!(some(&names(11)), "p0, p1, p2, p3, p4, p5, p6, p7 and 3 more");
     }
 }

@@ -70,7 +70,7 @@ enum Command {
     /// Follows the newest rollout until it is over. Status 10 if it is taken back.
     #[command(after_help = EXAMPLE)]
     Watch(Show),
-    /// Lets a rollout begin that waits for a second person.
+    /// Lets a rollout begin that waits for a second person. Status 5 for whoever made the change.
     #[command(after_help = EXAMPLE)]
     Approve(Order),
     /// Releases no more until it is resumed.

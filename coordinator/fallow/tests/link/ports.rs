@@ -174,7 +174,7 @@ async fn r6_10_messages_of_nobody_that_never_end_take_no_memory() {
 #[tokio::test]
 async fn r6_10_operators_are_served_though_agents_take_all_places() {
     /// Of 128 descriptors.
-    const PLACES: usize = 36;
+    const PLACES: usize = 48;
     let dir = tempfile::tempdir().unwrap();
     let mut running = with_descriptors(dir.path(), 128, 128);
     let file = DaemonFile::read(&dir.path().join("coordinator")).unwrap();

@@ -1,0 +1,140 @@
+//! A host with a CPU and a GPU, and two projects with equal shares, one of which has jobs for GPUs only: real
+//! processes, with a stand-in for the driver's library (R3.13).
+//!
+//! Some jobs only; `FALLOW_GPU_JOBS=400 cargo test -p fallow-e2e --test gpu_shares -- --nocapture` takes ten minutes, and comes
+//! nearer.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests: failures are panics")]
+#![allow(clippy::disallowed_methods, reason = "how many jobs there are comes from outside")]
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use fallow_e2e::{Lab, PATIENCE, wait_for};
+use serde_json::Value;
+
+#[path = "../../agent/tests/agent/gpus/stand_in.rs"]
+mod stand_in;
+use stand_in::StandIn;
+
+const GPU_ONLY: &str = "gpu-only";
+const BOTH: &str = "both";
+
+/// Says where it ran, from when to when. Its version for GPUs is told a device.
+const JOB: &str = r#"#!/bin/sh
+place() { sed -n 's:.*<soft_link>\(.*\)</soft_link>.*:\1:p' "$1"; }
+on=cpu
+[ "$1" != --device ] || on=gpu
+from=$(date +%s.%N)
+sleep 1
+echo "$on $from $(date +%s.%N)" >"$(place out)"
+echo 0 >boinc_finish_called
+"#;
+
+/// A device of compute capability 2.0 with one multiprocessor, twice as fast as a CPU of so many FLOPS: 32 cores do two
+/// operations in a cycle.
+fn twice_as_fast_as(fpops: f64) -> String {
+    format!("gpu 1 2 0 {:.0} 32 4096 Stand-in\n", 2.0 * fpops / 64e6)
+}
+
+/// What the agent takes a CPU's speed to be, as it says at its start.
+fn speed(lab: &Lab) -> Option<f64> {
+    let log = lab.agent_log(1);
+    let rest = log.split_once("fpops=")?.1;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// A job that is over: its project, whether it ran on the GPU, from when to when.
+struct Ran {
+    project: &'static str,
+    on: String,
+    from: f64,
+    to: f64,
+}
+
+fn ran(lab: &Lab) -> Vec<Ran> {
+    let of = |project: &'static str| {
+        let results = lab.json(&["results", project]);
+        let outputs = results["results"].as_array().unwrap().iter().map(|one| &one["outputs"][0]["text"]);
+        let read = |text: &Value| {
+            let [on, from, to] = text.as_str().unwrap().split_whitespace().collect::<Vec<_>>()[..] else {
+                panic!("{text}")
+            };
+            Ran { project, on: on.to_owned(), from: from.parse().unwrap(), to: to.parse().unwrap() }
+        };
+        outputs.map(read).collect::<Vec<_>>()
+    };
+    [of(GPU_ONLY), of(BOTH)].into_iter().flatten().collect()
+}
+
+/// Many jobs of a second each.
+fn submit(lab: &Lab, project: &str, jobs: usize) {
+    let job = "[[workunits]]\napplication = 'job'\noutputs = [{ open_name = 'out' }]\nflops = 1e10\n";
+    let file = lab.place().with_file_name("batch.toml");
+    std::fs::write(&file, job.repeat(jobs)).unwrap();
+    lab.json(&["submit", project, "--file", file.to_str().unwrap()]);
+}
+
+#[test]
+fn r3_13_a_project_with_gpu_jobs_only_gets_three_quarters_of_a_gpu_twice_as_fast_as_the_cpu() {
+    let jobs = std::env::var("FALLOW_GPU_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(60);
+    let stand_in = StandIn::telling("");
+    let library = stand_in.library();
+    let lab = Lab::start_with(1, move |run| {
+        run.arg("--nvml-library").arg(&library).env("FALLOW_LOG", "info,fallow_agent::engine=debug");
+    });
+    let fpops = wait_for("the agent to say how fast it is", PATIENCE, || speed(&lab));
+    stand_in.tell(&twice_as_fast_as(fpops));
+    // One CPU, and work for all of the time.
+    lab.json(&[
+        "preferences",
+        "set",
+        "--cpu-fraction",
+        "1%",
+        "--buffer-min",
+        "20m",
+        "--buffer-additional",
+        "1m",
+    ]);
+    let program = lab.place().with_file_name("job");
+    std::fs::write(&program, JOB).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for project in [GPU_ONLY, BOTH] {
+        lab.json(&["project", "create", project, "--request-delay", "1s"]);
+        lab.json(&[
+            "app",
+            "add",
+            project,
+            "job",
+            program.to_str().unwrap(),
+            "--version",
+            "1.0",
+            "--uses",
+            "nvidia=1,cpu=0.05",
+        ]);
+    }
+    lab.json(&["app", "add", BOTH, "job", program.to_str().unwrap(), "--version", "1.0"]);
+    submit(&lab, GPU_ONLY, 2 * jobs);
+    submit(&lab, BOTH, 3 * jobs);
+
+    let gpu_jobs = |all: &[Ran]| all.iter().filter(|one| one.on == "gpu").count();
+    let patience = PATIENCE + Duration::from_secs(5) * u32::try_from(jobs).unwrap();
+    let all =
+        wait_for("so many jobs of the GPU", patience, || Some(ran(&lab)).filter(|all| gpu_jobs(all) >= jobs));
+    // What ran while both had jobs there.
+    let began = |project| {
+        let of = all.iter().filter(|one| one.project == project && one.on == "gpu");
+        of.map(|one| one.from).fold(f64::INFINITY, f64::min)
+    };
+    let since = began(GPU_ONLY).max(began(BOTH));
+    let took = |project: &str, on: &str| -> f64 {
+        let of = all.iter().filter(|one| one.project == project && one.on == on && one.from >= since);
+        of.map(|one| one.to - one.from).sum()
+    };
+    let (own, shared, cpu) = (took(GPU_ONLY, "gpu"), took(BOTH, "gpu"), took(BOTH, "cpu"));
+    println!(
+        "the GPU: {own:.1} s and {shared:.1} s, {:.1} % and {:.1} %; the CPU: {cpu:.1} s",
+        100.0 * own / (own + shared),
+        100.0 * shared / (own + shared)
+    );
+    assert_eq!(took(GPU_ONLY, "cpu"), 0.0);
+}
