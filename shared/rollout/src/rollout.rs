@@ -73,6 +73,10 @@ pub struct Rollout {
     pub groups: BTreeMap<GroupName, Selector>,
     /// Who began it.
     pub begun_by: String,
+    /// Others who made changes that the version carries, where it waited for somebody before it began: none of
+    /// them approves it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub made_by: BTreeSet<String>,
     /// When.
     pub begun_at: Instant,
     /// Hosts for which the version makes something different, when it began.
@@ -202,12 +206,14 @@ pub enum OrderError {
         /// How it stands, in words.
         stands: String,
     },
-    /// Who began it cannot approve it.
-    #[error("{by} began rollout {number}: somebody else has to approve it")]
+    /// Who began it cannot approve it, nor can who made a change that goes out with it.
+    #[error(
+        "{by} made a change that goes out with rollout {number}, or began it: somebody else has to approve it"
+    )]
     SamePerson {
         /// The rollout.
         number: u64,
-        /// Who began it.
+        /// Who wants to.
         by: String,
     },
 }
@@ -240,6 +246,7 @@ impl Rollout {
             plan,
             groups,
             begun_by,
+            made_by: BTreeSet::new(),
             begun_at,
             changes_hosts,
             released: 0,
@@ -374,7 +381,7 @@ impl Rollout {
             Order::TakeBack => format!("{by} takes it back"),
         };
         match (order, &self.phase) {
-            (Order::Approve, Phase::Waiting) if by == self.begun_by => {
+            (Order::Approve, Phase::Waiting) if by == self.begun_by || self.made_by.contains(by) => {
                 Err(OrderError::SamePerson { number: self.number, by: by.to_owned() })
             }
             (Order::Approve, Phase::Waiting) | (Order::Resume, Phase::Paused { .. }) => {

@@ -18,7 +18,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::connect::{Target, author, root};
-use super::{Failure, print, print_json, table};
+use super::{Failure, print, print_json, table, warn};
 
 /// How long a coordinator may take to begin anew.
 const RESTART: Duration = Duration::from_secs(120);
@@ -156,7 +156,17 @@ pub(crate) async fn restore(arguments: Restore) -> Result<(), Failure> {
             let begun = client.begin_term(BeginTermRequest { message }).await?.into_inner();
             let version = DocumentVersion(begun.document_version);
             if json {
-                return print_json(&json!({ "document_version": version.0, "term": version.term() }));
+                return print_json(&json!({
+                    "document_version": version.0,
+                    "term": version.term(),
+                    "without_version": begun.without_version,
+                }));
+            }
+            if begun.without_version > 0 {
+                warn(&format!(
+                    "version {} had not gone out to all hosts, and is not in it: whoever made that change makes it again",
+                    DocumentVersion(begun.without_version)
+                ));
             }
             print(&match version.0 {
                 0 => "There are no documents yet: nothing had to be done.\n".to_owned(),

@@ -41,6 +41,16 @@ pub(super) async fn tell(client: &mut Client, rollout: u64) {
     ));
 }
 
+/// The same of a version that has just begun to go out, as it waits for its signature no more.
+pub(super) async fn tell_newest(client: &mut Client, version: DocumentVersion) {
+    let listed = client.list_rollouts(ListRolloutsRequest { limit: 1 }).await.map(Response::into_inner);
+    let newest = listed.unwrap_or_default().rollouts.into_iter().next();
+    match newest.filter(|rollout| rollout.version == version.0) {
+        Some(rollout) => tell(client, rollout.number).await,
+        None => warn("it goes to all hosts at once"),
+    }
+}
+
 /// A change that reached so many hosts at once is told to have done so.
 const MANY: u64 = 10;
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::code_sign_key;
 use super::connect::Target;
 use super::key_file::{self, write_new};
-use super::{Failure, organisation_sign, print, print_json, print_told};
+use super::{Failure, going_out, organisation_sign, print, print_json, print_told, warn};
 
 pub(crate) const EXAMPLE: &str = "\
 Example:
@@ -116,10 +116,14 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
             let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
             let request = SetOrganisationRequest { keys, message };
             let mut client = target.connect().await?;
+            let waited = going_out::waiting(&mut client).await;
             let organisation = client.set_organisation(request).await?.into_inner();
             if json { print_json(&to_json(&organisation)) } else { print_told(&to_text(&organisation)) }?;
             if !organisation.keys.is_empty() {
                 code_sign_key::tell_kept(&mut client, None).await;
+            } else if let Some(version) = waited {
+                warn(&format!("version {version} does not wait for a signature any more"));
+                going_out::tell_newest(&mut client, version).await;
             }
             Ok(())
         }

@@ -228,7 +228,7 @@ fn begin_term(
         return Ok(None);
     }
     let term = next_term(newest.max(present), followed);
-    let why = format!("version {newest} again, from the backup of {}", utc(waiting.made_at));
+    let why = format!("from the backup of {}", utc(waiting.made_at));
     Ok(Some(documents.begin_term_now(author, now, term, &why)?))
 }
 

@@ -1,12 +1,12 @@
 //! How a version comes to be: edited, checked, stored with what it means for a rollout, and told to all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fallow_domain::{DocumentVersion, Instant, Invalid, SignedDocuments, printable};
 use fallow_fleet::DocumentSet;
 use fallow_rollout::{Rollout, Transition, Wave};
-use fallow_store::{Batch, BatchResult, Store};
+use fallow_store::{Batch, BatchResult, Store, StoreError};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::release::{self, ROLLOUT};
@@ -67,8 +67,13 @@ impl Making {
             // It begins when there is a signature.
             None if waits => None,
             None => {
-                let base = release.base().map(|base| base.audited.set.clone());
-                self.begun(&release, base.as_ref().unwrap_or(&before), &made.set)?
+                let base = release.base().map_or(&before, |base| &base.audited.set);
+                // What waited goes out with it, where the signature is good for both.
+                let made_by = match release.is_held {
+                    true => self.authors_since(&release, base.fleet.version)?,
+                    false => BTreeSet::new(),
+                };
+                self.begun(&release, base, &made.set, made_by)?
             }
         };
         let after = made.set.clone();
@@ -89,13 +94,33 @@ impl Making {
     }
 
     /// The documents that a change begins from. An emergency starts from what is known to be good: what goes
-    /// out now is taken back.
+    /// out now is taken back. So does what the coordinator sends to all hosts at once by itself: what somebody
+    /// else changed, and no host has, is not to go with it.
     fn begins_from(&self, release: &Release) -> Result<DocumentSet, DocumentError> {
         match release.open() {
             Some((rollout, _)) if !self.author.emergency => Err(under_way(rollout)),
             Some((_, base)) => Ok(base.audited.set.clone()),
+            None if release.is_held && self.author.by_rule && release.followed.is_some() => {
+                Ok(set_of(release.followed.as_deref()))
+            }
+            // It would go to all hosts at once with what waits.
+            None if release.is_urgent && !self.author.emergency => {
+                let newest = set_of(release.newest.as_deref()).fleet.version;
+                Err(DocumentError::Urgent(newest))
+            }
             None => Ok(set_of(release.newest.as_deref())),
         }
+    }
+
+    /// Who made the versions after one.
+    pub(super) fn authors_since(
+        &self,
+        release: &Release,
+        followed: DocumentVersion,
+    ) -> Result<BTreeSet<String>, StoreError> {
+        let newest = set_of(release.newest.as_deref()).fleet.version;
+        let heads = super::heads(&*self.store, followed, newest)?;
+        Ok(heads.into_iter().map(|head| head.made_by).collect())
     }
 
     /// A version, checked as a whole.
@@ -133,11 +158,13 @@ impl Making {
     }
 
     /// The rollout of a new version, if changes go out by a plan and this one makes any host different.
+    /// `made_by` are those who made it, where it waited.
     pub(super) fn begun(
         &self,
         release: &Release,
         before: &DocumentSet,
         after: &DocumentSet,
+        made_by: BTreeSet<String>,
     ) -> Result<Option<Rollout>, DocumentError> {
         if self.author.emergency || release.newest.is_none() {
             return Ok(None);
@@ -158,7 +185,7 @@ impl Making {
         let number = release.rollout.as_ref().map_or(1, |newest| newest.number + 1);
         let versions = (before.fleet.version, after.fleet.version);
         let by = (self.author.actor.name().to_owned(), self.now);
-        Ok(Some(Rollout::begin(number, versions, plan, groups, by, changes_hosts)))
+        Ok(Some(Rollout { made_by, ..Rollout::begin(number, versions, plan, groups, by, changes_hosts) }))
     }
 
     /// Stores a version, with what was signed of it, with its rollout or that which it ends, and tells

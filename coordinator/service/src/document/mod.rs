@@ -105,6 +105,12 @@ pub enum DocumentError {
     /// A signature that is not taken.
     #[error("{0}")]
     NotSigned(String),
+    /// A change while one waits to be signed that is to go to all hosts at once then.
+    #[error(
+        "version {0} waits to be signed (`fallow organisation sign`), and goes to all hosts at once then: sign it first, or this change \
+         would go with it; --emergency says that it may"
+    )]
+    Urgent(DocumentVersion),
     /// It cannot be written down.
     #[error("the documents cannot be serialised")]
     Serialise(#[from] serde_json::Error),
@@ -237,7 +243,7 @@ impl Documents {
             let before = DocumentVersion(newest.0.saturating_sub((limit - found.len()) as u64));
             let first = DocumentVersion::first_of(newest.term());
             let before = before.max(DocumentVersion(first.0.saturating_sub(1)));
-            let mut heads = self.heads(before, newest)?;
+            let mut heads = heads(&*self.store, before, newest)?;
             heads.append(&mut found);
             found = heads;
             let earlier = KeyRange::between(PREFIX, key(before.next()));
@@ -256,22 +262,6 @@ impl Documents {
         let key = key(version);
         let value = self.store.get(&key)?.ok_or(DocumentError::UnknownVersion(version))?;
         Ok(version::read(&key, &value)?)
-    }
-
-    /// The versions after one, up to another of its term.
-    fn heads(&self, before: DocumentVersion, last: DocumentVersion) -> Result<Vec<Head>, StoreError> {
-        let mut range = KeyRange::between(key(before.next()), key(last.next()));
-        let mut heads = Vec::new();
-        loop {
-            let page = self.store.scan(&range, PAGE)?;
-            for (key, value) in &page {
-                heads.push(version::read_head(key, value)?);
-            }
-            match page.last() {
-                Some((last, _)) => range = range.after(last),
-                None => return Ok(heads),
-            }
-        }
     }
 
     /// Adds a project, or brings an assignment of the same name up to date.
@@ -405,6 +395,22 @@ fn under_way(rollout: &Rollout) -> DocumentError {
 /// What a version says; nothing, if there is none.
 pub(crate) fn set_of(published: Option<&Published>) -> DocumentSet {
     published.map_or_else(empty, |published| published.audited.set.clone())
+}
+
+/// The versions after one, up to another.
+fn heads(store: &dyn Store, before: DocumentVersion, last: DocumentVersion) -> Result<Vec<Head>, StoreError> {
+    let mut range = KeyRange::between(key(before.next()), key(last.next()));
+    let mut heads = Vec::new();
+    loop {
+        let page = store.scan(&range, PAGE)?;
+        for (key, value) in &page {
+            heads.push(version::read_head(key, value)?);
+        }
+        match page.last() {
+            Some((last, _)) => range = range.after(last),
+            None => return Ok(heads),
+        }
+    }
 }
 
 /// A version that is there.

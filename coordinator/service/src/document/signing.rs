@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use fallow_domain::{DocumentVersion, Instant, OrganisationKey, SignedDocuments};
 use fallow_fleet::{SIGNED_KEYS_MAX, Statement, Trust, content_of, is_signed_by, signed_form, utc};
+use fallow_rollout::Rollout;
 use fallow_store::{Batch, Format, Store, StoreError, no_migration};
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +97,14 @@ pub(super) fn put(
     Ok(batch.put(key, value))
 }
 
+/// Adds a rollout that begins.
+fn put_rollout(batch: Batch, rollout: Option<&Rollout>) -> Result<Batch, StoreError> {
+    let Some(rollout) = rollout else { return Ok(batch) };
+    let key = release::rollout_key(rollout.number);
+    let value = ROLLOUT.write(&key, rollout)?;
+    Ok(batch.put(key, value))
+}
+
 fn version_of(published: Option<&Arc<Published>>) -> DocumentVersion {
     published.map(|published| published.audited.set.fleet.version).unwrap_or_default()
 }
@@ -124,7 +133,8 @@ impl Documents {
         }))
     }
 
-    /// Says by which keys the fleet's organisation signs; none: it signs nothing, and what waits goes out.
+    /// Says by which keys the fleet's organisation signs; none: it signs nothing, and what waits goes out, by the
+    /// plan for rollouts if there is one.
     ///
     /// # Errors
     /// [`DocumentError`]; nothing is changed then.
@@ -190,7 +200,7 @@ impl Making {
         Ok(Some(signed).filter(|signed| signed_form(&made.set).is_ok_and(|form| form == signed.documents)))
     }
 
-    fn set_organisation(self, keys: Vec<OrganisationKey>) -> Result<(), DocumentError> {
+    fn set_organisation(mut self, keys: Vec<OrganisationKey>) -> Result<(), DocumentError> {
         let release = self.current.borrow().clone();
         let keys: Vec<_> = BTreeSet::from_iter(keys).into_iter().collect();
         if let Some((rollout, _)) = release.open() {
@@ -205,8 +215,6 @@ impl Making {
             [] => "nothing is signed".to_owned(),
             keys => keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
         };
-        let record = self.author.record(Action::OrganisationSet, "keys that documents are signed with");
-        let record = record.changed(&said(&before.keys), &said(&keys));
         let signed = release.newest.as_ref().and_then(|newest| newest.signed.as_ref());
         let is_signed = signed.is_some_and(|signed| is_signed_by(signed, &keys));
         // What hosts have already they keep; what is new to them waits for the signature.
@@ -214,12 +222,53 @@ impl Making {
         let followed = release.base().cloned().filter(|_| is_held);
         let is_urgent = is_held && release.is_urgent;
         let held = is_held.then(|| Held { followed: version_of(followed.as_ref()), is_urgent });
+        let mut object = "keys that documents are signed with".to_owned();
+        let mut rollout = None;
+        if release.is_held && !is_held {
+            // Who made the change has said how it goes out.
+            self.author.emergency = release.is_urgent;
+            rollout = self.begun_of_held(&release, version_of(release.newest.as_ref()))?;
+            let version = version_of(release.newest.as_ref());
+            object.push_str(&format!(
+                "; version {version}, which waited, goes out{}",
+                self.how(rollout.as_ref())
+            ));
+        }
+        let record = self.author.record(Action::OrganisationSet, &object);
+        let record = record.changed(&said(&before.keys), &said(&keys));
         let batch =
             Batch::new().put(ORGANISATION_KEY, ORGANISATION.write(ORGANISATION_KEY, &Organisation { keys })?);
         let batch = put(batch, version_of(release.newest.as_ref()), None, held.as_ref())?;
+        let batch = put_rollout(batch, rollout.as_ref())?;
         let _ = audit::apply(&*self.store, &batch, &record)?;
-        self.current.send_replace(Arc::new(Release { is_held, followed, is_urgent, ..(*release).clone() }));
+        let base = rollout.as_ref().and_then(|_| release.base().cloned());
+        let rollout = rollout.map(Arc::new).or_else(|| release.rollout.clone());
+        let newest = release.newest.clone();
+        self.current.send_replace(Arc::new(Release { newest, rollout, base, is_held, followed, is_urgent }));
         Ok(())
+    }
+
+    /// The rollout of the version that waited, which has this number now. Those who made what it changes do not
+    /// approve it, whoever has it go out.
+    fn begun_of_held(
+        &self,
+        release: &Release,
+        version: DocumentVersion,
+    ) -> Result<Option<Rollout>, DocumentError> {
+        let (Some(base), Some(newest)) = (release.base(), &release.newest) else { return Ok(None) };
+        let made_by = self.authors_since(release, base.audited.set.fleet.version)?;
+        let mut set = newest.audited.set.clone();
+        set.fleet.version = version;
+        self.begun(release, &base.audited.set, &set, made_by)
+    }
+
+    /// How a version goes out, for the audit log.
+    fn how(&self, rollout: Option<&Rollout>) -> String {
+        match rollout {
+            Some(rollout) => format!(", by rollout {}", rollout.number),
+            None if self.author.emergency => ", to all hosts at once".to_owned(),
+            None => String::new(),
+        }
     }
 
     fn sign(
@@ -299,24 +348,12 @@ impl Making {
             batch = batch.require_absent(key.clone()).put(key, value);
         }
         let made = audited.set.fleet.version;
-        let rollout = match &base {
-            Some(base) => self.begun(&release, &base.audited.set, &audited.set)?,
-            None => None,
-        };
-        if let Some(rollout) = &rollout {
-            batch = batch.put(release::rollout_key(rollout.number), {
-                let key = release::rollout_key(rollout.number);
-                ROLLOUT.write(&key, rollout)?
-            });
-        }
+        let rollout = self.begun_of_held(&release, made)?;
+        batch = put_rollout(batch, rollout.as_ref())?;
         let organisation = Organisation { keys: trust.keys };
         batch = batch.put(ORGANISATION_KEY, ORGANISATION.write(ORGANISATION_KEY, &organisation)?);
         batch = put(batch, made, Some(&signed), None)?;
-        let how = match &rollout {
-            Some(rollout) => format!(", by rollout {}", rollout.number),
-            None if self.author.emergency => ", to all hosts at once".to_owned(),
-            None => String::new(),
-        };
+        let how = self.how(rollout.as_ref());
         let record = self.author.record(
             Action::DocumentSigned,
             &format!(

@@ -6,8 +6,9 @@ use fallow_domain::{DocumentVersion, Instant};
 use super::{Author, DocumentError, Documents, blocking};
 
 impl Documents {
-    /// The documents as they are become the first version of a term, for all hosts at once; a change that is
-    /// going out in waves is taken back. Gives the version. Blocks.
+    /// The documents as hosts have them become the first version of a term, for all hosts at once; a change that
+    /// is going out in waves is taken back, and one that waits to be signed is not in it. `change` says what is
+    /// changed, after the version that is said again. Gives the version. Blocks.
     ///
     /// # Errors
     /// [`DocumentError`]; nothing is changed then.
@@ -21,9 +22,15 @@ impl Documents {
         let alone = self.changing.clone().blocking_lock_owned();
         // Hosts that it would not reach at once follow versions that nobody knows here.
         let making = self.making(Author { emergency: true, by_rule: true, ..author }, now);
+        let newest = self.document().version;
         let (_, set) = making.make(alone, |set| {
+            let again = set.fleet.version;
             set.fleet.version = DocumentVersion::first_of(term);
-            Ok(change.to_owned())
+            let without = match again == newest {
+                true => String::new(),
+                false => format!(", without version {newest}, which had not gone out to all"),
+            };
+            Ok(format!("version {again} again, {change}{without}"))
         })?;
         Ok(set.fleet.version)
     }

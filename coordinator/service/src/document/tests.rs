@@ -1,4 +1,6 @@
 use super::*;
+mod waiting;
+
 use fallow_domain::{ResourceTypes, Share};
 use fallow_fleet::GroupText;
 use fallow_store::{Batch, BatchResult, Format, SledStore};
@@ -295,6 +297,10 @@ fn organisation() -> fallow_fleet::KeyPair {
 
 /// Signs the newest version at a second.
 async fn sign(documents: &Documents, second: i64) -> DocumentVersion {
+    sign_as(documents, Author::default(), second).await
+}
+
+async fn sign_as(documents: &Documents, author: Author, second: i64) -> DocumentVersion {
     let now = Instant::EPOCH + fallow_domain::Duration::from_secs(second);
     let ToSign { version, documents: text, before, .. } = documents.to_sign().unwrap().unwrap();
     let statement = fallow_fleet::Statement {
@@ -306,7 +312,7 @@ async fn sign(documents: &Documents, second: i64) -> DocumentVersion {
         good_until: now + fallow_domain::Duration::from_hours(1),
     };
     let signed = organisation().sign(&statement, &text);
-    documents.sign(Author::default(), now, AUTHORITY.into(), version, signed).await.unwrap()
+    documents.sign(author, now, AUTHORITY.into(), version, signed).await.unwrap()
 }
 
 /// Signed documents of which version 3 goes out, in waves.

@@ -94,11 +94,14 @@ pub(super) async fn begin_term(
     };
     let followed = unblocked(followed).await?;
     if newest.0 == 0 && followed.iter().all(|version| version.0 == 0) {
-        return Ok(wire::BeginTermReply { document_version: 0 });
+        return Ok(wire::BeginTermReply::default());
     }
     let term = backup::next_term(newest, followed);
-    let why = format!("version {newest} again, as the first of a new term");
-    let begun = documents.begin_term(author, clock::now(), term, why).await;
+    let release = documents.release();
+    let is_out = release.base().is_none_or(|base| base.audited.set.fleet.version == newest);
+    let without_version = if is_out { 0 } else { newest.0 };
+    let begun =
+        documents.begin_term(author, clock::now(), term, "as the first of a new term".to_owned()).await;
     let version = begun.map_err(|error| status::of_document(&error))?;
-    Ok(wire::BeginTermReply { document_version: version.0 })
+    Ok(wire::BeginTermReply { document_version: version.0, without_version })
 }

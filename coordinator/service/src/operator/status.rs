@@ -45,6 +45,7 @@ pub(super) fn of_document(error: &DocumentError) -> Status {
         DocumentError::Order(OrderError::SamePerson { .. }) => Status::permission_denied(error.to_string()),
         DocumentError::Conflict(_)
         | DocumentError::NotSigned(_)
+        | DocumentError::Urgent(_)
         | DocumentError::UnderWay { .. }
         | DocumentError::Order(_)
         | DocumentError::NoRollout(_) => Status::failed_precondition(error.to_string()),
