@@ -143,7 +143,13 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
     };
     let telemetry =
         fallow_telemetry::init(&service).map_err(|error| AgentError::bad_input(error.to_string()))?;
-    let result = runtime()?.block_on(engine::run(opened));
+    let runtime = runtime()?;
+    // On a thread that also waits for sockets and timers: an agent at rest wakes one thread, not two.
+    let running = runtime.spawn(engine::run(opened));
+    let result = match runtime.block_on(running) {
+        Ok(result) => result,
+        Err(error) => Err(AgentError::system("the agent ends by a fault of its own", error.into())),
+    };
     if let Err(error) = &result
         && std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_some()
     {

@@ -71,7 +71,8 @@ pub type TrySendEvent = Arc<dyn Fn(Event) -> bool + Send + Sync>;
 const TICK: StdDuration = StdDuration::from_secs(1);
 
 /// How often it is looked whether guard and trash are all right, while there is no task.
-const IDLE_TICK: StdDuration = StdDuration::from_secs(60);
+/// A guard that is gone is missed when the next task starts, and is started again then.
+const IDLE_TICK: StdDuration = StdDuration::from_secs(300);
 
 /// How soon the engine is told again what it had no room for.
 const TELL_AGAIN: StdDuration = StdDuration::from_millis(50);

@@ -4,17 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::WebPreferences;
 use fallow_domain::{
-    AccountKey, Device, DocumentVersion, FleetDocument, MasterUrl, PerType, ProjectAssignment, ProjectId,
-    ResourceTypes, Share,
+    AccountKey, Device, DocumentVersion, Duration, FleetDocument, MasterUrl, PerType, ProjectAssignment,
+    ProjectId, ResourceTypes, Share,
 };
 use fallow_policy::completion::{DurationCorrection, Experience};
-use fallow_policy::rpc_timing::RpcState;
+use fallow_policy::rpc_timing::{RequestedBy, RpcState};
 
 use crate::confirmation::{self, Trial};
 use crate::machine::Client;
 use crate::state::{Deletes, Identity, Process, Project};
 use crate::timers::Timer;
 use crate::{Cause, Effect, Entity, NoticeLevel};
+
+/// A project that is not to be asked for longer than this has refused something.
+const REFUSED: Duration = Duration::from_mins(10);
 
 impl Client {
     /// Takes over what another client has learned of a project's estimates (R5.8): of a host that is
@@ -317,8 +320,25 @@ impl Client {
         self.give_back_to_owner(&document);
         // What the owner detached stays so (R6.1: the owner keeps the last word).
         let declined = self.state.host.declined.clone();
+        let is_new_term = self
+            .state
+            .host
+            .document
+            .as_ref()
+            .is_some_and(|before| before.version.term() < document.version.term());
         for project in document.projects.iter().filter(|project| !declined.contains(&project.url)) {
             self.put_project(project, true);
+            // What a project refused before, it may have refused as it was not yet what it is again.
+            let waits = |project: &Project| {
+                let wait = project.rpc.min_rpc_time(self.now(), RequestedBy::Client);
+                wait.is_some_and(|wait| wait.at > self.now() + REFUSED)
+            };
+            if let Some(id) = self.project_of(&project.url)
+                && is_new_term
+                && self.state.projects.get(&id).is_some_and(waits)
+            {
+                self.contact_anew(id);
+            }
         }
         let dropped: Vec<_> = self
             .state

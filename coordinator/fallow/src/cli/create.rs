@@ -267,7 +267,7 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
         return print_json(&project_json(&project));
     }
     print(&format!("project {} at {}\n", project.name, project.url))?;
-    going_out::tell_waiting(&mut client).await;
+    going_out::tell_of_newest(&mut client).await;
     Ok(())
 }
 

@@ -11,6 +11,12 @@ pub(super) fn cause(host: &Host, newest: u64, now: Instant) -> Option<String> {
     let state = host.state.as_ref();
     let follows = DocumentVersion(state.map_or(0, |state| state.document_version));
     let wanted = DocumentVersion(host.wanted_version);
+    if host.revoked_at_micros == 0 && host.follows_unknown {
+        let newest = DocumentVersion(newest);
+        return Some(format!(
+            "follows a version that this coordinator does not have, until version {newest} is signed: `fallow organisation sign`"
+        ));
+    }
     if host.revoked_at_micros != 0 || (follows == wanted && !host.has_old_content) {
         return None;
     }
@@ -84,6 +90,9 @@ mod tests {
             assert!(why(host(newer, true)).contains("fallow restore"), "{newer}");
             assert!(why(host(newer, false)).contains("fallow restore"), "{newer}");
         }
+        // What is to take its place waits to be signed, so that it is to keep it.
+        let unknown = Host { follows_unknown: true, wanted_version: 7, ..host(7, true) };
+        assert!(why(unknown.clone()).contains("until version 6 is signed"), "{}", why(unknown));
         let mut refusing = host(4, true);
         let state = refusing.state.as_mut().unwrap();
         (state.document_refusal, state.document_refused_version) = ("no project".into(), 5);

@@ -41,6 +41,20 @@ pub(super) async fn tell(client: &mut Client, rollout: u64) {
     ));
 }
 
+/// Says how the newest version goes out, unless all hosts are to have it at once.
+pub(super) async fn tell_of_newest(client: &mut Client) {
+    if waiting(client).await.is_some() {
+        return tell_waiting(client).await;
+    }
+    let listed = client.list_rollouts(ListRolloutsRequest { limit: 1 }).await.map(Response::into_inner);
+    let newest = listed.unwrap_or_default().rollouts.into_iter().next();
+    if let Some(open) = newest.filter(|newest| {
+        matches!(newest.phase(), RolloutPhase::Waiting | RolloutPhase::Watching | RolloutPhase::Paused)
+    }) {
+        tell(client, open.number).await;
+    }
+}
+
 /// The same of a version that has just begun to go out, as it waits for its signature no more.
 pub(super) async fn tell_newest(client: &mut Client, version: DocumentVersion) {
     let listed = client.list_rollouts(ListRolloutsRequest { limit: 1 }).await.map(Response::into_inner);

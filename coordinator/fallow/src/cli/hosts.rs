@@ -168,7 +168,14 @@ pub(super) fn state_of(host: &Host, newest: u64) -> String {
         (true, "") => "revoked".to_owned(),
         (true, why) => format!("revoked: {why}"),
         (false, _) => {
-            let said = said(&host.state.clone().unwrap_or_default(), newest);
+            let said = match host.follows_unknown {
+                true => format!(
+                    "follows version {}, which this coordinator does not have, until version {} is signed",
+                    DocumentVersion(host.state.as_ref().map_or(0, |state| state.document_version)),
+                    DocumentVersion(newest)
+                ),
+                false => said(&host.state.clone().unwrap_or_default(), newest),
+            };
             [copy_of(host), said].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
         }
     }

@@ -35,6 +35,7 @@ fn to_json(report: &JobReport, job: &Job) -> Value {
         "workunit_error": report.workunit_error,
         "application": report.application,
         "command_line": report.command_line,
+        "nobody_has_project": report.nobody_has_project,
         "job": value,
     })
 }
@@ -46,6 +47,9 @@ fn to_text(report: &JobReport, job: &Job) -> String {
         ("workunit", format!("{} ({stands})", report.workunit)),
         ("state", said([&jobs::state(job), job.outcome_words(), job.validation_words()])),
     ];
+    if !report.nobody_has_project.is_empty() {
+        rows.push(("waits", format!("no host has the project: {}", report.nobody_has_project)));
+    }
     if job.host_id != 0 {
         rows.push(("host", jobs::host(job)));
     }

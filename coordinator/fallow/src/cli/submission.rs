@@ -216,6 +216,8 @@ pub(crate) struct SubmissionOutcome {
     pub(crate) copied_agents: u64,
     /// Accounts outside the fleet that asked the project for work lately.
     pub(crate) accounts_outside: u64,
+    /// Why no host has the project; empty where hosts have it.
+    pub(crate) nobody_has_project: String,
 }
 
 /// How far a submission is, for whoever interrupts it.
@@ -262,6 +264,7 @@ impl Submission<'_> {
             sent.begun_at_micros = reply.begun_at_micros;
             (sent.agents, sent.copied_agents) = (reply.agents, reply.copied_agents);
             sent.accounts_outside = reply.accounts_outside;
+            sent.nobody_has_project = reply.nobody_has_project;
             progress_so_far.taken.set(sent.names.len());
             progress_so_far.under_way.set(0);
             progress.taken(sent.names.len());

@@ -16,6 +16,7 @@ use super::submission::{
 };
 use super::why::Why;
 use super::{Failure, batch, print, print_json, runs, table, units, warn};
+use crate::printable;
 
 /// Digits of a fingerprint that are a batch's key: enough that no two batches share one.
 const KEY_DIGITS: usize = 32;
@@ -168,6 +169,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
     }
     if let Some(warning) = lacking(&drafts, &sent) {
         warn(&warning);
+    }
+    if !sent.nobody_has_project.is_empty() {
+        let why = printable::line(&sent.nobody_has_project, usize::MAX);
+        warn(&format!("warning: it is taken, and waits: no host has project {}: {why}", arguments.project));
     }
     Ok(ExitCode::Success.into())
 }

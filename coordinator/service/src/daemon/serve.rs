@@ -80,6 +80,8 @@ fn reflection() -> Result<ServerReflectionServer<impl ServerReflection>, StartEr
 /// How long new jobs may lie there before agents are told of them: jobs that are submitted one by one make
 /// one call.
 const NEW_JOBS: Duration = Duration::from_millis(200);
+/// How often it is looked whether jobs are left that nobody took of those who were told.
+const LEFT: Duration = Duration::from_secs(20);
 
 /// Drives rollouts of documents (R6.5).
 pub(super) fn rollouts(coordinator: &mut Coordinator) {
@@ -96,9 +98,15 @@ pub(super) fn new_jobs(coordinator: &mut Coordinator) {
     coordinator.servers.spawn(async move {
         let mut ticks = tokio::time::interval(NEW_JOBS);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut left = tokio::time::interval(LEFT);
+        left.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
+                _ = left.tick() => {
+                    fleet.contact_again(&unsent(&projects).await);
+                    continue;
+                }
                 () = async { drop(stop.wait_for(|stop| *stop).await) } => return,
             }
             // Before the new ones are told of: those that come between count as new alone.

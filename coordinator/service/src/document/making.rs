@@ -54,13 +54,14 @@ impl Making {
         if let Some((rollout, _)) = release.open()
             && waits
         {
-            // Where it was signed, nobody has to sign that hosts go back from what goes out now.
-            let next = self.after(newest.fleet.version);
+            // Where it was signed, nobody has to sign that hosts go back from what goes out now. In a new term,
+            // too: hosts may have another version of a number that follows the newest here.
+            let next = made.set.fleet.version;
             let superseded = self.superseded(rollout, next);
             let author = Author { emergency: false, ..self.author.clone() };
             Self { author, ..self.clone() }.take_back(&release, superseded)?;
             release = self.current.borrow().clone();
-            made.set.fleet.version = made.set.fleet.version.max(next.next());
+            made.set.fleet.version = next.next();
         }
         let rollout = match release.open() {
             Some((rollout, _)) => Some(self.superseded(rollout, made.set.fleet.version)),

@@ -230,6 +230,14 @@ impl Documents {
         set_of(self.current().as_deref())
     }
 
+    /// Whether there is a version of this number.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn has_version(&self, version: DocumentVersion) -> Result<bool, StoreError> {
+        Ok(self.store.get(&key(version))?.is_some())
+    }
+
     /// The newest versions with their audit records, at most so many, oldest first.
     ///
     /// # Errors

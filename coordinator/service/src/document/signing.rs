@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use fallow_domain::{DocumentVersion, Instant, OrganisationKey, SignedDocuments};
 use fallow_fleet::{SIGNED_KEYS_MAX, Statement, Trust, content_of, is_signed_by, signed_form, utc};
-use fallow_rollout::Rollout;
+use fallow_rollout::{Phase, Rollout};
 use fallow_store::{Batch, Format, Store, StoreError, no_migration};
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +116,31 @@ impl Documents {
     /// What the store says.
     pub fn organisation(&self) -> Result<Organisation, StoreError> {
         organisation(&*self.store)
+    }
+
+    /// Why no host has a project yet, or any more, in words; none if those have it that follow what all may.
+    #[must_use]
+    pub fn why_nobody_has(&self, project: &str) -> Option<String> {
+        let release = self.release();
+        let names = |published: Option<&Arc<Published>>| {
+            let projects = published.map(|published| &published.audited.set.fleet.projects);
+            projects.is_some_and(|projects| projects.iter().any(|one| one.name == project))
+        };
+        let version = version_of(release.newest.as_ref());
+        match release.open() {
+            _ if names(release.base()) => None,
+            _ if !names(release.newest.as_ref()) => Some(format!(
+                "the fleet's documents do not name it (any more): `fallow project create {project}` makes them"
+            )),
+            _ if release.is_held => Some(format!(
+                "version {version} of the documents, which names it, waits to be signed: `fallow organisation sign`"
+            )),
+            Some((rollout, _)) if rollout.phase == Phase::Waiting => Some(format!(
+                "rollout {} of the documents, which names it, waits until somebody approves it: `fallow rollout approve`",
+                rollout.number
+            )),
+            _ => None,
+        }
     }
 
     /// What there is to sign; none before the first version.

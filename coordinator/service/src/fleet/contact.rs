@@ -2,8 +2,9 @@
 //!
 //! An agent that asked in vain backs off for up to a day; without this, jobs that are submitted after a pause
 //! would wait for the project's `poll`. Of those that are connected and have the project, at most as many are
-//! told as there are new jobs, and some more where a job failed; those with idle CPUs first, else by chance,
-//! so that a stream of single jobs goes to all in turn. Of a machine and its copies one comes before the
+//! told as there are new jobs, and some more where a job failed; those with idle CPUs first, those whose owners
+//! have suspended them last, else by chance, so that a stream of single jobs goes to all in turn. Jobs that
+//! nobody takes all the same are told of again, to others that idle, with pauses that double. Of a machine and its copies one comes before the
 //! others: where several must agree, no two of them get jobs of one workunit.
 //!
 //! An agent that comes back ([`super::returns`]) is told of the jobs that were submitted while it was away.
@@ -14,7 +15,7 @@
 //! All of a large fleet told at once would ask at once: the calls are spread over a time that grows with
 //! their number. Nothing is stored.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,28 +33,50 @@ const KEPT_MAX: usize = 64;
 /// How long a call stands for a job that nobody has taken. Whoever was told asks within seconds, but for one
 /// whose request delay or network holds it back.
 const STANDS: Duration = Duration::from_secs(60);
+/// How often others are told, at least, of jobs that nobody takes.
+const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
 
 impl Fleet {
     /// Tells so many agents at most to contact a project, which has so many new jobs. Returns how many will
     /// be; the last of them in their number over `PER_SECOND` seconds.
     pub fn contact(self: &Arc<Self>, url: &MasterUrl, jobs: u64, at_most: u64) -> usize {
-        self.calls(url, |calls| calls.new_jobs(jobs));
+        self.calls(url, |calls| calls.new_jobs(jobs, Instant::now()));
         self.tell(url, self.connected_agents(), at_most)
+    }
+
+    /// Tells others of jobs that are still unsent: whoever was told may not have asked, or was sent none. Of those
+    /// that idle, and were not told lately.
+    pub fn contact_again(self: &Arc<Self>, unsent: &BTreeMap<MasterUrl, u64>) {
+        let now = Instant::now();
+        for (url, unsent) in unsent {
+            let allowed = self.calls(url, |calls| calls.again(*unsent, now));
+            if allowed == 0 {
+                continue;
+            }
+            let since = now.checked_sub(STANDS).unwrap_or(now);
+            let idles = |agent: &Arc<Agent>| agent.stands_with(url) == Some(Standing::Idle);
+            let agents = self.connected_agents().into_iter();
+            self.tell(
+                url,
+                agents.filter(|agent| idles(agent) && !agent.was_told(url, since)).collect(),
+                allowed,
+            );
+        }
     }
 
     /// Tells so many of these at most, if they have the project. Returns how many will be.
     pub(super) fn tell(self: &Arc<Self>, url: &MasterUrl, agents: Vec<Arc<Agent>>, at_most: u64) -> usize {
         let mut rng = generator();
-        let mut able: Vec<((bool, u32), Arc<Agent>)> = agents
+        let mut able: Vec<((Standing, u32), Arc<Agent>)> = agents
             .into_iter()
-            .filter_map(|agent| Some(((!agent.idles_with(url)?, rng.random::<u32>()), agent)))
+            .filter_map(|agent| Some(((agent.stands_with(url)?, rng.random::<u32>()), agent)))
             .collect();
         able.sort_by_key(|(rank, _)| *rank);
         let are_further = self.are_further(able.iter().map(|(_, agent)| &agent.id));
-        let mut chosen: Vec<((bool, bool), Arc<Agent>)> = able
+        let mut chosen: Vec<((Standing, bool), Arc<Agent>)> = able
             .into_iter()
             .zip(are_further)
-            .map(|(((is_busy, _), agent), is_further)| ((is_busy, is_further), agent))
+            .map(|(((standing, _), agent), is_further)| ((standing, is_further), agent))
             .collect();
         chosen.sort_by_key(|(rank, _)| *rank);
         chosen.truncate(usize::try_from(at_most).unwrap_or(usize::MAX));
@@ -90,6 +113,17 @@ pub(super) fn spread(count: usize) -> Duration {
     Duration::from_secs_f64(count as f64 / PER_SECOND)
 }
 
+/// What an agent could do with a job now. Who comes first in order is told first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// It has idle CPUs.
+    Idle,
+    /// It computes on all that it may use, or has not said.
+    Busy,
+    /// It computes nothing: its owner or somebody at it does not let it, or it is not the hour.
+    Suspended,
+}
+
 /// The calls for a project's jobs that are not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct ContactCalls {
@@ -97,11 +131,37 @@ pub(super) struct ContactCalls {
     unsent: u64,
     /// How many calls were made, and when the last of each lot goes out; the oldest first.
     made: VecDeque<(u64, Instant)>,
+    /// When others are told of jobs that nobody took, at the earliest; none where no job was unsent.
+    again_at: Option<Instant>,
+    /// How long it is until then from the time before.
+    pause: Duration,
+    /// Unsent jobs then.
+    left: u64,
 }
 
 impl ContactCalls {
-    fn new_jobs(&mut self, jobs: u64) {
+    fn new_jobs(&mut self, jobs: u64, now: Instant) {
         self.unsent = self.unsent.saturating_add(jobs);
+        (self.again_at, self.pause) = (Some(now + STANDS), STANDS);
+    }
+
+    /// How many others may be told of the jobs that are still unsent; none before the pause is over. It doubles each
+    /// time that nobody took one: there may be none who can.
+    fn again(&mut self, unsent: u64, now: Instant) -> u64 {
+        if unsent < self.left || self.pause.is_zero() {
+            self.pause = STANDS;
+        }
+        self.left = unsent;
+        if unsent == 0 {
+            self.again_at = None;
+            return 0;
+        }
+        if now < *self.again_at.get_or_insert(now + self.pause) {
+            return 0;
+        }
+        self.pause = (2 * self.pause).min(PAUSE_MAX);
+        self.again_at = Some(now + self.pause);
+        self.allowed(unsent, now)
     }
 
     fn made(&mut self, count: u64, now: Instant, until: Instant) {
@@ -141,10 +201,14 @@ fn generator() -> StdRng {
 }
 
 impl Agent {
-    /// Whether it has idle CPUs; `None` if it does not have the project.
-    fn idles_with(&self, url: &MasterUrl) -> Option<bool> {
+    /// How it stands; `None` if it does not have the project.
+    fn stands_with(&self, url: &MasterUrl) -> Option<Standing> {
         let state = lock(&self.state);
-        state.has_project(url).then(|| state.host().is_some_and(|host| host.idle_cpus > 0))
+        state.has_project(url).then(|| match state.host() {
+            Some(host) if host.suspended_by.is_some() => Standing::Suspended,
+            Some(host) if host.idle_cpus > 0 => Standing::Idle,
+            _ => Standing::Busy,
+        })
     }
 
     /// Whether it was told since then: whatever came before was told with that.
@@ -178,17 +242,37 @@ mod tests {
         calls.made(10, start, start);
         assert_eq!(calls.allowed(10, after(1)), 0);
         // Somebody takes four at once; three others come, for which three agents that were there are told.
-        calls.new_jobs(3);
+        calls.new_jobs(3, after(2));
         calls.made(3, after(2), after(2));
         assert_eq!(calls.allowed(9, after(2)), 0);
         // More jobs than agents that are there.
-        calls.new_jobs(5);
+        calls.new_jobs(5, after(3));
         calls.made(2, after(3), after(3));
         assert_eq!(calls.allowed(14, after(3)), 3);
         // The first six calls brought nothing.
         assert_eq!(calls.allowed(14, after(60)), 9);
         assert_eq!(calls.allowed(14, after(63)), 14);
         assert_eq!(calls.allowed(0, after(63)), 0);
+    }
+
+    #[test]
+    fn r1_4_jobs_that_nobody_takes_are_told_of_again_with_pauses_that_double() {
+        let (mut calls, start) = (ContactCalls::default(), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        calls.new_jobs(1, start);
+        calls.made(1, start, start);
+        let told = |calls: &mut ContactCalls, unsent: u64, from: u64, to: u64| {
+            let told = (from..to).step_by(10).filter(|second| calls.again(unsent, after(*second)) > 0);
+            told.collect::<Vec<_>>()
+        };
+        assert_eq!(told(&mut calls, 1, 0, 1_000), [60, 180, 420, 900]);
+        // Others come, and it is as if nobody had been told of any.
+        calls.new_jobs(2, after(1_000));
+        assert_eq!(told(&mut calls, 3, 1_000, 1_200), [1_060, 1_180]);
+        // Somebody takes one: the next try is soon again.
+        assert_eq!(told(&mut calls, 2, 1_200, 2_000), [1_420, 1_540, 1_780]);
+        // Once all are taken, nobody is told until there are others.
+        assert_eq!(told(&mut calls, 0, 2_000, 9_000), [0_u64; 0]);
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub(super) fn host(host: &Host, set: &DocumentSet, contents: &mut Contents<'_>) 
         tasks_held: tasks.len() as u64,
         tasks_running: tasks.iter().filter(|task| task.phase == Some(Phase::Running)).count() as u64,
         is_cut: false,
+        follows_unknown: false,
         copy_of: copy_of.as_ref().map(|copy| copy.agent.0.clone()).unwrap_or_default(),
         copy_note: copy_of.as_ref().map(|copy| copy.note.clone()).unwrap_or_default(),
     }
@@ -126,6 +127,7 @@ pub(super) fn taken(
         agents,
         accounts_outside,
         copied_agents,
+        nobody_has_project: String::new(),
     }
 }
 
@@ -266,6 +268,7 @@ pub(super) fn job_report(project: &str, report: JobReport) -> wire::JobReport {
         version: report.version,
         platform: report.platform,
         stderr: report.stderr,
+        nobody_has_project: String::new(),
     }
 }
 

@@ -188,7 +188,7 @@ impl OperatorService {
         let said = audit::piece(&piece);
         let done = author.record(Action::Submitted, &project).changed("", &said);
         let agents = (self.fleet.enrolled() as u64, self.fleet.copied() as u64);
-        let of = project.clone();
+        let (of, name) = (project.clone(), project.clone());
         let submit = move |projects: &ProjectServer| {
             let taken = projects.submit_piece(&of, piece)?;
             // What was only checked, or taken before, changes nothing.
@@ -197,7 +197,8 @@ impl OperatorService {
         };
         let taken = self.recorded(submit).await?;
         let outside = self.blocking(move |projects| Ok(projects.accounts_outside(&project)? as u64)).await?;
-        Ok(convert::taken(taken, agents, outside))
+        let nobody_has_project = self.documents.why_nobody_has(&name).unwrap_or_default();
+        Ok(wire::SubmitReply { nobody_has_project, ..convert::taken(taken, agents, outside) })
     }
 }
 

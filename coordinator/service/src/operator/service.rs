@@ -1,5 +1,6 @@
 //! The operator service itself.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -289,6 +290,13 @@ impl Service for OperatorService {
                 let mut contents = [Contents::of(&newest), Contents::of(&base)];
                 let chosen = fleet.hosts().filter(|host| selector.chooses(&host.labels));
                 let mut room = convert::HOSTS_BYTES;
+                let followed = base.fleet.version;
+                // Numbers that hosts name, and whether there are such versions.
+                let mut known = BTreeMap::new();
+                let mut is_unknown = |has: DocumentVersion| {
+                    let is_known = || documents.has_version(has).unwrap_or(true);
+                    release.is_held && has > followed && !*known.entry(has).or_insert_with(is_known)
+                };
                 let hosts = chosen
                     .map(|host| {
                         let [of_newest, of_base] = &mut contents;
@@ -297,7 +305,9 @@ impl Service for OperatorService {
                             true => convert::host(&host, &newest, of_newest),
                             false => convert::host(&host, &base, of_base),
                         };
-                        convert::within(wire::Host { wanted_version: wanted.0, ..said }, &mut room)
+                        let follows_unknown = is_unknown(host.state.document_version);
+                        let said = wire::Host { wanted_version: wanted.0, follows_unknown, ..said };
+                        convert::within(said, &mut room)
                     })
                     .collect();
                 wire::ListHostsReply { hosts, document_version: newest.fleet.version.0 }
@@ -724,6 +734,10 @@ impl Service for OperatorService {
             let report = self
                 .blocking(move |projects| Ok(convert::job_report(&project, projects.job(&project, &name)?)));
             let mut report = report.await?;
+            if report.job.as_ref().is_some_and(|job| job.sent_at_micros == 0) {
+                report.nobody_has_project =
+                    self.documents.why_nobody_has(&report.project).unwrap_or_default();
+            }
             if let Some(job) = report.job.as_mut().filter(|job| !job.agent_id.is_empty()) {
                 job.agent_name = self.fleet.name_of(&job.agent_id);
             }

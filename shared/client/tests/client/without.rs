@@ -2,7 +2,7 @@
 
 use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
 use fallow_client::Event;
-use fallow_domain::{Duration, FleetDocument, Preferences, ResourceType, ResourceTypes};
+use fallow_domain::{DocumentVersion, Duration, FleetDocument, Preferences, ResourceType, ResourceTypes};
 
 use crate::hand::{Bench, add_job, add_version};
 use crate::life::document;
@@ -59,4 +59,25 @@ fn r6_4_jobs_that_are_there_already_are_computed_to_their_ends() {
         answered(&mut bench);
     }
     assert_eq!(answered(&mut bench).work_req_seconds, 0.0);
+}
+
+#[test]
+fn r6_5_a_project_that_refused_is_asked_at_once_when_a_new_term_names_it() {
+    let mut bench = Bench::new();
+    bench.turn(Event::DocumentOffered(offered(1, &[])));
+    answered(&mut bench);
+    // As if a restored coordinator did not know the account.
+    let refused = SchedulerReply { request_delay: Duration::from_hours(1), ..SchedulerReply::default() };
+    bench.answer(&refused);
+    let asks = |bench: &mut Bench| {
+        for _ in 0..30 {
+            bench.turn(Event::WakeUp);
+        }
+        bench.request.is_some()
+    };
+    assert!(!asks(&mut bench));
+    bench.turn(Event::DocumentOffered(offered(2, &[])));
+    assert!(!asks(&mut bench), "a version of the same term says nothing of it");
+    bench.turn(Event::DocumentOffered(offered(DocumentVersion::first_of(1).0, &[])));
+    assert!(asks(&mut bench), "a new term begins");
 }
