@@ -419,4 +419,14 @@ mod tests {
             assert!(count <= 1 << 20 && told.contains(said), "{count} bytes: {told}");
         }
     }
+
+    #[test]
+    fn r6_10_nothing_that_a_backup_says_gives_orders_to_a_terminal() {
+        let mut archive = begin();
+        archive.add(Path::new("\u{1b}]0;owned\u{7}"), 0, 0o600, io::empty()).unwrap();
+        let told = read(&ended(archive)[..], &mut Taken::default()).unwrap_err().to_string();
+        assert!(told.contains("]0;owned") && !told.contains(char::is_control), "{told:?}");
+        let file = BackupError::file("p/\u{1b}[2J", "written")(io::ErrorKind::StorageFull.into());
+        assert!(!file.to_string().contains(char::is_control), "{file:?}");
+    }
 }
