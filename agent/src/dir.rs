@@ -228,10 +228,11 @@ impl DataDir {
     pub fn path(&self) -> &Path {
         &self.0
     }
-    /// What people on the host call the agent: the name of its directory. Empty for the usual one, by which
-    /// the agents of all hosts would be called alike: the host's own name says more.
+    /// What people on the host call the agent: the name of its directory, with what no name should have made
+    /// visible, for the coordinator takes no such name. Empty for the usual one, by which the agents of all
+    /// hosts would be called alike: the host's own name says more.
     pub fn called(&self) -> String {
-        let name = self.0.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = self.0.file_name().map(|name| crate::files::shown(&name.to_string_lossy()));
         name.filter(|name| name != USUAL).unwrap_or_default()
     }
     /// Where the store is.
@@ -434,6 +435,11 @@ mod tests {
         let called = |dir: &str| DataDir::at(Path::new(dir)).called();
         assert_eq!(["/var/lib/fallow-agent", "/home/ann/.local/state/fallow-agent"].map(called), ["", ""]);
         assert_eq!(called("lab/agent-1"), "agent-1");
+        assert_eq!(
+            called("lab/a\nb\u{1b}[2J"),
+            "a\u{fffd}b\u{fffd}[2J",
+            "the coordinator refuses control characters"
+        );
     }
 
     #[test]
