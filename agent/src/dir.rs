@@ -98,7 +98,7 @@ impl DataDir {
             LockError::Io(source) => fail(source),
         })?;
         self.check_whole()?;
-        // One that was made beforehand may be open to others; an earlier version made this by its mask alone.
+        // One that was made beforehand may be open to others; earlier versions made the lock by their mask.
         file::close(&self.0, 0o027).map_err(fail)?;
         let _ = file::close(&self.0.join("lock"), 0o022).map_err(fail)?;
         // Account keys lie in it. The directory itself may be one that somebody made with another mode, so
@@ -133,7 +133,7 @@ impl DataDir {
     pub fn make_usable(&self) -> io::Result<()> {
         for sub in [&self.projects(), &self.slots(), self.trash().path()] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(sub)?;
-            // Where it is a link that an administrator made, or another user's, it is his to open and to close.
+            // Where it is a link that an administrator made, or another user's, he opens and closes it.
             let _ = crate::tree::open_up(rustix::fs::CWD, sub);
             if is_directory(sub) {
                 let _ = file::close(sub, 0o077);

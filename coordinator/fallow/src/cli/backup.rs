@@ -132,8 +132,8 @@ pub(crate) async fn backup(arguments: Backup) -> Result<ProcessExit, Failure> {
     Ok(ExitCode::Success.into())
 }
 
-/// A file beside the one that it is to become, with a name of its own: nobody else writes it, and nothing that
-/// is there gives way to it. It goes if nothing becomes of it.
+/// A file beside the one that it is to become, with a name of its own: nobody else writes it, and nothing
+/// that is there gives way to it. It goes if nothing becomes of it.
 struct NewFile {
     place: PathBuf,
     file: File,

@@ -1,4 +1,4 @@
-//! The bodies of operators' requests while they come: how long one may be, and how slowly it may come (R6.10).
+//! The bodies of operators' requests while they come: how long one may be, and how slow (R6.10).
 //!
 //! Whoever has a token, even one that may only look, could otherwise have the coordinator keep tens of
 //! mebibytes of requests of which the end never comes. Only what is waited for counts: a service that takes
@@ -127,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    /// Reads a body of which a part comes after each of these times. Gives how much came, how long that took,
-    /// and what went wrong.
+    /// Reads a body of which a part comes after each of these times. Gives how much came, how long that
+    /// took, and what went wrong.
     async fn read(
         method: &str,
         parts: usize,
