@@ -98,8 +98,9 @@ impl DataDir {
             LockError::Io(source) => fail(source),
         })?;
         self.check_whole()?;
-        // One that was made beforehand may be open to others.
+        // One that was made beforehand may be open to others; earlier versions made the lock by their mask.
         file::close(&self.0, 0o027).map_err(fail)?;
+        let _ = file::close(&self.0.join("lock"), 0o022).map_err(fail)?;
         // Account keys lie in it. The directory itself may be one that somebody made with another mode, so
         // what is secret is closed by itself.
         let closed = fs::Permissions::from_mode(0o700);
@@ -122,16 +123,21 @@ impl DataDir {
         }))
     }
 
-    /// Makes the directories that jobs are run in, and opens up those that a job has closed: it runs as the
-    /// same user.
+    /// Makes the directories that jobs are run in, for this user alone whatever the process's mask is: who
+    /// writes there says what is run, and what came of it. Opens up those that a job has closed, and closes
+    /// those that others may enter: a job runs as the same user, and files in them have the modes that it
+    /// gave them.
     ///
     /// # Errors
     /// The system's.
     pub fn make_usable(&self) -> io::Result<()> {
         for sub in [&self.projects(), &self.slots(), self.trash().path()] {
-            fs::create_dir_all(sub)?;
-            // Where it is a link that an administrator made, it is his to open.
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(sub)?;
+            // Where it is a link that an administrator made, or another user's, he opens and closes it.
             let _ = crate::tree::open_up(rustix::fs::CWD, sub);
+            if is_directory(sub) {
+                let _ = file::close(sub, 0o077);
+            }
         }
         Ok(())
     }
@@ -222,10 +228,11 @@ impl DataDir {
     pub fn path(&self) -> &Path {
         &self.0
     }
-    /// What people on the host call the agent: the name of its directory. Empty for the usual one, by which
-    /// the agents of all hosts would be called alike: the host's own name says more.
+    /// What people on the host call the agent: the name of its directory, with what no name should have made
+    /// visible, for the coordinator takes no such name. Empty for the usual one, by which the agents of all
+    /// hosts would be called alike: the host's own name says more.
     pub fn called(&self) -> String {
-        let name = self.0.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = self.0.file_name().map(|name| crate::files::shown(&name.to_string_lossy()));
         name.filter(|name| name != USUAL).unwrap_or_default()
     }
     /// Where the store is.
@@ -428,6 +435,11 @@ mod tests {
         let called = |dir: &str| DataDir::at(Path::new(dir)).called();
         assert_eq!(["/var/lib/fallow-agent", "/home/ann/.local/state/fallow-agent"].map(called), ["", ""]);
         assert_eq!(called("lab/agent-1"), "agent-1");
+        assert_eq!(
+            called("lab/a\nb\u{1b}[2J"),
+            "a\u{fffd}b\u{fffd}[2J",
+            "the coordinator refuses control characters"
+        );
     }
 
     #[test]
@@ -485,6 +497,31 @@ mod tests {
         let _lock = DataDir::at(dir.path()).lock().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(dir.path()), mode(&dir.path().join("store"))), (0o750, 0o700));
+    }
+
+    #[test]
+    fn r6_10_nobody_else_gets_at_what_jobs_run_and_leave_whatever_the_modes_were_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::at(dir.path());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let places = [data.projects(), data.slots(), data.trash().path().to_path_buf()];
+        let lock_file = dir.path().join("lock");
+        fs::create_dir_all(data.store().join("sled/db")).unwrap();
+        drop(data.lock().unwrap());
+        assert_eq!(places.each_ref().map(|place| mode(place)), [0o700; 3], "where they are new");
+        for path in places.iter().chain([&lock_file]) {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        drop(data.lock().unwrap());
+        assert_eq!(places.each_ref().map(|place| mode(place)), [0o700; 3], "where they were open");
+        assert_eq!(mode(&lock_file) & 0o022, 0);
+        // An administrator's, on another volume for example.
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::remove_dir(&places[0]).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), &places[0]).unwrap();
+        drop(data.lock().unwrap());
+        assert_eq!(mode(elsewhere.path()), 0o755);
     }
 
     #[test]

@@ -121,6 +121,7 @@ impl AgentError {
             )
             | Self::Records { .. }
             | Self::Damaged { .. } => ExitCode::BadStore,
+            Self::System { source, .. } if is_of_the_volume(source.kind()) => ExitCode::NoSpace,
             Self::Store(StoreError::Io { .. } | StoreError::NotCopied { .. }) | Self::System { .. } => {
                 ExitCode::Internal
             }
@@ -131,6 +132,31 @@ impl AgentError {
     }
 }
 
+/// Whether a volume is full, or not there to be written.
+const fn is_of_the_volume(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(kind, FileTooLarge | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
+}
+
 fn holder_text(holder: &Option<u32>) -> String {
     holder.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_11_a_full_or_read_only_volume_has_its_own_exit_status_whatever_was_to_be_written() {
+        use rustix::io::Errno;
+        for (errno, code) in [
+            (Errno::NOSPC, ExitCode::NoSpace),
+            (Errno::DQUOT, ExitCode::NoSpace),
+            (Errno::ROFS, ExitCode::NoSpace),
+            (Errno::IO, ExitCode::Internal),
+        ] {
+            let error = AgentError::system("cannot write identity.json", errno.into());
+            assert_eq!(error.exit_code(), code, "{errno}");
+        }
+    }
 }

@@ -13,6 +13,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -132,7 +133,7 @@ impl Trash {
         let dir = &self.0.dir;
         if !dir.symlink_metadata().is_ok_and(|data| data.is_dir()) {
             let _ = std::fs::remove_file(dir);
-            let _ = std::fs::create_dir(dir);
+            let _ = std::fs::DirBuilder::new().mode(0o700).create(dir);
         }
         let _ = tree::open_up(CWD, dir);
     }

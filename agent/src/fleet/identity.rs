@@ -139,7 +139,7 @@ impl Identity {
     /// # Errors
     /// [`AgentError::System`].
     pub fn write(&self, path: &Path) -> Result<(), AgentError> {
-        let fail = |error| AgentError::system(format!("cannot write {}", path.display()), error);
+        let fail = |error| unwritable(path, error);
         let text = serde_json::to_vec_pretty(&self.stored()).map_err(|error| fail(error.into()))?;
         // A use of the token is spent, so this must outlive a power cut.
         write_atomically(path, &text, 0o600).map_err(fail)
@@ -169,6 +169,12 @@ impl Identity {
     }
 }
 
+fn unwritable(path: &Path, error: std::io::Error) -> AgentError {
+    let what =
+        format!("cannot write {}: check its directory's mode and the space on its volume", path.display());
+    AgentError::system(what, error)
+}
+
 /// The agent's key; a new one if there is none.
 ///
 /// # Errors
@@ -178,7 +184,7 @@ pub fn key(dir: &DataDir) -> Result<HostKey, AgentError> {
         return Ok(key);
     }
     let path = dir.identity_key();
-    let fail = |error| AgentError::system(format!("cannot write {}", path.display()), error);
+    let fail = |error| unwritable(&path, error);
     let key = HostKey::generate().map_err(|error| fail(std::io::Error::other(error)))?;
     write_atomically(&path, key.to_pem().as_bytes(), 0o600).map_err(fail)?;
     Ok(key)

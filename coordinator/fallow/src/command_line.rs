@@ -191,7 +191,7 @@ fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         Command::Documents(arguments) => block_on(documents::run(arguments))?.map(done),
         Command::Rollout(arguments) => block_on(rollout::run(arguments))?.map(done),
         Command::Audit(arguments) => block_on(audit::run(arguments))?.map(done),
-        Command::Backup(arguments) => block_on(backup::backup(arguments))?.map(done),
+        Command::Backup(arguments) => block_on(backup::backup(arguments))?,
         Command::Restore(arguments) => block_on(backup::restore(arguments))?.map(done),
         Command::Tokens(command) => block_on(tokens::run(command))?.map(done),
         Command::Operators(command) => block_on(operators::run(command))?.map(done),

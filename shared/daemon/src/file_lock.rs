@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,7 +41,10 @@ impl FileLock {
     }
 
     fn take_pausing(path: &Path, pause: impl FnMut(Duration)) -> Result<Self, LockError> {
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut options = OpenOptions::new();
+        // Whatever the process's mask is, others do not write whose it is.
+        options.read(true).write(true).create(true).truncate(false).mode(0o644);
+        let mut file = options.open(path)?;
         match lock_patiently(&file, DYING, pause) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(LockError::InUse(holder(&file))),

@@ -6,6 +6,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode as ProcessExit;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -15,10 +16,13 @@ use fallow_daemon::file;
 use fallow_domain::{Bytes, DocumentVersion, ExitCode};
 use fallow_proto::operator::v1::{BackupRequest, BeginTermRequest, RestoreRequest};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use serde_json::json;
+use tokio::signal::unix::SignalKind;
 
 use super::connect::{Target, author, root};
-use super::{Failure, print, print_json, table, warn};
+use super::{Failure, print, print_json, runs, submit, table, warn};
 
 /// How long a coordinator may take to begin anew.
 const RESTART: Duration = Duration::from_secs(120);
@@ -81,7 +85,7 @@ pub(crate) struct Restore {
     json: bool,
 }
 
-pub(crate) async fn backup(arguments: Backup) -> Result<(), Failure> {
+pub(crate) async fn backup(arguments: Backup) -> Result<ProcessExit, Failure> {
     let Backup { file, force, message, target, json } = arguments;
     let refused = |why: &str| Failure::bad_input(format!("{} {why}", file.display()));
     match file.symlink_metadata() {
@@ -97,35 +101,83 @@ pub(crate) async fn backup(arguments: Backup) -> Result<(), Failure> {
     }
     let unwritable =
         |error: &io::Error| Failure::unwritable(&format!("cannot write {}", file.display()), error);
-    let part = beside(&file);
-    file::remove_if_there(&part).map_err(|error| unwritable(&error))?;
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
-    let mut out = made.map_err(|error| unwritable(&error))?;
-    let taken = take(&target, message, &mut out, &unwritable).await;
-    let done = taken.and_then(|bytes| {
-        let whole = out.sync_all().and_then(|()| std::fs::rename(&part, &file));
-        whole.and_then(|()| file::sync_directory_of(&file)).map_err(|error| unwritable(&error))?;
-        Ok(bytes)
-    });
-    let bytes = done.inspect_err(|_| {
-        // A full disk gets its room back. The first failure is the one to tell.
-        let _ = file::remove_if_there(&part);
-    })?;
-    if json {
-        return print_json(&json!({ "file": file, "bytes": bytes }));
+    let (mut interrupt, mut terminate) =
+        (submit::listen(SignalKind::interrupt())?, submit::listen(SignalKind::terminate())?);
+    let mut new = NewFile::beside(&file).map_err(|error| unwritable(&error))?;
+    let taken = tokio::select! {
+        taken = take(&target, message, &mut new.file, &unwritable) => Some(taken?),
+        _ = interrupt.recv() => None,
+        _ = terminate.recv() => None,
+    };
+    let Some(bytes) = taken else {
+        warn(&format!("interrupted: {} was not written", file.display()));
+        return Ok(runs::INTERRUPTED.into());
+    };
+    match new.put(&file, force) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(refused(
+                "has been made meanwhile, and was left as it is: choose another name, or say --force",
+            ));
+        }
+        put => put.map_err(|error| unwritable(&error))?,
     }
-    print(&format!(
-        "{}: a backup of {}. It holds the fleet's keys: keep it where nobody else can read it.\n",
-        file.display(),
-        Bytes(bytes)
-    ))
+    match json {
+        true => print_json(&json!({ "file": file, "bytes": bytes }))?,
+        false => print(&format!(
+            "{}: a backup of {}. It holds the fleet's keys: keep it where nobody else can read it.\n",
+            file.display(),
+            Bytes(bytes)
+        ))?,
+    }
+    Ok(ExitCode::Success.into())
 }
 
-/// Where a backup is while it is not whole.
-fn beside(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".part");
-    name.into()
+/// A file beside the one that it is to become, with a name of its own: nobody else writes it, and nothing
+/// that is there gives way to it. It goes if nothing becomes of it.
+struct NewFile {
+    place: PathBuf,
+    file: File,
+    is_put: bool,
+}
+
+impl NewFile {
+    fn beside(file: &Path) -> io::Result<Self> {
+        let place = file.with_file_name(format!(".fallow-backup-{}.part", ulid::Ulid::new()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&place)?;
+        Ok(Self { place, file, is_put: false })
+    }
+
+    /// It is on the medium, and has its name then. What is called so gives way only if it may.
+    fn put(mut self, to: &Path, replaces: bool) -> io::Result<()> {
+        self.file.sync_all()?;
+        match replaces {
+            true => std::fs::rename(&self.place, to)?,
+            false => rename_if_free(&self.place, to)?,
+        }
+        self.is_put = true;
+        file::sync_directory_of(to)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_put {
+            // A full disk gets its room back. What went wrong is told anyway.
+            let _ = std::fs::remove_file(&self.place);
+        }
+    }
+}
+
+/// Renames a file, where nothing else has the name.
+fn rename_if_free(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Not every file system can do that in one step.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match to.symlink_metadata() {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => std::fs::rename(from, to),
+        },
+        renamed => Ok(renamed?),
+    }
 }
 
 /// Writes what comes. Gives how much that was.
@@ -409,5 +461,41 @@ impl Drop for Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let names = std::fs::read_dir(dir).unwrap().flatten();
+        let mut names: Vec<_> = names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn r6_9_two_backups_to_one_name_are_each_whole_and_the_second_does_not_replace_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let (to, of_somebody) = (dir.path().join("b.tar"), dir.path().join("b.tar.part"));
+        std::fs::write(&of_somebody, "precious").unwrap();
+        let begin = |content: &str| {
+            let mut new = NewFile::beside(&to).unwrap();
+            new.file.write_all(content.as_bytes()).unwrap();
+            new
+        };
+        for (replaces, expected) in [(false, "the second"), (true, "the first")] {
+            let first = begin("the first");
+            begin("the second").put(&to, replaces).unwrap();
+            assert_eq!(std::fs::read_to_string(&to).unwrap(), "the second");
+            assert_eq!(first.put(&to, replaces).is_ok(), replaces);
+            assert_eq!(std::fs::read_to_string(&to).unwrap(), expected);
+            assert_eq!(names(dir.path()), ["b.tar", "b.tar.part"]);
+            std::fs::remove_file(&to).unwrap();
+        }
+        drop(begin("broken off"));
+        assert_eq!(names(dir.path()), ["b.tar.part"]);
+        assert_eq!(std::fs::read_to_string(&of_somebody).unwrap(), "precious");
     }
 }

@@ -1,19 +1,35 @@
 //! Files with keys.
 
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use fallow_daemon::file::sync_directory_of;
 
-use super::{Failure, bounded};
+use super::{Failure, bounded, warn};
 
 /// The most that a file with a key has, in bytes.
 const SIZE_MAX: u64 = 16 << 10;
 
-/// The text of a file with a key.
+/// The text of a file with a private key. Warns where others can read it, too.
 pub(super) fn read(file: &Path) -> Result<String, Failure> {
-    bounded::read_text("key", file, SIZE_MAX)
+    let text = bounded::read_text("key", file, SIZE_MAX)?;
+    if let Some(warning) = is_open(file) {
+        warn(&warning);
+    }
+    Ok(text)
+}
+
+/// What is to be said of a file that is not for its owner alone.
+fn is_open(file: &Path) -> Option<String> {
+    let data = std::fs::metadata(file).ok()?;
+    let is_open = data.is_file() && data.permissions().mode() & 0o077 != 0;
+    is_open.then(|| {
+        format!(
+            "warning: {} is a private key, and open to other users: close it (chmod 600), and make a new key if one of them may have read it",
+            file.display()
+        )
+    })
 }
 
 /// Writes a file that is not there yet. Nothing is overwritten or removed for it: what is there may be a key.
@@ -34,4 +50,19 @@ pub(super) fn write_new(file: &Path, content: &[u8], mode: u32) -> Result<(), Fa
         let _ = std::fs::remove_file(file);
         fail(error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_10_of_a_key_that_others_can_read_a_warning_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("org.key");
+        write_new(&file, b"key", 0o600).unwrap();
+        assert_eq!(is_open(&file), None);
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(is_open(&file).unwrap().contains("chmod 600"));
+    }
 }

@@ -207,7 +207,7 @@ fn lacking(drafts: &[PendingWorkunit], sent: &SubmissionOutcome) -> Option<Strin
 }
 
 /// From now on the signal no longer ends the process by itself.
-fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+pub(super) fn listen(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::internal("signals cannot be listened to", error))
 }
 

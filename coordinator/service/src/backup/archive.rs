@@ -10,7 +10,7 @@
 //! the lowest first, and [`GONE`] is that of a record that is not there any more.
 
 use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -29,8 +29,15 @@ pub(super) const STORE: &str = "store";
 pub(super) const FILES: &str = "files";
 /// The length of the value of a record that is gone.
 const GONE: u32 = u32::MAX;
-/// Bytes of a part of the records that are read at most: no part is written that is larger.
-pub(super) const PART_MAX: u64 = 1 << 30;
+/// Bytes of the records that are read before they are handed on.
+const BATCH: usize = 4 << 20;
+/// Bytes that a record takes in memory besides its own, about.
+const RECORD: usize = 64;
+/// Bytes of a key, and of a value: no backup is written with longer ones.
+const KEY_MAX: u32 = 64 << 10;
+const VALUE_MAX: u32 = 256 << 20;
+/// Bytes of the name of an entry: the system has no longer ones.
+const NAME_MAX: u64 = 4 << 10;
 /// Bytes of the first and the last entry, which are short.
 const SHORT: u64 = 64 << 10;
 
@@ -123,12 +130,15 @@ impl<W: Write> ArchiveWriter<W> {
     pub(super) fn records(&mut self, number: u64, part: &[Copied]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for (key, value) in part {
-            let length = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(io::Error::other);
-            bytes.extend_from_slice(&length(key)?.to_le_bytes());
+            let length = |bytes: &[u8], most: u32| {
+                let length = u32::try_from(bytes.len()).ok().filter(|length| *length <= most);
+                length.ok_or_else(|| io::Error::other("a record is longer than a backup can hold"))
+            };
+            bytes.extend_from_slice(&length(key, KEY_MAX)?.to_le_bytes());
             bytes.extend_from_slice(key);
             match value {
                 Some(value) => {
-                    bytes.extend_from_slice(&length(value)?.to_le_bytes());
+                    bytes.extend_from_slice(&length(value, VALUE_MAX)?.to_le_bytes());
                     bytes.extend_from_slice(value);
                 }
                 None => bytes.extend_from_slice(&GONE.to_le_bytes()),
@@ -179,11 +189,19 @@ pub(super) fn read(from: impl Read, into: &mut impl Unpack) -> Result<(), Backup
     let mut archive = tar::Archive::new(from);
     let mut sum = Sum::new();
     let mut is_begun = false;
-    for entry in archive.entries().map_err(broken)? {
+    // Long names are put together here: tar's reader takes them into memory however long they are, and other
+    // tools' extensions, which no backup has.
+    let mut long_name: Option<Vec<u8>> = None;
+    for entry in archive.entries().map_err(broken)?.raw(true) {
         let mut entry = entry.map_err(broken)?;
-        let path = PathBuf::from(OsStr::from_bytes(&entry.path_bytes()));
         let size = entry.size();
         let kind = entry.header().entry_type();
+        if kind.is_gnu_longname() && long_name.is_none() {
+            long_name = Some(name(&mut entry, size)?);
+            continue;
+        }
+        let path = long_name.take().unwrap_or_else(|| entry.path_bytes().into_owned());
+        let path = PathBuf::from(OsStr::from_bytes(&path));
         if !kind.is_file() {
             return Err(BackupError::not_whole(format!("{} is no file", path.display())));
         }
@@ -208,15 +226,16 @@ pub(super) fn read(from: impl Read, into: &mut impl Unpack) -> Result<(), Backup
                 let _ = io::copy(&mut content, &mut io::sink()).map_err(broken)?;
             }
             (true, Err(_)) if path.starts_with(STORE) => {
-                let mut bytes = Vec::new();
-                let count = content.take(PART_MAX + 1).read_to_end(&mut bytes).map_err(broken)?;
-                if count as u64 > PART_MAX {
-                    return Err(BackupError::not_whole(format!("{} is too large", path.display())));
+                let mut records = Records(BufReader::new(content));
+                let unfit = |error: Unfit| match error {
+                    Unfit::Io(error) => broken(error),
+                    Unfit::NoRecord => {
+                        BackupError::not_whole(format!("{} does not hold whole records", path.display()))
+                    }
+                };
+                while let Some(batch) = records.batch().map_err(unfit)? {
+                    into.records(batch)?;
                 }
-                let records = records(&bytes).ok_or_else(|| {
-                    BackupError::not_whole(format!("{} does not hold whole records", path.display()))
-                })?;
-                into.records(records)?;
             }
             (true, Err(_)) => {
                 return Err(BackupError::not_whole(format!("{} belongs in no backup", path.display())));
@@ -235,26 +254,179 @@ fn short<T: for<'de> Deserialize<'de>>(content: &mut impl Read, size: u64) -> Re
     serde_json::from_slice(&bytes).map_err(|error| BackupError::not_whole(error.to_string()))
 }
 
-fn records(mut bytes: &[u8]) -> Option<Vec<Copied>> {
-    fn number(bytes: &mut &[u8]) -> Option<u32> {
-        let (number, rest) = bytes.split_first_chunk::<4>()?;
-        *bytes = rest;
-        Some(u32::from_le_bytes(*number))
+/// The name that an entry for a long name holds, which ends with a zero.
+fn name(content: &mut impl Read, size: u64) -> Result<Vec<u8>, BackupError> {
+    if size > NAME_MAX {
+        return Err(BackupError::not_whole("it holds a name that no file can have"));
     }
-    fn text(bytes: &mut &[u8], length: u32) -> Option<Vec<u8>> {
-        let (text, rest) = bytes.split_at_checked(usize::try_from(length).ok()?)?;
-        *bytes = rest;
-        Some(text.to_vec())
+    let mut bytes = Vec::new();
+    let read = content.read_to_end(&mut bytes);
+    let _ = read.map_err(|error| BackupError::not_whole(error.to_string()))?;
+    if bytes.last() == Some(&0) {
+        let _ = bytes.pop();
     }
-    let mut records = Vec::new();
-    while !bytes.is_empty() {
-        let length = number(&mut bytes)?;
-        let key = text(&mut bytes, length)?;
-        let value = match number(&mut bytes)? {
-            GONE => None,
-            length => Some(text(&mut bytes, length)?),
+    Ok(bytes)
+}
+
+/// The records of a part, as they are read.
+struct Records<R>(R);
+
+enum Unfit {
+    Io(io::Error),
+    NoRecord,
+}
+
+impl From<io::Error> for Unfit {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::NoRecord,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl<R: BufRead> Records<R> {
+    /// The next ones, as many as memory should hold at once; none at the end.
+    fn batch(&mut self) -> Result<Option<Vec<Copied>>, Unfit> {
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        while bytes < BATCH && !self.0.fill_buf()?.is_empty() {
+            let length = self.number()?;
+            if length == 0 || length > KEY_MAX {
+                return Err(Unfit::NoRecord);
+            }
+            let key = self.text(length)?;
+            let value = match self.number()? {
+                GONE => None,
+                length if length > VALUE_MAX => return Err(Unfit::NoRecord),
+                length => Some(self.text(length)?),
+            };
+            bytes += RECORD + key.len() + value.as_ref().map_or(0, Vec::len);
+            records.push((key, value));
+        }
+        Ok((!records.is_empty()).then_some(records))
+    }
+
+    fn number(&mut self) -> Result<u32, Unfit> {
+        let mut number = [0; 4];
+        self.0.read_exact(&mut number)?;
+        Ok(u32::from_le_bytes(number))
+    }
+
+    /// Memory is taken as it comes, whatever length is said.
+    fn text(&mut self, length: u32) -> Result<Vec<u8>, Unfit> {
+        let mut text = Vec::new();
+        let count = (&mut self.0).take(length.into()).read_to_end(&mut text)?;
+        if count as u64 == u64::from(length) { Ok(text) } else { Err(Unfit::NoRecord) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was unpacked, and the most records and bytes of them at once.
+    #[derive(Default)]
+    struct Taken {
+        files: Vec<PathBuf>,
+        records: Vec<Copied>,
+        most: usize,
+    }
+
+    impl Unpack for Taken {
+        fn head(&mut self, _: &Head) -> Result<(), BackupError> {
+            Ok(())
+        }
+
+        fn records(&mut self, records: Vec<Copied>) -> Result<(), BackupError> {
+            let bytes = records.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len));
+            self.most = self.most.max(bytes.sum());
+            self.records.extend(records);
+            Ok(())
+        }
+
+        fn file(&mut self, path: &Path, _: u32, _: &mut dyn Read) -> Result<(), BackupError> {
+            self.files.push(path.to_path_buf());
+            Ok(())
+        }
+    }
+
+    fn begin() -> ArchiveWriter<Vec<u8>> {
+        let head = Head {
+            format: FORMAT,
+            made_at: Instant::EPOCH,
+            made_by: "1.0.0".to_owned(),
+            authority: "fleet".to_owned(),
         };
-        records.push((key, value));
+        ArchiveWriter::begin(Vec::new(), &head).unwrap()
     }
-    Some(records)
+
+    fn ended(mut archive: ArchiveWriter<Vec<u8>>) -> Vec<u8> {
+        let end = serde_json::to_vec(&archive.sum.end()).unwrap();
+        archive.text(END, &end).unwrap();
+        archive.tar.into_inner().unwrap()
+    }
+
+    #[test]
+    fn r6_9_records_and_long_names_come_back_a_few_at_a_time() {
+        let mut archive = begin();
+        let record = |number: u32| (number.to_be_bytes().to_vec(), Some(vec![7; 1 << 20]));
+        let records: Vec<Copied> = (1..20).map(record).chain([(b"gone".to_vec(), None)]).collect();
+        archive.records(1, &records).unwrap();
+        let long = Path::new(FILES).join("projects/p").join("x".repeat(200));
+        archive.add(&long, 2, 0o600, &b"in"[..]).unwrap();
+        archive.add(&Path::new(FILES).join("projects/p/y"), 2, 0o600, &b"in"[..]).unwrap();
+        let mut taken = Taken::default();
+        read(&ended(archive)[..], &mut taken).unwrap();
+        assert_eq!(taken.records, records);
+        assert!(taken.most <= BATCH + (1 << 20), "{} at once", taken.most);
+        let expected = ["x".repeat(200), "y".to_owned()].map(|name| Path::new("projects/p").join(name));
+        assert_eq!(taken.files, expected);
+    }
+
+    /// What is read of a backup whose first entry is followed by one of this kind and name, with zeros that do
+    /// not end.
+    fn read_of_endless(kind: tar::EntryType, name: &str) -> (u64, String) {
+        struct Counted<R>(R, u64);
+        impl<R: Read> Read for Counted<R> {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                let count = self.0.read(buffer)?;
+                self.1 += count as u64;
+                Ok(count)
+            }
+        }
+        let mut begun = begin();
+        let begun = std::mem::take(begun.tar.get_mut());
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_path(name).unwrap();
+        header.set_mode(0o600);
+        header.set_size(8 << 30);
+        header.set_cksum();
+        let endless = (&begun[..]).chain(&header.as_bytes()[..]).chain(io::repeat(0));
+        let mut counted = Counted(endless, 0);
+        let error = read(&mut counted, &mut Taken::default()).unwrap_err();
+        (counted.1 - begun.len() as u64, error.to_string())
+    }
+
+    #[test]
+    fn r6_10_of_a_backup_of_nothing_but_zeros_little_is_read_before_it_is_refused() {
+        for (kind, name, said) in [
+            (tar::EntryType::Regular, "store/000001", "does not hold whole records"),
+            (tar::EntryType::GNULongName, "././@LongLink", "a name that no file can have"),
+            (tar::EntryType::XHeader, "PaxHeaders/1", "is no file"),
+        ] {
+            let (count, told) = read_of_endless(kind, name);
+            assert!(count <= 1 << 20 && told.contains(said), "{count} bytes: {told}");
+        }
+    }
+
+    #[test]
+    fn r6_10_nothing_that_a_backup_says_gives_orders_to_a_terminal() {
+        let mut archive = begin();
+        archive.add(Path::new("\u{1b}]0;owned\u{7}"), 0, 0o600, io::empty()).unwrap();
+        let told = read(&ended(archive)[..], &mut Taken::default()).unwrap_err().to_string();
+        assert!(told.contains("]0;owned") && !told.contains(char::is_control), "{told:?}");
+        let file = BackupError::file("p/\u{1b}[2J", "written")(io::ErrorKind::StorageFull.into());
+        assert!(!file.to_string().contains(char::is_control), "{file:?}");
+    }
 }

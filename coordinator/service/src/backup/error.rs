@@ -3,16 +3,19 @@
 use std::io;
 use std::path::PathBuf;
 
-use fallow_domain::ExitCode;
+use fallow_domain::{ExitCode, printable};
 use fallow_store::StoreError;
 
 use crate::document::DocumentError;
+
+/// Bytes of what is quoted.
+const SHOWN: usize = 4 << 10;
 
 /// A backup that is not made, or not put back.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// A file of the coordinator cannot be read or written.
-    #[error("{path} cannot be {what}")]
+    #[error("{} cannot be {what}", printable::line(&.path.to_string_lossy(), SHOWN))]
     File {
         /// Which.
         path: PathBuf,
@@ -71,7 +74,8 @@ impl BackupError {
     }
 
     pub(super) fn not_whole(detail: impl Into<String>) -> Self {
-        Self::NotWhole { detail: detail.into() }
+        // It may quote what the backup says.
+        Self::NotWhole { detail: printable::line(&detail.into(), SHOWN) }
     }
 
     /// The exit status that it gives.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use fallow_domain::ExitCode;
+use fallow_domain::{ExitCode, printable};
 use fallow_store::StoreError;
 use fallow_tls::TlsError;
 use fallow_work_server::ProjectError;
@@ -13,6 +13,9 @@ use crate::document::DocumentError;
 use crate::fleet::FleetError;
 use crate::json::ContractError;
 use crate::operator::TokenError;
+
+/// The longest name that a file can have.
+const NAME_MAX: usize = 255;
 
 /// A coordinator does not start.
 #[derive(Debug, thiserror::Error)]
@@ -150,6 +153,18 @@ pub enum StartError {
         /// What shows it.
         evidence: PathBuf,
     },
+    /// It is no coordinator's, and may be shared by many.
+    #[error(
+        "{dir} is not a coordinator's directory, and not empty ({} is in it): nothing in it was changed; name a directory of the \
+         coordinator's own with --dir, empty or not there yet",
+        printable::line(&.foreign.file_name().unwrap_or_default().to_string_lossy(), NAME_MAX)
+    )]
+    NotOwn {
+        /// The directory.
+        dir: PathBuf,
+        /// Something in it.
+        foreign: PathBuf,
+    },
     /// What an earlier run made is there without its records.
     #[error(
         "{store} is missing or empty, but an earlier run's {evidence} is there: put the store back, from a copy of {dir} taken as a whole; to begin with nothing instead (agents must enrol again, projects get new keys), move all of {dir} away"
@@ -256,6 +271,7 @@ impl StartError {
             | Self::UrlFixed { .. }
             | Self::NotIpv4(_)
             | Self::OfAgent { .. }
+            | Self::NotOwn { .. }
             | Self::SameAddress(_)
             | Self::AddressFixed { .. }
             | Self::Listen { .. }

@@ -140,7 +140,7 @@ impl Coordinator {
             let dir = dir.clone();
             move || -> Result<(Arc<dyn Store>, String, Authority), StartError> {
                 require_own(&dir)?;
-                private::make(&dir)?;
+                private::take(&dir)?;
                 private::require_owner(&dir)?;
                 go_on_with_a_backup(&dir)?;
                 require_store(&dir)?;
@@ -369,7 +369,7 @@ impl Coordinator {
 /// [`StartError`]; nothing waits then.
 pub fn unpack(from: impl Read, dir: &Path, by: &str, message: &str) -> Result<Restored, StartError> {
     require_own(dir)?;
-    private::make(dir)?;
+    private::take(dir)?;
     let own = authority::fingerprint(dir);
     Ok(backup::unpack(from, dir, own.as_deref(), (by, message), clock::now())?)
 }
@@ -410,7 +410,7 @@ pub fn settle(dir: &Path) -> Result<Option<Settled>, StartError> {
 /// [`StartError::Directory`]; and one for a directory that is an agent's, which is not touched then.
 pub fn instance(dir: &Path) -> Result<String, StartError> {
     require_own(dir)?;
-    private::make(dir)?;
+    private::take(dir)?;
     let path = dir.join("instance");
     let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };
     match std::fs::read(&path) {

@@ -16,8 +16,61 @@ use super::StartError;
 /// What the group and others may do.
 const OTHERS: u32 = 0o077;
 
-/// Makes the directory if there is none, and closes it to others.
-pub(super) fn make(dir: &Path) -> Result<(), StartError> {
+/// What a coordinator has in its directory, what a volume of its own begins with, and what whoever starts it
+/// puts there for it (`fallow up`: `log`); beside that, what ends in `.log` and what backups took the place of.
+const OWN_NAMES: [&str; 15] = [
+    "store",
+    "projects",
+    "operator.token",
+    "operator.token.new",
+    "authority.pem",
+    "authority.pem.new",
+    "authority.key",
+    "authority.key.new",
+    "daemon.json",
+    "daemon.json.new",
+    "instance",
+    "instance.new",
+    "restored",
+    "restore.lock",
+    "lost+found",
+];
+
+/// Makes the directory if there is none, and closes it to others. One that is there has to be this user's own
+/// and a coordinator's, or have nothing in it that a coordinator would not put there: any other may be shared
+/// by many, and nothing in it is changed.
+pub(super) fn take(dir: &Path) -> Result<(), StartError> {
+    if dir.is_dir() {
+        let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };
+        require_own_directory(dir)?;
+        // A token alone may be a copy for a tool.
+        let has = |name: &str| dir.join(name).exists();
+        let is_coordinators = has("store/sled") || (has("operator.token") && has("authority.key"));
+        let foreign = list(dir).map_err(fail)?.into_iter().find(|path| !is_own_name(path));
+        if let Some(foreign) = foreign.filter(|_| !is_coordinators) {
+            return Err(StartError::NotOwn { dir: dir.to_path_buf(), foreign });
+        }
+    }
+    make(dir)
+}
+
+fn is_own_name(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    OWN_NAMES.contains(&&*name) || name == "log" || name.ends_with(".log") || name.starts_with("replaced-")
+}
+
+/// Of a link, where it leads counts: systemd makes one to the state directory of a service with a user of its
+/// own (`DynamicUser`).
+fn require_own_directory(dir: &Path) -> Result<(), StartError> {
+    let data = fs::metadata(dir);
+    let data = data.map_err(|source| StartError::Directory { dir: dir.to_path_buf(), source })?;
+    match data.uid() == rustix::process::geteuid().as_raw() {
+        true => Ok(()),
+        false => Err(StartError::OfAnotherUser { path: dir.to_path_buf() }),
+    }
+}
+
+fn make(dir: &Path) -> Result<(), StartError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(|source| match dir.ancestors().find(|path| path.exists() && !path.is_dir()) {
         Some(path) => StartError::NotADirectory(path.to_path_buf()),
@@ -28,9 +81,7 @@ pub(super) fn make(dir: &Path) -> Result<(), StartError> {
 
 /// Refuses a directory in which another user has made something: he could put other files in the place of
 /// those that are served or stored there. Looked at are the directory, what it holds, and what that holds in
-/// turn: deeper down nobody else can have made anything. Where `dir` is a link, as systemd makes one to the
-/// state directory of a service with a user of its own (`DynamicUser`), the directory counts and not the
-/// link.
+/// turn: deeper down nobody else can have made anything.
 pub(super) fn require_owner(dir: &Path) -> Result<(), StartError> {
     let user = rustix::process::geteuid().as_raw();
     let of_another = |path: &Path| -> io::Result<bool> { Ok(fs::symlink_metadata(path)?.uid() != user) };
@@ -49,9 +100,7 @@ pub(super) fn require_owner(dir: &Path) -> Result<(), StartError> {
         paths.push(path);
         paths.extend(within);
     }
-    if fs::metadata(dir).map_err(fail)?.uid() != user {
-        return Err(StartError::OfAnotherUser { path: dir.to_path_buf() });
-    }
+    require_own_directory(dir)?;
     for path in paths {
         if of_another(&path).map_err(fail)? {
             return Err(StartError::OfAnotherUser { path });
@@ -114,10 +163,53 @@ mod tests {
             fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
         }
         fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
-        make(&own).unwrap();
+        take(&own).unwrap();
         close_store(&own).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&own), mode(&own.join("store/sled")), mode(&file)), (0o700, 0o700, 0o600));
+    }
+
+    #[test]
+    fn r6_10_a_directory_that_is_another_users_or_no_coordinators_is_refused_and_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = |name: &str| {
+            let shared = dir.path().join(name);
+            fs::create_dir(&shared).unwrap();
+            fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
+            shared
+        };
+        let state =
+            |dir: &Path| (fs::metadata(dir).unwrap().permissions().mode() & 0o7777, list(dir).unwrap().len());
+        let of_many = shared("of-many");
+        fs::write(of_many.join("letter"), "").unwrap();
+        for refused in
+            [take(&of_many), super::super::instance(&of_many).map(drop), unpack_nothing(&of_many).map(drop)]
+        {
+            let error = refused.unwrap_err();
+            assert_eq!(error.exit_code(), fallow_domain::ExitCode::BadInput);
+            assert!(error.to_string().contains("not empty (letter is in it)"), "{error}");
+            assert_eq!(state(&of_many), (0o1777, 1));
+        }
+        // What an earlier start of a coordinator has left, whether or not it came to have a store.
+        for names in [&["instance"][..], &["log"], &["notes", "operator.token", "authority.key"]] {
+            let own = shared(names[0]);
+            for name in names {
+                fs::write(own.join(name), "").unwrap();
+            }
+            take(&own).unwrap();
+            assert_eq!(state(&own).0, 0o1700);
+        }
+        if rustix::process::geteuid().is_root() {
+            let anothers = shared("anothers");
+            chown(&anothers, Some(12_345), None).unwrap();
+            let error = super::super::instance(&anothers).unwrap_err();
+            assert!(error.to_string().contains("anothers belongs to another user"), "{error}");
+            assert_eq!(state(&anothers), (0o1777, 0));
+        }
+    }
+
+    fn unpack_nothing(dir: &Path) -> Result<crate::backup::Restored, StartError> {
+        super::super::unpack(io::empty(), dir, "ann", "")
     }
 
     #[test]

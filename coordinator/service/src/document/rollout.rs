@@ -10,6 +10,9 @@ use super::release::{self, ROLLOUT, newest_step, said};
 use super::{Author, DocumentError, Documents, Making, Release, blocking, read_version, signing, under_way};
 use crate::audit::{self, Action};
 
+/// How often an order to take a rollout back is tried where that goes on at the same moment.
+const TRIES: usize = 16;
+
 impl Documents {
     /// How changes go out; none: to all hosts at once.
     ///
@@ -82,12 +85,38 @@ impl Documents {
         order: Order,
         seen: (Option<u64>, Option<usize>),
     ) -> Result<Arc<Rollout>, DocumentError> {
+        let mut number = None;
+        for _ in 0..TRIES {
+            let rollout = self.release().rollout.clone().ok_or_else(|| {
+                DocumentError::NoRollout(
+                    "nothing was rolled out so far: there is nothing to be told".to_owned(),
+                )
+            })?;
+            rollout.require_seen(seen.0, seen.1)?;
+            // Whoever said none meant the one that was the newest.
+            if *number.get_or_insert(rollout.number) != rollout.number {
+                break;
+            }
+            if let Some(after) = self.order_of(&rollout, author.clone(), now, order).await? {
+                return Ok(after);
+            }
+            // To be told to stop means the same wherever it is by now; anything else may not.
+            if order != Order::TakeBack {
+                break;
+            }
+        }
+        Err(DocumentError::NoRollout("the rollout has just gone on: look at it again".to_owned()))
+    }
+
+    /// The same of a rollout as it is now; none if it went on meanwhile.
+    async fn order_of(
+        &self,
+        rollout: &Arc<Rollout>,
+        author: Author,
+        now: Instant,
+        order: Order,
+    ) -> Result<Option<Arc<Rollout>>, DocumentError> {
         let release = self.release();
-        let none = || {
-            DocumentError::NoRollout("nothing was rolled out so far: there is nothing to be told".to_owned())
-        };
-        let rollout = release.rollout.clone().ok_or_else(none)?;
-        rollout.require_seen(seen.0, seen.1)?;
         let newest = release.newest.as_ref().map(|newest| newest.audited.set.fleet.version);
         if rollout.phase == Phase::Completed && newest != Some(rollout.candidate) {
             let text = format!(
@@ -96,12 +125,9 @@ impl Documents {
             );
             return Err(DocumentError::NoRollout(text));
         }
-        let hosts = self.hosts_now(&rollout).await;
+        let hosts = self.hosts_now(rollout).await;
         let transition = rollout.order(order, author.actor.name(), &hosts)?;
-        let after = self.advance(&rollout, transition, author, now, hosts).await?;
-        after.ok_or_else(|| {
-            DocumentError::NoRollout("the rollout has just gone on: look at it again".to_owned())
-        })
+        self.advance(rollout, transition, author, now, hosts).await
     }
 
     async fn hosts_now(&self, rollout: &Arc<Rollout>) -> Vec<HostNow> {

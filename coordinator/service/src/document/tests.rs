@@ -286,6 +286,63 @@ impl Reach for One {
     }
 }
 
+/// One host, at the first look at which somebody else pauses the rollout.
+struct PausedMeanwhile {
+    documents: std::sync::OnceLock<std::sync::Weak<Documents>>,
+    is_first: std::sync::atomic::AtomicBool,
+}
+
+impl Reach for PausedMeanwhile {
+    fn changed_hosts(&self, _: &DocumentSet, _: &DocumentSet) -> u64 {
+        1
+    }
+
+    fn followed(&self) -> Vec<DocumentVersion> {
+        Vec::new()
+    }
+
+    fn hosts_now(&self, _: &Rollout) -> Vec<fallow_rollout::HostNow> {
+        let documents = self.documents.get().and_then(std::sync::Weak::upgrade);
+        if let Some(documents) = documents
+            && self.is_first.swap(false, std::sync::atomic::Ordering::Relaxed)
+        {
+            let pause = documents.order(
+                Author::default(),
+                Instant::EPOCH,
+                fallow_rollout::Order::Pause,
+                (None, None),
+            );
+            drop(tokio::runtime::Handle::current().block_on(pause).unwrap());
+        }
+        Vec::new()
+    }
+}
+
+#[tokio::test]
+async fn r6_5_an_order_to_stop_holds_whatever_else_becomes_of_the_rollout_at_that_moment() {
+    let dir = tempfile::tempdir().unwrap();
+    let documents = Arc::new(Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap());
+    let meanwhile = Arc::new(PausedMeanwhile {
+        documents: std::sync::OnceLock::new(),
+        is_first: std::sync::atomic::AtomicBool::new(false),
+    });
+    let reach = meanwhile.clone() as Arc<dyn Reach>;
+    documents.set_reach(Arc::downgrade(&reach));
+    meanwhile.documents.set(Arc::downgrade(&documents)).unwrap();
+    documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+    let plan = Plan::new("50%,100%", fallow_domain::Duration::from_mins(10)).unwrap();
+    documents.set_plan(Author::default(), Some(plan)).await.unwrap();
+    assert_eq!(shares(&documents, &[("a", 2.0)]).await.unwrap(), 2);
+    let order = |order| documents.order(Author::default(), Instant::EPOCH, order, (None, None));
+    meanwhile.is_first.store(true, std::sync::atomic::Ordering::Relaxed);
+    let error = order(fallow_rollout::Order::Promote).await.unwrap_err();
+    assert!(error.to_string().contains("has just gone on"), "nothing but that is meant anyway: {error}");
+    order(fallow_rollout::Order::Resume).await.unwrap();
+    meanwhile.is_first.store(true, std::sync::atomic::Ordering::Relaxed);
+    let rollout = order(fallow_rollout::Order::TakeBack).await.unwrap();
+    assert!(matches!(rollout.phase, fallow_rollout::Phase::TakenBack { .. }), "{:?}", rollout.phase);
+}
+
 const AUTHORITY: &str = "ab";
 
 /// The first key of RFC 8032, section 7.1.

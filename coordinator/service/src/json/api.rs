@@ -20,7 +20,7 @@ use super::body::{self, Messages};
 use super::contract::{self, Contract, DESCRIPTION};
 use super::failure::{self, answer_of};
 use super::openapi::openapi;
-use crate::operator::{AUTHOR, Guard, Guarded, MESSAGE};
+use crate::operator::{AUTHOR, Guard, Guarded, IsPaced, MESSAGE, Paced};
 
 /// What of a request's head is said to the service: who calls, for whom, and in which trace.
 const HANDED_ON: [&str; 5] = ["authorization", AUTHOR, MESSAGE, "traceparent", "tracestate"];
@@ -108,7 +108,10 @@ async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
     let unknown = || format!("/{}/{name}", operator_server::SERVICE_NAME);
     let grpc_path = method.as_ref().map_or_else(unknown, contract::grpc_path);
     let (body, unread) = match &method {
-        Some(method) => body::request(body, method.input(), method.is_client_streaming()),
+        Some(method) => {
+            let body = Body::new(Paced::new(body, method.name()));
+            body::request(body, method.input(), method.is_client_streaming())
+        }
         None => body::unread(body),
     };
     let mut call = Request::new(body);
@@ -124,6 +127,7 @@ async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
     call.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
     // The connection, and the address at its other end.
     *call.extensions_mut() = head.extensions;
+    call.extensions_mut().insert(IsPaced);
     let Ok(answer) = api.grpc.clone().call(call).await;
     if let Some(status) = refused(&answer) {
         unread.pass_over().await;

@@ -119,7 +119,13 @@ impl Texts {
             }
             match self.body.body.next().await {
                 Some(Ok(bytes)) => self.buffer.extend_from_slice(&bytes),
-                Some(Err(error)) => return Err(Status::cancelled(format!("the request broke off: {error}"))),
+                Some(Err(error)) => {
+                    // Said by what bounds it, or by the connection.
+                    let said = error.into_inner().downcast::<Status>().map(|status| *status);
+                    return Err(said.unwrap_or_else(|error| {
+                        Status::cancelled(format!("the request broke off: {error}"))
+                    }));
+                }
                 None => {
                     self.is_over = true;
                     let rest = self.buffer.split().freeze();

@@ -2,7 +2,10 @@
 
 use prost::Message as _;
 use prost_reflect::{DeserializeOptions, DynamicMessage, MessageDescriptor, SerializeOptions};
+use serde::de::DeserializeSeed as _;
 use tonic::Status;
+
+use super::once::Once;
 
 /// What comes before each message in gRPC: whether it is compressed, and its length in four bytes.
 pub(super) const HEAD: usize = 5;
@@ -49,6 +52,11 @@ fn read(kind: &MessageDescriptor, json: &[u8]) -> Result<DynamicMessage, Status>
     let read = DynamicMessage::deserialize_with_options(kind.clone(), tracked, &options);
     let message = read.map_err(|error| unfit(track.path().to_string(), &error))?;
     reader.end().map_err(|error| unfit(".".to_owned(), &error))?;
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let mut track = serde_path_to_error::Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
+    let once = Once.deserialize(tracked);
+    once.map_err(|error| unfit(track.path().to_string(), &error))?;
     Ok(message)
 }
 
@@ -138,6 +146,11 @@ mod tests {
                 "workunits[0].inputs[0].content: invalid base64",
             ),
             (r#"{"workunits": 3}"#, "workunits: invalid type"),
+            (
+                r#"{"workunits": [{}, {"quorum": 1, "quorum": 2}]}"#,
+                "workunits[1]: field 'quorum' stands there twice",
+            ),
+            (r#"{"project": "a", "\u0070roject": "a"}"#, "field 'project' stands there twice"),
             (r#"{"project": 3}"#, "project: invalid type"),
             ("[]", "invalid type"),
             ("{} {}", "trailing characters"),

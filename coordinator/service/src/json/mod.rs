@@ -13,6 +13,7 @@
 //!
 //! - `contract`: which methods there are, and where.
 //! - `message`: a message between JSON and protobuf, pure.
+//! - `once`: no field twice, pure.
 //! - `body`: the bodies of requests and answers, message by message.
 //! - `failure`: a status as an HTTP answer.
 //! - `openapi`: all of it as OpenAPI describes it, pure. `GET /v1/openapi.json` gives it out.
@@ -23,6 +24,7 @@ mod body;
 mod contract;
 mod failure;
 mod message;
+mod once;
 mod openapi;
 
 pub use api::router;

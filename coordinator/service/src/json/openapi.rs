@@ -23,7 +23,8 @@ was given. The coordinator's certificate is of the fleet's authority (`authority
 
 Messages are written as protobuf's JSON mapping says: 64-bit numbers are strings, and may be numbers in requests; bytes \
 are base64; fields of a request that are left out are 0, false or empty; a field that is not known is an error. A \
-request, or a line where it is of several messages, may have 64 MiB and half a million values.
+request may have 1 MiB. One of Submit, AddAppVersion, ChangeGroups and SignDocuments, or a line where it is of several \
+messages, may have 64 MiB and half a million values. One that pauses for a minute is not waited for.
 
 Times are microseconds: instants since the Unix epoch, durations plain.";
 

@@ -29,7 +29,7 @@ use tonic::server::NamedService;
 use tonic::transport::server::TcpConnectInfo;
 use tower::Service;
 
-use super::status;
+use super::{IsPaced, Paced, status};
 use crate::audit::{Action, Actor, AuditLog, Record};
 use crate::roles::registry::Admitted;
 use crate::roles::{Caller, Operators, Refusal, Role};
@@ -197,6 +197,10 @@ where
         };
         let from = address_of(&request);
         request.extensions_mut().insert(caller);
+        // Of one in JSON, what comes from outside is paced, and not what is made of it.
+        if request.extensions().get::<IsPaced>().is_none() {
+            request = request.map(|body| Body::new(Paced::new(body, &method)));
+        }
         let answer = self.inner.call(request);
         match admitted {
             None => Box::pin(answer),
@@ -330,6 +334,49 @@ mod tests {
         ] {
             let answer = call(&mut guarded, path, authorization).await;
             assert_eq!(code(&answer), expected, "{path} {authorization}");
+        }
+    }
+
+    /// A service that reads its request to the end.
+    #[derive(Clone)]
+    struct Reading;
+
+    impl NamedService for Reading {
+        const NAME: &'static str = "fallow.operator.v1.Operator";
+    }
+
+    impl Service<Request<Body>> for Reading {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            Box::pin(async {
+                let body = axum::body::Body::new(request.into_body());
+                Ok(match axum::body::to_bytes(body, usize::MAX).await {
+                    Ok(_) => Response::new(Body::empty()),
+                    Err(error) => Status::from_error(error.into_inner()).into_http(),
+                })
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn r6_10_a_viewers_request_is_not_kept_however_long_it_is_said_to_be() {
+        let (_dir, _operators, guarded) = guarded();
+        let guarded = Guarded { inner: Reading, gate: guarded.gate };
+        let request = |method: &str| {
+            let path = format!("http://h/fallow.operator.v1.Operator/{method}");
+            let body = axum::body::Body::from(vec![0; 2 << 20]);
+            Request::post(path).header("authorization", "Bearer right").body(Body::new(body)).unwrap()
+        };
+        for (method, expected) in [("ListHosts", Some(tonic::Code::OutOfRange)), ("Submit", None)] {
+            let answer = guarded.clone().call(request(method)).await.unwrap();
+            assert_eq!(code(&answer), expected, "{method}");
         }
     }
 

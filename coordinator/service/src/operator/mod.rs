@@ -17,6 +17,7 @@ mod incoming;
 mod message;
 mod operators;
 mod organisation;
+mod pace;
 mod projects;
 mod rollouts;
 mod service;
@@ -28,6 +29,7 @@ pub(crate) use call::code_name;
 pub use guard::{Guard, Guarded};
 pub use health::HealthService;
 pub use message::{MESSAGE, MESSAGE_BYTES, encoded};
+pub(crate) use pace::{IsPaced, Paced};
 pub use service::OperatorService;
 
 /// Runs what blocks, or computes for long, on a thread where that is fine.
