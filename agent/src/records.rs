@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use fallow_client::Change;
+use fallow_client::{Change, FileKey};
 use fallow_daemon::causes;
-use fallow_domain::HostSpeed;
+use fallow_domain::{HostSpeed, ProjectId};
 use fallow_store::{Batch, Format, Kind, SledStore, Store, StoreError, no_migration};
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -19,9 +19,12 @@ const HOST_IDENTITY: &[u8] = b"shell/birth";
 const SPEED: &[u8] = b"shell/speed";
 /// Before the stem of a project whose directory the agent may have made.
 const STEM: &[u8] = b"shell/project/";
+/// Before the number of a project and the name of a file of its that is being deleted.
+const DOOMED: &[u8] = b"shell/doomed/";
 
 const HOST_IDENTITY_FORMAT: Format = Format { name: "host's identity", version: 1, migrate: no_migration };
 const STEM_FORMAT: Format = Format { name: "project's directory", version: 1, migrate: no_migration };
+const DOOMED_FORMAT: Format = Format { name: "file to delete", version: 1, migrate: no_migration };
 /// Version 1 held what loops of our own had measured, some times too little.
 const SPEED_FORMAT: Format = Format { name: "host's speed", version: 2, migrate: no_migration };
 
@@ -52,6 +55,19 @@ impl HostIdentity {
             host_cpid: format!("{cpid:032x}"),
         })
     }
+}
+
+/// What is stored in one batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stored<'a> {
+    /// What a step changed.
+    pub changes: &'a [Change],
+    /// The stems of projects that are new.
+    pub stems: &'a [String],
+    /// Files that are to be deleted next: by their records nobody may know of them any more.
+    pub doomed: &'a [FileKey],
+    /// Files whose deletion is over, unless they are doomed once more.
+    pub over: &'a [FileKey],
 }
 
 /// The records.
@@ -144,28 +160,44 @@ impl Records {
         self.store.apply(Batch::new().delete([STEM, stem.as_bytes()].concat())).map(|_| ())
     }
 
-    /// Stores a step's changes, and the stems of projects that are new, all or none.
+    /// The files that were being deleted when the store was written last.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn doomed(&self) -> Result<Vec<FileKey>, StoreError> {
+        let file = |(key, _): (Vec<u8>, Vec<u8>)| {
+            let key = String::from_utf8_lossy(&key[DOOMED.len()..]).into_owned();
+            let (project, name) = key.split_once('/')?;
+            Some(FileKey { project: ProjectId(project.parse().ok()?), name: name.to_owned() })
+        };
+        Ok(self.store.scan_prefix(DOOMED)?.into_iter().filter_map(file).collect())
+    }
+
+    /// Stores that, all or none. A step that changed nothing is not written, unless it has to be durable;
+    /// says whether it was.
     ///
     /// # Errors
     /// [`StoreError`]; then nothing is stored.
-    pub fn apply(&self, changes: &[Change], stems: &[String], durable: bool) -> Result<(), StoreError> {
-        if changes.is_empty() && stems.is_empty() && !durable {
-            return Ok(());
+    pub fn apply(&self, stored: &Stored<'_>, durable: bool) -> Result<bool, StoreError> {
+        if stored.changes.is_empty() && stored.stems.is_empty() && !durable {
+            return Ok(false);
         }
         let mut batch = Batch::new();
-        for change in changes {
+        for change in stored.changes {
             let key = [CLIENT, &change.key].concat();
             match &change.value {
                 Some(value) => batch.add_put(key, value.clone()),
                 None => batch.add_delete(key),
             }
         }
-        for stem in stems {
+        for stem in stored.stems {
             batch.add_put([STEM, stem.as_bytes()].concat(), STEM_FORMAT.wrap(b""));
         }
+        stored.over.iter().for_each(|file| batch.add_delete(doomed_key(file)));
+        stored.doomed.iter().for_each(|file| batch.add_put(doomed_key(file), DOOMED_FORMAT.wrap(b"")));
         // No preconditions, so no conflict.
         let _ = if durable { self.store.apply_durable(batch)? } else { self.store.apply(batch)? };
-        Ok(())
+        Ok(true)
     }
 
     /// Puts everything on the disk.
@@ -192,6 +224,11 @@ impl Records {
     }
 }
 
+/// The key under which the name of a file is stored that is being deleted.
+fn doomed_key(file: &FileKey) -> Vec<u8> {
+    [DOOMED, format!("{}/{}", file.project.0, file.name).as_bytes()].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,12 +248,35 @@ mod tests {
         let records = Records::open(&DataDir::at(dir.path())).unwrap();
         records.host_identity().unwrap();
         let put = |key: &str, value: Option<&str>| Change { key: key.into(), value: value.map(Into::into) };
-        records.apply(&[put("a", Some("1")), put("b", Some("2"))], &[], true).unwrap();
-        records.apply(&[put("a", None)], &["p".to_owned()], false).unwrap();
+        let apply = |changes: &[Change], stems: &[String], durable| {
+            records.apply(&Stored { changes, stems, ..Stored::default() }, durable).unwrap()
+        };
+        assert!(apply(&[put("a", Some("1")), put("b", Some("2"))], &[], true));
+        assert!(apply(&[put("a", None)], &["p".to_owned()], false));
+        assert!(!apply(&[], &[], false), "there is nothing to store");
         assert_eq!(records.client().unwrap(), [(b"b".to_vec(), b"2".to_vec())]);
         assert!(records.stems().unwrap().contains("p"));
         records.forget_stem("p").unwrap();
         assert!(records.stems().unwrap().is_empty());
+    }
+
+    #[test]
+    fn r4_12_a_file_that_is_being_deleted_is_known_until_that_is_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::open(&DataDir::at(dir.path())).unwrap();
+        let file = |name: &str| FileKey { project: ProjectId(7), name: name.to_owned() };
+        let set = |names: &[&str]| names.iter().map(|name| file(name)).collect::<Vec<_>>();
+        let changes = &[Change { key: b"a".to_vec(), value: Some(b"1".to_vec()) }];
+        let apply = |doomed: &[&str], over: &[&str]| {
+            let (doomed, over) = (&set(doomed), &set(over));
+            records.apply(&Stored { changes, doomed, over, ..Stored::default() }, false).unwrap();
+            records.doomed().unwrap()
+        };
+        assert_eq!(apply(&["a", "b c"], &[]), ["a", "b c"].map(file));
+        // One that is to be deleted once more stays known.
+        assert_eq!(apply(&["a"], &["a", "b c"]), ["a"].map(file));
+        assert_eq!(apply(&[], &["a"]), []);
+        assert_eq!(records.client().unwrap().len(), 1);
     }
 
     #[test]

@@ -36,9 +36,11 @@ use fallow_store::StoreError;
 use tokio::sync::{oneshot, watch};
 
 use super::Engine;
+use super::deletions::Deletions;
 use super::parts::{self, Freed, PARTS_STAY};
 use crate::control::protocol::{Request, Response};
 use crate::error::AgentError;
+use crate::records::Stored;
 
 /// How long to wait before another try.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -73,11 +75,17 @@ impl Engine {
     pub(super) async fn store(&mut self, step: &Step) -> Result<(), AgentError> {
         let new: Vec<(ProjectId, String)> = self.new_projects(step).collect();
         let stems: Vec<String> = new.iter().map(|(_, stem)| stem.clone()).collect();
+        let doomed = Deletions::of(step);
         let (begun, mut has_given_up, mut told, mut hurry) = (Instant::now(), false, None, 0);
         let mut press_at = begun + PRESS;
         loop {
-            match tokio::task::block_in_place(|| self.records.apply(&step.changes, &stems, step.durable)) {
-                Ok(()) => {
+            let over = self.deletions.over();
+            let batch = Stored { changes: &step.changes, stems: &stems, doomed: &doomed, over };
+            match tokio::task::block_in_place(|| self.records.apply(&batch, step.durable)) {
+                Ok(is_written) => {
+                    if is_written {
+                        self.deletions.forgotten();
+                    }
                     self.known.extend(new.into_iter().map(|(project, _)| project));
                     if self.store_trouble.take().is_some() {
                         self.supervisor.make_room(None);

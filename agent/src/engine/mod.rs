@@ -8,6 +8,7 @@
 
 mod attach;
 mod benchmark;
+mod deletions;
 mod disk;
 mod full_disk;
 mod gpus;
@@ -48,6 +49,7 @@ use crate::supervise::{Delivery, Supervisor};
 use crate::transfer::Transfers;
 use crate::transfer::fleet_projects::FleetProjects;
 use attach::Waiters;
+use deletions::Deletions;
 use disk::DiskLooks;
 use full_disk::{Departing, Departure};
 use gpus::Gpus;
@@ -102,6 +104,8 @@ struct Engine {
     departure: Option<Departure>,
     /// Projects to be detached when it can be stored.
     departing: VecDeque<Departing>,
+    /// Which deletions the store knows of.
+    deletions: Deletions,
     /// Who looks at the disk.
     disk: DiskLooks,
     /// Who looks at GPUs.
@@ -326,7 +330,10 @@ impl Engine {
                 self.supervisor.deliver(job, slot, Delivery::UploadStatus { open_name, status });
             }
             Effect::CleanSlot { slot } => self.supervisor.clean(slot),
-            Effect::DeleteFile { file, url } => self.delete_file(&file, &url),
+            Effect::DeleteFile { file, url } => {
+                self.delete_file(&file, &url);
+                self.deletions.tried(file);
+            }
             Effect::DeleteProject { project, url } => self.delete_project(project, &url),
             Effect::MeasureDisk => self.measure_disk(),
             Effect::MeasureSpeed => self.measures_speed = true,

@@ -284,6 +284,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         owner_wish: None,
         departure: None,
         departing: std::collections::VecDeque::new(),
+        deletions: super::deletions::Deletions::default(),
         disk: super::disk::DiskLooks::new(inputs.clone()),
         gpus,
         measures_speed: false,
@@ -298,7 +299,9 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         surroundings: None,
     };
     let tell = owner_tells(&engine.supervisor, inputs.clone());
-    let startup = Startup { files: complete_files(&dir, &engine.client), host: facts.clone(), slots };
+    let doomed = engine.records.doomed()?;
+    let files = complete_files(&dir, &engine.client);
+    let startup = Startup { files, host: facts.clone(), slots, doomed: doomed.clone() };
     tracing::info!(dir = %dir.path().display(), version = env!("CARGO_PKG_VERSION"), cpus = facts.ncpus, "agent started");
     let mut life = Life { engine: &mut engine, incoming, signals, grace: settings.stop_grace };
     let result = async {
@@ -318,6 +321,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         };
         life.engine.surroundings = Some(Watcher::start(places, tell));
         life.engine.turn(Event::Started(Box::new(startup)), None).await?;
+        doomed.into_iter().for_each(|file| life.engine.deletions.tried(file));
         if let Some(authority) = fleet {
             life.engine.turn(Event::FleetJoined { authority }, None).await?;
         }

@@ -139,6 +139,8 @@ mod tests {
     use crate::fleet::identity::tests::sample;
     use fallow_client::Change;
 
+    use crate::records::Stored;
+
     /// An agent's directory with an identity, a job in a slot, a project and its files.
     fn copied() -> (tempfile::TempDir, DataDir, Identity) {
         let place = tempfile::tempdir().unwrap();
@@ -150,7 +152,8 @@ mod tests {
         let records = Records::open(&dir).unwrap();
         records.host_identity().unwrap();
         let job = Change { key: b"job/1".to_vec(), value: Some(b"1{}".to_vec()) };
-        records.apply(&[job], &["p".to_owned()], true).unwrap();
+        let (changes, stems) = (&[job][..], &["p".to_owned()][..]);
+        records.apply(&Stored { changes, stems, ..Stored::default() }, true).unwrap();
         for path in ["slots/0/in", "projects/p/program", "projects/somebodys/own"] {
             let path = dir.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();

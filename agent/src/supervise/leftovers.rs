@@ -42,6 +42,7 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
         .map(|leader| (leader.pid, proc::used(&before, leader.pid).cpu))
         .collect();
     kill_all(dir, &leaders);
+    remove_stray_records(dir, &slots);
     records
         .into_iter()
         .map(|(slot, record)| {
@@ -78,6 +79,29 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
             SlotFound { slot, job, start, last_status, finished }
         })
         .collect()
+}
+
+/// Removes records without a slot, with the memory that they speak of, and those that were not written to
+/// their end: the agent was killed while it emptied a slot, or wrote its record.
+fn remove_stray_records(dir: &DataDir, slots: &[SlotId]) {
+    for path in fs::read_dir(dir.slots()).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let (is_whole, stem) = match name.strip_suffix(".json") {
+            Some(stem) => (true, Some(stem)),
+            None => (false, name.strip_suffix(".json.new")),
+        };
+        let Some(slot) = stem.and_then(|stem| stem.parse().ok()).map(SlotId) else { continue };
+        if is_whole && slots.contains(&slot) {
+            continue;
+        }
+        let record = SlotRecord::read(&path).filter(|record| is_whole && record.is_own(dir));
+        if let Some(key) = record.and_then(|record| record.shm_key) {
+            Segment::remove_left(key);
+        }
+        if let Err(error) = dir.trash().take(&path) {
+            tracing::warn!(%slot, %error, "cannot remove a record without a slot");
+        }
+    }
 }
 
 /// All slot directories, in order.
@@ -141,4 +165,29 @@ fn last_status(slot: &SlotDir) -> Option<AppStatus> {
     let at = Channel::AppStatus as usize * CHANNEL_LEN;
     let text = bytes.get(at + 1..at + CHANNEL_LEN)?.split(|&byte| byte == 0).next()?;
     AppStatus::parse(&String::from_utf8_lossy(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r4_12_records_of_slots_go_that_a_kill_left_without_their_slots_or_half_written() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = DataDir::at(place.path());
+        fs::create_dir_all(dir.slot(SlotId(3))).unwrap();
+        for name in ["3.json", "3.json.new", "4.json", "5.json.new", "somebodys.json", "6"] {
+            fs::write(dir.slots().join(name), "{}").unwrap();
+        }
+        let found: Vec<SlotId> = take_over(&dir).into_iter().map(|found| found.slot).collect();
+        let mut left: Vec<String> = fs::read_dir(dir.slots())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(
+            (found, left),
+            (vec![SlotId(3)], ["3", "3.json", "6", "somebodys.json"].map(str::to_owned).to_vec())
+        );
+    }
 }

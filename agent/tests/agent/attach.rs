@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fallow_agent::dir::DataDir;
 use fallow_agent::fleet::identity::{self, Identity};
-use fallow_agent::records::Records;
+use fallow_agent::records::{Records, Stored};
 use fallow_boinc::scheduler::ClientVersion;
 use fallow_client::{Client, ClientConfig, Event};
 use fallow_daemon::clock;
@@ -215,7 +215,7 @@ fn follow_document(dir: &Path, url: &str) {
         preferences: Preferences::default(),
     };
     let step = client.handle(Instant::EPOCH, Event::DocumentOffered(document));
-    records.apply(&step.changes, &[], true).unwrap();
+    records.apply(&Stored { changes: &step.changes, ..Stored::default() }, true).unwrap();
     // Its coordinator is nowhere.
     let (authority, ..) = Authority::create(clock::now()).unwrap();
     let data = DataDir::at(dir);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use fallow_agent::dir::DataDir;
-use fallow_agent::records::Records;
+use fallow_agent::records::{Records, Stored};
 use fallow_store::{Batch, Kind, SledStore, Store};
 
 use crate::support::{agent, is_alive, put, wait_for};
@@ -355,7 +355,8 @@ fn a_start_closes_what_is_secret_and_deletes_what_detached_projects_left() {
     // The agent was killed between storing a detachment and deleting the files.
     put(&dir.join("projects/127.0.0.1_9_gone/app"), b"old");
     let records = Records::open(&DataDir::at(&dir)).unwrap();
-    records.apply(&[], &["127.0.0.1_9_gone".to_owned()], true).unwrap();
+    let stems = &["127.0.0.1_9_gone".to_owned()];
+    records.apply(&Stored { stems, ..Stored::default() }, true).unwrap();
     drop(records);
     let _daemon = Daemon::start(&dir);
     let mode = |name: &str| std::fs::metadata(dir.join(name)).unwrap().permissions().mode() & 0o777;

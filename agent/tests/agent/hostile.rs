@@ -11,7 +11,7 @@ use crate::transfers::{Server, http};
 
 /// A project whose scheduler answers with one of these after the other, and then with nothing; and how often
 /// it was called.
-fn project(replies: Vec<String>) -> (Server, Arc<AtomicUsize>) {
+pub(crate) fn project(replies: Vec<String>) -> (Server, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&calls);
     let server = Server::start(move |asked| {
@@ -33,13 +33,13 @@ fn project(replies: Vec<String>) -> (Server, Arc<AtomicUsize>) {
     (server, calls)
 }
 
-fn attach(dir: &Path, url: &str) {
+pub(crate) fn attach(dir: &Path, url: &str) {
     let mut command = command(dir, &["attach", url, "--no-wait"]);
     let output = command.env("FALLOW_ACCOUNT_KEY", "0123456789abcdef0123456789abcdef").output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }
 
-fn status(dir: &Path) -> serde_json::Value {
+pub(crate) fn status(dir: &Path) -> serde_json::Value {
     let output = command(dir, &["status", "--json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()

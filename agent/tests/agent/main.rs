@@ -6,6 +6,7 @@ mod confinement;
 mod confirmation;
 mod copies;
 mod creators;
+mod cut_off;
 mod daemon;
 mod disk;
 mod gpus;

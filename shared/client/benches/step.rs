@@ -94,7 +94,12 @@ impl Host {
         let now = Instant::from_secs_f64(1.8e9);
         let mut host =
             Self { client, now, running: Vec::new(), cpu: Duration::ZERO, called: None, served: Vec::new() };
-        host.turn(Event::Started(Box::new(Startup { host: facts(), slots: Vec::new(), files: Vec::new() })));
+        host.turn(Event::Started(Box::new(Startup {
+            host: facts(),
+            slots: Vec::new(),
+            files: Vec::new(),
+            doomed: Vec::new(),
+        })));
         for project in 0..2 {
             let url = MasterUrl::parse(&format!("http://127.0.0.1/{project}/")).expect("a URL");
             let account_key = Some(AccountKey::new("0123456789abcdef0123456789abcdef"));

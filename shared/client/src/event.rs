@@ -246,6 +246,8 @@ pub struct Startup {
     pub slots: Vec<SlotFound>,
     /// Bytes of each complete file in the project directories.
     pub files: Vec<(FileKey, Bytes)>,
+    /// Files that an earlier life was to delete, and perhaps did not any more.
+    pub doomed: Vec<FileKey>,
 }
 
 /// What a look at the disk found (R4.1, R4.12). Bytes are those of blocks unless it says lengths; what has

@@ -20,7 +20,7 @@ impl Client {
         self.clock_set_back();
         self.ledger.come_up(self.now());
         self.presence.begin(self.now());
-        self.check_files(&startup.files);
+        self.check_files(&startup.files, &startup.doomed);
         // An older version may have stored libraries as files that need no signature.
         let projects: Vec<_> = self.state.projects.keys().copied().collect();
         projects.into_iter().for_each(|id| self.renounce_unsigned(id));
@@ -72,22 +72,29 @@ impl Client {
         }
     }
 
-    /// Believes the disk over the records: a file that is gone is fetched again (R4.12).
-    fn check_files(&mut self, found: &[(FileKey, Bytes)]) {
+    /// Believes the disk over the records: a file that is gone is fetched again (R4.12). `doomed` are those
+    /// whose deletion was decided and stored, and perhaps not carried out.
+    fn check_files(&mut self, found: &[(FileKey, Bytes)], doomed: &[FileKey]) {
         let on_disk: BTreeMap<_, _> = found.iter().map(|(key, nbytes)| (key, *nbytes)).collect();
-        // Messages of jobs, whose files are their only record; else a deletion was decided and stored, and
-        // then not carried out.
+        // One that is known again has come since, or is on its way. Of others there may be a part only.
+        let is_unknown = |key: &&FileKey| !self.state.files.contains_key(*key);
+        let mut left: BTreeSet<&FileKey> = doomed.iter().filter(is_unknown).collect();
         for (key, nbytes) in &on_disk {
-            // Where the disk is measured, it goes after a while by that: it may be a file whose record
-            // follows, or one that somebody has just put there.
-            if self.state.files.contains_key(*key)
-                || self.put_trickle(key, *nbytes).is_ok()
-                || self.config.measure_disk.is_some()
-            {
+            if self.state.files.contains_key(*key) {
                 continue;
             }
+            if self.put_trickle(key, *nbytes).is_ok() {
+                // Messages of jobs, whose files are their only record.
+                left.remove(*key);
+            } else if self.config.measure_disk.is_none() {
+                // Where the disk is measured, it goes after a while by that: it may be a file whose record
+                // follows, or one that somebody has just put there.
+                left.insert(*key);
+            }
+        }
+        for key in left {
             if let Some(project) = self.state.projects.get(&key.project) {
-                let effect = Effect::DeleteFile { file: (*key).clone(), url: project.url.clone() };
+                let effect = Effect::DeleteFile { file: key.clone(), url: project.url.clone() };
                 self.act(effect, Cause::FileLeftOver);
             }
         }

@@ -118,6 +118,6 @@ fn r3_3_what_is_not_settled_of_an_earlier_life_is_settled_by_the_host_that_is_fo
     });
     let records: Vec<_> = stored.collect();
     let mut again = Client::restore(client.config, records).unwrap();
-    again.start(Startup { host: host(0), slots: Vec::new(), files: Vec::new() });
+    again.start(Startup { host: host(0), slots: Vec::new(), files: Vec::new(), doomed: Vec::new() });
     assert_eq!(settled(&mut again, "a"), 50);
 }

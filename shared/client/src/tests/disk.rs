@@ -18,10 +18,10 @@ use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
 use super::comings::new_file;
 use super::world::World;
-use super::{NOW, client, id_of, put_job};
+use super::{NOW, client, host, id_of, put_job};
 use crate::machine::Client;
 use crate::state::{File, FileStatus};
-use crate::{DiskFound, Effect, Event, FileFound, FileKey, PreferenceFiles};
+use crate::{DiskFound, Effect, Event, FileFound, FileKey, PreferenceFiles, Startup};
 
 /// How many histories, and from which seed on: `FALLOW_DISK_HISTORIES=5000 FALLOW_DISK_SEED=1`.
 const HISTORIES: u64 = 50;
@@ -286,6 +286,25 @@ fn r4_12_what_is_deleted_while_the_disk_is_measured_is_no_file_without_an_owner(
     client.handle(NOW + Duration::from_mins(1), Event::DiskMeasured(Ok(Box::new(look))));
     let deeds = client.disk_view().unwrap().deeds;
     assert_eq!(deeds.iter().filter(|deed| deed.text.starts_with("removed old")).count(), 1);
+}
+
+#[test]
+fn r4_12_a_file_that_was_to_be_deleted_at_the_last_kill_goes_at_once_and_others_that_nobody_knows_do_not() {
+    let mut client = measuring();
+    let project = id_of(&client, "a");
+    let key = |name: &str| FileKey { project, name: name.to_owned() };
+    // One has come again since.
+    client.insert_file(key("again"), new_file(false));
+    let message = "trickle_up_job_77.xml";
+    let startup = Startup {
+        host: host(0),
+        slots: Vec::new(),
+        files: ["again", "doomed", "somebodys", message].map(|name| (key(name), Bytes(1))).to_vec(),
+        doomed: ["again", "doomed", "part of it", message].map(key).to_vec(),
+    };
+    let step = client.handle(NOW, Event::Started(Box::new(startup)));
+    // A message that waits is told once more rather than lost.
+    assert_eq!(deleted(&step), ["doomed", "part of it"].map(key));
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn attach_unseen(url: MasterUrl, account_key: AccountKey, share: Option<Share>) 
 fn client(gpus: u32, projects: &[&str]) -> Client {
     let version = ClientVersion { major: 8, minor: 3, release: 0 };
     let mut client = Client::restore(ClientConfig::new(1, version), []).unwrap();
-    let startup = Startup { host: host(gpus), slots: Vec::new(), files: Vec::new() };
+    let startup = Startup { host: host(gpus), slots: Vec::new(), files: Vec::new(), doomed: Vec::new() };
     client.handle(NOW, Event::Started(Box::new(startup)));
     for name in projects {
         let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");

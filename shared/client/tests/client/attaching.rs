@@ -42,7 +42,7 @@ impl Desk {
 
     fn start(&mut self) {
         let (slots, files) = (Vec::new(), Vec::new());
-        self.turn(Event::Started(Box::new(Startup { host: host(), slots, files })));
+        self.turn(Event::Started(Box::new(Startup { host: host(), slots, files, doomed: Vec::new() })));
     }
 
     fn turn(&mut self, event: Event) {

@@ -55,7 +55,12 @@ impl Bench {
             cancelled: Vec::new(),
             deleted: Vec::new(),
         };
-        bench.turn(Event::Started(Box::new(Startup { host: host(), slots: Vec::new(), files: Vec::new() })));
+        bench.turn(Event::Started(Box::new(Startup {
+            host: host(),
+            slots: Vec::new(),
+            files: Vec::new(),
+            doomed: Vec::new(),
+        })));
         bench.turn(attach_unseen(url(), KEY, None));
         bench
     }
@@ -107,7 +112,12 @@ impl Bench {
     pub(crate) fn restart_with(&mut self, files: Vec<(FileKey, Bytes)>) {
         self.client = Client::restore(ClientConfig::new(1, version()), self.store.clone()).unwrap();
         self.request = None;
-        self.turn(Event::Started(Box::new(Startup { host: host(), slots: Vec::new(), files })));
+        self.turn(Event::Started(Box::new(Startup {
+            host: host(),
+            slots: Vec::new(),
+            files,
+            doomed: Vec::new(),
+        })));
     }
 
     /// Waits for the next request and answers it.

@@ -74,7 +74,12 @@ impl Machine {
 
     /// Its client starts.
     pub(crate) fn begin(&mut self, shared: &mut Shared<'_>) {
-        let startup = Startup { host: facts(&shared.scenario.host), slots: Vec::new(), files: Vec::new() };
+        let startup = Startup {
+            host: facts(&shared.scenario.host),
+            slots: Vec::new(),
+            files: Vec::new(),
+            doomed: Vec::new(),
+        };
         self.tell(shared, Event::Started(Box::new(startup)));
         if self.availability.is_on(self.now) {
             self.attach(shared);

@@ -82,7 +82,8 @@ impl Host {
     }
 
     fn start(&mut self) {
-        let startup = Startup { host: super::host(1), slots: Vec::new(), files: Vec::new() };
+        let startup =
+            Startup { host: super::host(1), slots: Vec::new(), files: Vec::new(), doomed: Vec::new() };
         self.event(Event::Started(Box::new(startup)));
         self.event(Event::FleetJoined { authority: "one".into() });
     }

@@ -340,7 +340,7 @@ impl World {
     fn start(&mut self) {
         let files = self.files.iter().map(|key| (key.clone(), Bytes(10))).collect();
         let slots = self.disk.iter().map(|(slot, found)| self.slot_found(*slot, *found)).collect();
-        self.event(Event::Started(Box::new(Startup { host: host(), slots, files })));
+        self.event(Event::Started(Box::new(Startup { host: host(), slots, files, doomed: Vec::new() })));
     }
 
     fn tick(&mut self) {

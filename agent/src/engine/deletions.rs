@@ -1,0 +1,48 @@
+//! Which deletions are under way, so that a `kill -9` leaves no file without an owner (R4.12).
+//!
+//! Model: a file's record goes with the step that decides its deletion, and the file goes after that. In
+//! between nobody would know whose it is, and it would stay for the time that such files have. So the same
+//! batch stores its name apart, and the next batch takes the name away: by then the deletion was tried. What
+//! is stored at the next start was perhaps not done any more, and the client is told of it.
+//!
+//! A step that stores nothing else takes no record away, and its deletions are found by looking at the disk.
+//! That holds for those that make space where nothing can be stored.
+
+use fallow_boinc::names::is_file_name;
+use fallow_client::{Effect, FileKey, Step};
+
+/// The deletions whose names are stored.
+#[derive(Debug, Default)]
+pub(super) struct Deletions {
+    /// They were tried: what is left then is looked for on the disk.
+    over: Vec<FileKey>,
+}
+
+impl Deletions {
+    /// Those that a step decides.
+    pub(super) fn of(step: &Step) -> Vec<FileKey> {
+        if step.changes.is_empty() {
+            return Vec::new();
+        }
+        let deletion = |effect: &Effect| match effect {
+            Effect::DeleteFile { file, .. } if is_file_name(&file.name) => Some(file.clone()),
+            _ => None,
+        };
+        step.actions.iter().filter_map(|action| deletion(&action.effect)).collect()
+    }
+
+    /// Those whose names need not be stored any longer.
+    pub(super) const fn over(&self) -> &[FileKey] {
+        self.over.as_slice()
+    }
+
+    /// A batch was stored that took these names away.
+    pub(super) fn forgotten(&mut self) {
+        self.over.clear();
+    }
+
+    /// One was tried.
+    pub(super) fn tried(&mut self, file: FileKey) {
+        self.over.push(file);
+    }
+}
