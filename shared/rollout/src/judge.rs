@@ -20,15 +20,16 @@
 //! version: machines are switched off.
 //!
 //! Where few hosts say little, that is no proof that all is well: a wave is waited for whose hosts are off
-//! for three days; if many of its hosts were lost that may just be off, or do not take the version,
+//! for three days, whatever hosts of earlier waves show; if many of its hosts were lost that may just be off, or do not take the version,
 //! it is uncertain, and somebody has to look. So it is where hosts rest by a pause that the version makes
 //! more likely, such as hours that it cuts: it may be meant so. What an owner takes away from the fleet is
 //! his doing, and not the version's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_domain::{AgentId, Duration, MasterUrl};
+use fallow_domain::{AgentId, MasterUrl};
 
+use crate::own::{Own, WEEKEND};
 use crate::soak::{LOOKS, Soak, Track};
 use crate::statistics::{fisher, rank_sum};
 use crate::{Gate, HostNow, Load, Rollout};
@@ -49,8 +50,6 @@ const USUAL: f64 = 0.1;
 const MISSING_USUAL: f64 = 0.2;
 /// So many times the soak time hosts are waited for that are there and do not take the version.
 const PATIENCE: i64 = 3;
-/// A wave none of whose hosts is there is waited for over a long weekend.
-const WEEKEND: Duration = Duration::from_hours(72);
 
 /// What a version is found to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -413,6 +412,10 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
     if looks_lost {
         return Judgement::Uncertain(off.why());
     }
+    let own = Own::of(rollout, soak, hosts);
+    if let Err(said) = own.are_seen(rollout, soak, is_over) {
+        return said;
+    }
     let old = there(soak).filter(|track| !track.is_new).count();
     let cut_off = cut_off(soak);
     if rollout.plan.gates.has(Gate::CutOff) && old == 0 && cut_off.is_half_of_new() {
@@ -437,9 +440,10 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
         }
     };
     Judgement::Pass(format!(
-        "{} with it for {}{seen}, and {nothing} speaks against it beside {old} with the version before",
+        "{} with it for {}{seen}{}, and {nothing} speaks against it beside {old} with the version before",
         crate::hosts(voting),
-        soak.watched()
+        soak.watched(),
+        own.said()
     ))
 }
 

@@ -278,6 +278,11 @@ impl Rollout {
         self.plan.waves.iter().enumerate().position(is_in).unwrap_or(last)
     }
 
+    /// Whether a host is in the wave that was released last.
+    pub(crate) fn is_in_newest_wave(&self, host: &HostNow) -> bool {
+        self.wave_of(&host.id, &host.groups) + 1 == self.released
+    }
+
     /// Whether a host is to have the version.
     #[must_use]
     pub fn is_released_to(&self, host: &AgentId, groups: &[GroupName]) -> bool {

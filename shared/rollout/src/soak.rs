@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{AgentId, Duration, Instant, MasterUrl};
 
+use crate::own::WEEKEND;
 use crate::{Calls, HostNow, Load, Rollout, cohort};
 
 /// How often a wave is judged by statistics: at equal distances while it is watched, and when it ends.
@@ -20,6 +21,12 @@ pub struct Soak {
     /// The number of the rollout.
     rollout: u64,
     watched: Duration,
+    /// When it began.
+    begun: Option<Instant>,
+    /// How long a host of the wave itself has been there with the version, one or the other.
+    tried: Duration,
+    /// One was so at the last look.
+    is_tried: bool,
     last: Option<Instant>,
     looks: u32,
     tracks: BTreeMap<AgentId, Track>,
@@ -211,8 +218,19 @@ impl Soak {
     pub(crate) fn sample(&mut self, rollout: &Rollout, now: Instant, hosts: &[HostNow]) {
         let since = self.last.map_or(Duration::ZERO, |last| now - last);
         self.last = Some(now);
+        self.begun.get_or_insert(now);
         let since = since.clamp(Duration::ZERO, STEP_MAX);
         self.watched += since;
+        let has_tried = |host: &HostNow| {
+            host.changed
+                && host.connected
+                && host.version == rollout.candidate
+                && rollout.is_in_newest_wave(host)
+        };
+        let was_tried = std::mem::replace(&mut self.is_tried, hosts.iter().any(has_tried));
+        if was_tried && self.is_tried {
+            self.tried += since;
+        }
         // Who left the fleet speaks for nothing.
         let members: BTreeSet<&AgentId> = hosts.iter().map(|host| &host.id).collect();
         self.tracks.retain(|id, _| members.contains(id));
@@ -281,6 +299,18 @@ impl Soak {
     #[must_use]
     pub const fn watched(&self) -> Duration {
         self.watched
+    }
+
+    /// Whether hosts of the wave itself have been there with the version for half of the time.
+    pub(crate) fn was_tried(&self, soak: Duration) -> bool {
+        self.tried * 2 >= soak
+    }
+
+    /// Whether a host that is off was so for a long weekend when the watch began. It is not where it is not
+    /// known when something was heard of it.
+    pub(crate) fn was_long_gone(&self, host: &HostNow) -> bool {
+        let is_long = |(begun, seen): (Instant, Instant)| begun - seen > WEEKEND;
+        self.begun.zip(host.seen).is_some_and(is_long)
     }
 
     /// Whether a look is due, which is taken then. The last one is not: it is taken when all is said.
