@@ -316,35 +316,62 @@ fn statistics(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
 }
 
 /// Hosts that are not there, of those that a wave has reached and of the others.
+#[derive(Default)]
 struct Off {
-    new: (usize, usize),
-    old: (usize, usize),
+    new: OffOf,
+    old: OffOf,
+}
+
+/// Hosts on one side of a wave.
+#[derive(Clone, Copy, Default)]
+struct OffOf {
+    /// Those that are off, and all of them.
+    hosts: (usize, usize),
+    /// Their machines, of which one with copies is off by the part of these that is: many copies of one
+    /// machine are no proof of more than it, and one that is there is none that they all are.
+    machines: (f64, usize),
+}
+
+impl OffOf {
+    fn part(self) -> f64 {
+        let (off, all) = self.machines;
+        off / all.max(1) as f64
+    }
 }
 
 impl Off {
     fn of(rollout: &Rollout, hosts: &[HostNow]) -> Self {
-        let mut off = Self { new: (0, 0), old: (0, 0) };
-        for host in hosts.iter().filter(|host| host.is_judged()) {
+        let mut machines: BTreeMap<(&AgentId, bool), (usize, usize)> = BTreeMap::new();
+        for host in hosts.iter().filter(|host| host.changed) {
             let is_new = rollout.is_released_to(&host.id, &host.groups);
-            let (count, all) = if is_new { &mut off.new } else { &mut off.old };
+            let (off, all) = machines.entry((&host.machine, is_new)).or_default();
+            *off += usize::from(!host.connected);
             *all += 1;
-            *count += usize::from(!host.connected);
         }
-        off
+        let mut found = Self::default();
+        for ((_, is_new), (off, all)) in machines {
+            let side = if is_new { &mut found.new } else { &mut found.old };
+            side.hosts = (side.hosts.0 + off, side.hosts.1 + all);
+            side.machines = (side.machines.0 + off as f64 / all as f64, side.machines.1 + 1);
+        }
+        found
     }
 
     /// In the evening all of them go; and when all are reached, there is nobody to compare with.
     fn is_more_of_new(&self) -> bool {
-        let part = |(count, all): (usize, usize)| count as f64 / all.max(1) as f64;
-        let (_, old_all) = self.old;
-        old_all > 0 && part(self.new) > part(self.old) + MISSING_USUAL
+        self.old.hosts.1 > 0 && self.new.part() > self.old.part() + MISSING_USUAL
     }
 
     fn why(&self) -> String {
-        let ((new, new_all), (old, old_all)) = (self.new, self.old);
+        let (new, old) = (self.new, self.old);
+        let has_copies = [new, old].iter().any(|side| side.machines.1 < side.hosts.1);
+        let copies = if has_copies { " (a machine and its copies count as one)" } else { "" };
         format!(
-            "{new} of {} that it has reached are off, {old} of the {old_all} others: they may just be switched off",
-            crate::hosts(new_all)
+            "{} of {} that it has reached are off, {} of the {} others{copies}: they may just be switched off",
+            new.hosts.0,
+            crate::hosts(new.hosts.1),
+            old.hosts.0,
+            old.hosts.1
         )
     }
 }
@@ -391,7 +418,11 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
         let all = released().count();
         // It reached them, and all of them went, beside others that are there: nobody waits for a weekend
         // to say so.
-        let had_it = released().filter(|host| !host.connected && host.version == rollout.candidate).count();
+        let had_it = |host: &&HostNow| {
+            let has_gone = host.changed && !host.connected && host.version == rollout.candidate;
+            has_gone && rollout.is_released_to(&host.id, &host.groups)
+        };
+        let had_it = hosts.iter().filter(had_it).count();
         if is_over && taking + lacking == 0 && had_it > 1 && looks_lost {
             return Judgement::Uncertain(off.why());
         }

@@ -2,6 +2,6 @@
 //! who is counted.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests: failures are panics")]
 
+mod copies;
 mod fleet;
-
 mod own_hosts;
