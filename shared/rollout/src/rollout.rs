@@ -278,6 +278,15 @@ impl Rollout {
         self.plan.waves.iter().enumerate().position(is_in).unwrap_or(last)
     }
 
+    /// Whether the hosts of a wave, counted from 0, are to have the version.
+    pub(crate) const fn has_released(&self, wave: usize) -> bool {
+        match self.phase {
+            Phase::Completed => true,
+            Phase::TakenBack { .. } => false,
+            Phase::Waiting | Phase::Watching | Phase::Paused { .. } => wave < self.released,
+        }
+    }
+
     /// Whether a host is in the wave that was released last.
     pub(crate) fn is_in_newest_wave(&self, host: &HostNow) -> bool {
         self.wave_of(&host.id, &host.groups) + 1 == self.released
@@ -289,9 +298,7 @@ impl Rollout {
         match self.phase {
             Phase::Completed => true,
             Phase::TakenBack { .. } => false,
-            Phase::Waiting | Phase::Watching | Phase::Paused { .. } => {
-                self.wave_of(host, groups) < self.released
-            }
+            _ => self.has_released(self.wave_of(host, groups)),
         }
     }
 
@@ -464,13 +471,16 @@ impl Rollout {
 
     /// Keeps what hosts do that have the version before: of those that get the new one now, and of others.
     fn note_before(&mut self, hosts: &[HostNow]) {
-        // Those that speak from now on, as one of a machine's copies is reached and others are not.
-        let mut hosts = hosts.to_vec();
+        // Those that speak from now on, as one of a machine's copies is reached and others are not. One of an
+        // earlier wave has the version and gives way to one that gets it now.
+        let has_old = |host: &&HostNow| host.version != self.candidate;
+        let mut hosts: Vec<HostNow> = hosts.iter().filter(has_old).cloned().collect();
         let mut speaking = hosts.iter().filter(|host| host.speaks).map(|host| host.id.clone()).collect();
         have_one_speak(self, &mut hosts, &mut speaking);
-        let has_old = |host: &&HostNow| host.is_judged() && host.version != self.candidate;
-        let (now, later): (Vec<_>, Vec<_>) =
-            hosts.iter().filter(has_old).partition(|host| self.is_released_to(&host.id, &host.groups));
+        let (now, later): (Vec<_>, Vec<_>) = hosts
+            .iter()
+            .filter(|host| host.is_judged())
+            .partition(|host| self.is_released_to(&host.id, &host.groups));
         for kind in [now, later] {
             let loads = kind.into_iter().filter_map(|host| Some((host.id.clone(), Load::before(host)?)));
             self.before.extend(loads.take(BEFORE_KEPT));

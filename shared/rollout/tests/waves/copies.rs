@@ -3,7 +3,7 @@
 use fallow_domain::Duration;
 use fallow_rollout::HostNow;
 
-use crate::fleet::{Fleet, NEW, SOAK, host, id, paused, released};
+use crate::fleet::{Fleet, NEW, SOAK, host, id, paused, released, taken_back};
 
 /// So many copies of the first one, and behind them other machines.
 fn lab(copies: usize, others: usize) -> Vec<HostNow> {
@@ -59,4 +59,45 @@ fn r6_5_copies_that_are_off_count_no_more_than_one_machine() {
     fleet.take();
     fleet.hosts[..60].iter_mut().for_each(|host| host.connected = false);
     released(fleet.watch(SOAK * 2));
+}
+
+/// A lab whose first host did well with the version; those of the second wave take it.
+fn second_wave() -> Fleet {
+    let mut fleet = Fleet::with(1, "1,10,100%", lab(60, 0));
+    fleet.take();
+    let passed = fleet.watch(SOAK * 2).unwrap();
+    fleet.apply(&passed);
+    assert_eq!(fleet.of_wave(2).len(), 9);
+    fleet.take();
+    fleet
+}
+
+#[test]
+fn r6_5_each_wave_of_a_lab_from_one_image_is_judged_by_a_host_that_it_reached() {
+    type Change = fn(&mut HostNow);
+    let offers_less: Change = |host| host.offered = 0.1;
+    let idles: Change = |host| host.computing = 0.1;
+    for (change, gate) in [(offers_less, "(gate offered)"), (idles, "(gate idle)")] {
+        for starts_anew in [false, true] {
+            let mut fleet = second_wave();
+            if starts_anew {
+                fleet.start_anew();
+            }
+            fleet.of_wave(2).into_iter().for_each(|at| change(&mut fleet.hosts[at]));
+            let why = taken_back(fleet.watch(SOAK * 2));
+            assert!(why.contains("on 1 host with the new version") && why.ends_with(gate), "{why}");
+        }
+    }
+    // And they may do well.
+    let mut fleet = second_wave();
+    let why = released(fleet.watch(SOAK * 2));
+    assert!(why.starts_with("1 host with it for") && !why.contains("not seen"), "{why}");
+    let first = fleet.of_wave(1)[0];
+    assert!(!fleet.hosts[first].speaks, "the first wave's host speaks on");
+    // At night none of them is there: the first one speaks, and they are waited for.
+    let mut fleet = second_wave();
+    fleet.of_wave(2).into_iter().for_each(|at| fleet.hosts[at].connected = false);
+    fleet.hosts.iter_mut().filter(|host| host.version != NEW).for_each(|host| host.connected = false);
+    assert_eq!(fleet.watch(SOAK * 4), None);
+    assert!(fleet.hosts[first].speaks);
 }

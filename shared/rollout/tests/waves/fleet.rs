@@ -113,3 +113,10 @@ pub(crate) fn paused(transition: Option<Transition>) -> String {
         other => panic!("{other:?}"),
     }
 }
+
+pub(crate) fn taken_back(transition: Option<Transition>) -> String {
+    match transition {
+        Some(Transition::TakeBack { why }) => why,
+        other => panic!("{other:?}"),
+    }
+}
