@@ -376,9 +376,18 @@ impl Off {
     }
 }
 
-/// Machines that do not take the version, and what one of their hosts is called. As with refusals half of the
-/// copies count that are there, whichever of them speaks.
-fn lacking<'h>(rollout: &Rollout, soak: &Soak, hosts: &'h [HostNow]) -> (BTreeSet<&'h AgentId>, String) {
+/// Machines that take the version and that do not. As with refusals half of the copies count that are there,
+/// whichever of them speaks. All hosts count, however few of a large fleet are watched one by one: parts of
+/// two samples that were drawn in different ways could not be compared.
+struct Taking<'h> {
+    /// Those that take it.
+    taking: usize,
+    lacking: BTreeSet<&'h AgentId>,
+    /// What a host is called that lacks it.
+    example: String,
+}
+
+fn taking<'h>(rollout: &Rollout, soak: &Soak, hosts: &'h [HostNow]) -> Taking<'h> {
     let mut machines: BTreeMap<&AgentId, (usize, usize)> = BTreeMap::new();
     let was_given = |host: &&HostNow| host.changed && rollout.is_released_to(&host.id, &host.groups);
     let lacks = |host: &&HostNow| soak.lacks(&host.id, rollout.plan.soak);
@@ -389,10 +398,12 @@ fn lacking<'h>(rollout: &Rollout, soak: &Soak, hosts: &'h [HostNow]) -> (BTreeSe
             *all += 1;
         }
     }
+    let all = machines.len();
     machines.retain(|_, (lacking, all)| *lacking * 2 >= *all);
     let example =
         hosts.iter().filter(was_given).filter(lacks).find(|host| machines.contains_key(&host.machine));
-    (machines.into_keys().collect(), example.map(HostNow::called).unwrap_or_default())
+    let example = example.map(HostNow::called).unwrap_or_default();
+    Taking { taking: all - machines.len(), lacking: machines.into_keys().collect(), example }
 }
 
 type Amount<'f> = &'f dyn Fn(&AgentId, &Track) -> Option<f64>;
@@ -406,15 +417,17 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
         return Judgement::Uncertain(why.to_owned());
     }
     let voting: BTreeSet<&AgentId> = soak.voting(rollout.plan.soak).map(|(id, _)| id).collect();
-    let (lacking, example) = lacking(rollout, soak, hosts);
+    let Taking { taking, lacking, example } = taking(rollout, soak, hosts);
     // A copy that has it may speak for a machine that does not take it.
-    let takes = |host: &&HostNow| voting.contains(&host.id) && !lacking.contains(&host.machine);
-    let taking = hosts.iter().filter(takes).count();
+    let votes = |host: &HostNow| voting.contains(&host.id) && !lacking.contains(&host.machine);
+    let is_seen = hosts.iter().any(votes);
     let (voting, lacking) = (voting.len(), lacking.len());
     let is_over = soak.watched() >= rollout.plan.soak * PATIENCE;
     let off = Off::of(rollout, hosts);
     let looks_lost = rollout.plan.gates.has(Gate::Lost) && off.is_more_of_new();
-    if taking == 0 || lacking as f64 > MISSING_USUAL * (taking + lacking) as f64 {
+    let all_there = taking + lacking;
+    let many_lack = lacking as f64 > MISSING_USUAL * all_there as f64;
+    if !is_seen || many_lack {
         let all = released().count();
         // It reached them, and all of them went, beside others that are there: nobody waits for a weekend
         // to say so.
@@ -423,21 +436,20 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
             has_gone && rollout.is_released_to(&host.id, &host.groups)
         };
         let had_it = hosts.iter().filter(had_it).count();
-        if is_over && taking + lacking == 0 && had_it > 1 && looks_lost {
+        if is_over && all_there == 0 && had_it > 1 && looks_lost {
             return Judgement::Uncertain(off.why());
         }
-        let is_over = is_over && (taking + lacking > 0 || soak.watched() >= WEEKEND);
-        return match (is_over, taking + lacking) {
-            (false, _) => Judgement::Watch,
-            (true, 0) => Judgement::Uncertain(format!(
-                "none of {} is there: they are off, or their networks are",
-                crate::hosts(all)
-            )),
-            (true, there) => Judgement::Uncertain(format!(
+        // Who came a moment ago and has it will be seen: one that is slow does not speak for those.
+        if !is_over || !many_lack && soak.watched() < WEEKEND {
+            return Judgement::Watch;
+        }
+        return Judgement::Uncertain(match many_lack {
+            true => format!(
                 "{lacking} of {} that are there do not take the version, such as {example}",
-                crate::hosts(there)
-            )),
-        };
+                crate::hosts(all_there)
+            ),
+            false => format!("none of {} is there: they are off, or their networks are", crate::hosts(all)),
+        });
     }
     // Also those of which nothing was heard since they got it.
     if looks_lost {

@@ -242,8 +242,8 @@ impl Soak {
         for track in self.tracks.values_mut() {
             track.is_there = false;
         }
-        let drawn = of(true).map(|(host, _)| host).filter(|host| new.has(rollout, host));
-        self.note_lacking(rollout, drawn, since);
+        let all_new = of(true).map(|(host, _)| host);
+        self.note_lacking(rollout, all_new, since);
         for (host, is_released) in hosts.iter().zip(released) {
             if !host.changed {
                 continue;

@@ -84,9 +84,9 @@ impl Fleet {
         }
     }
 
-    /// Looks at them so long, every quarter of a minute, or in waits of hours once a minute.
+    /// Looks at them so long, every quarter of a minute; in waits of hours, and at very many, once a minute.
     pub(crate) fn watch(&mut self, time: Duration) -> Option<Transition> {
-        let step = Duration::from_secs(if time > SOAK * 4 { 60 } else { 15 });
+        let step = Duration::from_secs(if time > SOAK * 4 || self.hosts.len() > 5_000 { 60 } else { 15 });
         let end = self.now + time;
         while self.now < end {
             self.now = self.now + step;

@@ -4,4 +4,5 @@
 
 mod copies;
 mod fleet;
+mod large;
 mod own_hosts;

@@ -124,3 +124,17 @@ fn r6_5_a_coordinator_that_starts_anew_every_night_goes_on_waiting_for_a_waves_h
     let why = released(fleet.watch(SOAK * 2));
     assert!(why.starts_with("4 hosts with it for"), "{why}");
 }
+
+#[test]
+fn r6_5_hosts_that_come_in_the_morning_are_not_judged_by_one_that_is_slow() {
+    // All are off for longer than three times the soak time; then all come, and one hangs.
+    let hosts: Vec<HostNow> = (0..20).map(host).collect();
+    let mut fleet = Fleet::with(1, "100%", hosts);
+    fleet.hosts.iter_mut().for_each(|host| host.connected = false);
+    assert_eq!(fleet.watch(SOAK * 6), None);
+    fleet.hosts.iter_mut().for_each(|host| host.connected = true);
+    fleet.take();
+    fleet.hosts[0].version = OLD;
+    let why = released(fleet.watch(SOAK));
+    assert!(why.starts_with("19 hosts with it for"), "{why}");
+}
