@@ -345,8 +345,7 @@ impl Rollout {
         for (at, wave) in self.plan.waves.iter().enumerate().skip(self.released) {
             let released = at + 1;
             if let Wave::Hosts(count) = wave {
-                let counted = |host: &&HostNow| self.counted.values().any(|wave| wave.contains(&host.id));
-                let counted = reached().filter(counted).count();
+                let counted = |host: &AgentId| self.counted.values().any(|wave| wave.contains(host));
                 let counted = cohort::first(self.number, *count, counted, reached(), open());
                 if !counted.is_empty() {
                     return Transition::Release { released, counted, why };

@@ -1,5 +1,7 @@
 //! Labs that were set up from one image: all of their hosts are copies of one machine.
 
+use std::collections::BTreeSet;
+
 use fallow_domain::Duration;
 use fallow_rollout::HostNow;
 
@@ -100,4 +102,38 @@ fn r6_5_each_wave_of_a_lab_from_one_image_is_judged_by_a_host_that_it_reached() 
     fleet.hosts.iter_mut().filter(|host| host.version != NEW).for_each(|host| host.connected = false);
     assert_eq!(fleet.watch(SOAK * 4), None);
     assert!(fleet.hosts[first].speaks);
+}
+
+/// The hosts that have it when the last wave before all is released.
+fn reached_in_the_end(number: u64, waves: &str, hosts: &[HostNow]) -> (usize, usize) {
+    let mut fleet = Fleet::with(number, waves, hosts.to_vec());
+    while fleet.rollout.released + 1 < fleet.rollout.plan.waves.len() {
+        fleet.promote();
+    }
+    let reached = || fleet.hosts.iter().filter(|host| fleet.has_reached(host));
+    let machines: BTreeSet<_> = reached().map(|host| &host.machine).collect();
+    (reached().count(), machines.len())
+}
+
+#[test]
+fn r6_5_a_wave_that_counts_is_as_large_as_it_is_called_whatever_group_went_before() {
+    let staff: fallow_fleet::GroupName = "staff".parse().unwrap();
+    // A lab that is there, and 40 machines that are off, 15 of which are of the staff.
+    let mut hosts = lab(60, 40);
+    hosts[60..].iter_mut().for_each(|host| host.connected = false);
+    hosts[60..75].iter_mut().for_each(|host| host.groups = vec![staff.clone()]);
+    for number in 1..20 {
+        for waves in ["10,30,100%", "10,staff,30,100%", "staff,30,100%"] {
+            let (reached, _) = reached_in_the_end(number, waves, &hosts);
+            assert_eq!(reached, 30, "{waves}");
+        }
+    }
+    // 20 of the lab are a group: they are one machine, of which 10 more are there until 30 hosts have it; and
+    // there are so many other machines that are off that 30 places are taken.
+    let mut hosts = lab(60, 40);
+    hosts[60..].iter_mut().for_each(|host| host.connected = false);
+    hosts[..20].iter_mut().for_each(|host| host.groups = vec![staff.clone()]);
+    for number in 1..20 {
+        assert_eq!(reached_in_the_end(number, "staff,30,100%", &hosts), (49, 20));
+    }
 }

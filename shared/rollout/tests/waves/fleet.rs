@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{AgentId, DocumentVersion, Duration, Instant};
-use fallow_rollout::{HostNow, Plan, Rollout, Soak, Transition, have_one_speak};
+use fallow_rollout::{HostNow, Order, Plan, Rollout, Soak, Transition, have_one_speak};
 
 pub(crate) const OLD: DocumentVersion = DocumentVersion(1);
 pub(crate) const NEW: DocumentVersion = DocumentVersion(2);
@@ -57,6 +57,13 @@ impl Fleet {
         self.speak();
         self.rollout = self.rollout.after(transition, self.now, NEWEST, &self.hosts);
         self.soak = Soak::after(std::mem::take(&mut self.soak), &self.rollout, &self.hosts);
+    }
+
+    /// Somebody releases the next wave.
+    pub(crate) fn promote(&mut self) {
+        self.speak();
+        let promoted = self.rollout.order(Order::Promote, "bob", &self.hosts).unwrap();
+        self.apply(&promoted);
     }
 
     /// The coordinator starts anew: it remembers what is stored.
