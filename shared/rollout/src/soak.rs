@@ -250,10 +250,10 @@ impl Soak {
             }
             let is_new = is_released && host.version == rollout.candidate;
             let is_old = !is_released && host.version < rollout.candidate;
-            // What somebody says that he has and was not given speaks for nothing.
+            // What somebody says that he has and was not given speaks for nothing, whatever he said before.
             let counts = is_new && new.has(rollout, host) || is_old && old.has(rollout, host);
             match self.tracks.get_mut(&host.id) {
-                Some(track) if track.is_new == is_new => track.sample(host, since),
+                Some(track) if track.is_new == is_new && (is_new || is_old) => track.sample(host, since),
                 _ if host.connected && counts => {
                     let mut track = Track::begin(host, is_new);
                     track.sample(host, Duration::ZERO);
