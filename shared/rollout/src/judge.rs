@@ -30,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fallow_domain::{AgentId, MasterUrl};
 
 use crate::own::{Own, WEEKEND};
+use crate::rollout::Placed;
 use crate::soak::{LOOKS, Soak, Track};
 use crate::statistics::{fisher, rank_sum};
 use crate::{Gate, HostNow, Load, Rollout};
@@ -110,7 +111,7 @@ impl Shown {
 }
 
 /// Judges what was seen so far.
-pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[HostNow]) -> Judgement {
+pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[Placed<'_>]) -> Judgement {
     let gates = &rollout.plan.gates;
     if gates.has(Gate::Refused)
         && let Some(why) = refusals(rollout, hosts)
@@ -148,10 +149,9 @@ struct Copies<'h> {
 /// Machines that refuse the version, or went back from it: one in twenty of those that it reached. A machine
 /// has one voice, however many copies it has, and does so if half of them do: where all hosts of a lab were
 /// set up from one image, neither one of them decides that the version is bad, nor one that it is good.
-fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
-    let was_given = |host: &&HostNow| host.changed && rollout.is_released_to(&host.id, &host.groups);
+fn refusals(rollout: &Rollout, hosts: &[Placed<'_>]) -> Option<String> {
     let mut machines: BTreeMap<&AgentId, Copies<'_>> = BTreeMap::new();
-    for host in hosts.iter().filter(was_given) {
+    for host in given(hosts) {
         let why = host.turned_down(rollout.candidate);
         // Whoever answers first is not all; and who answered and is off now was reached, too.
         if host.connected || host.version == rollout.candidate || why.is_some() {
@@ -174,6 +174,11 @@ fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
     (count * 20 >= reached).then(|| {
         format!("{count} of {} refuse it, such as {}{copies}: {why}", crate::hosts(reached), first.called())
     })
+}
+
+/// Hosts that were given the version, of those to which it says something else.
+fn given<'h>(hosts: &[Placed<'h>]) -> impl Iterator<Item = &'h HostNow> {
+    hosts.iter().filter(|at| at.is_released && at.host.changed).map(|at| at.host)
 }
 
 fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
@@ -340,11 +345,10 @@ impl OffOf {
 }
 
 impl Off {
-    fn of(rollout: &Rollout, hosts: &[HostNow]) -> Self {
+    fn of(hosts: &[Placed<'_>]) -> Self {
         let mut machines: BTreeMap<(&AgentId, bool), (usize, usize)> = BTreeMap::new();
-        for host in hosts.iter().filter(|host| host.changed) {
-            let is_new = rollout.is_released_to(&host.id, &host.groups);
-            let (off, all) = machines.entry((&host.machine, is_new)).or_default();
+        for Placed { host, is_released, .. } in hosts.iter().filter(|at| at.host.changed) {
+            let (off, all) = machines.entry((&host.machine, *is_released)).or_default();
             *off += usize::from(!host.connected);
             *all += 1;
         }
@@ -387,11 +391,10 @@ struct Taking<'h> {
     example: String,
 }
 
-fn taking<'h>(rollout: &Rollout, soak: &Soak, hosts: &'h [HostNow]) -> Taking<'h> {
+fn taking<'h>(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'h>]) -> Taking<'h> {
     let mut machines: BTreeMap<&AgentId, (usize, usize)> = BTreeMap::new();
-    let was_given = |host: &&HostNow| host.changed && rollout.is_released_to(&host.id, &host.groups);
     let lacks = |host: &&HostNow| soak.lacks(&host.id, rollout.plan.soak);
-    for host in hosts.iter().filter(was_given) {
+    for host in given(hosts) {
         if lacks(&host) || host.connected && host.version == rollout.candidate {
             let (lacking, all) = machines.entry(&host.machine).or_default();
             *lacking += usize::from(lacks(&host));
@@ -400,8 +403,7 @@ fn taking<'h>(rollout: &Rollout, soak: &Soak, hosts: &'h [HostNow]) -> Taking<'h
     }
     let all = machines.len();
     machines.retain(|_, (lacking, all)| *lacking * 2 >= *all);
-    let example =
-        hosts.iter().filter(was_given).filter(lacks).find(|host| machines.contains_key(&host.machine));
+    let example = given(hosts).filter(lacks).find(|host| machines.contains_key(&host.machine));
     let example = example.map(HostNow::called).unwrap_or_default();
     Taking { taking: all - machines.len(), lacking: machines.into_keys().collect(), example }
 }
@@ -409,9 +411,8 @@ fn taking<'h>(rollout: &Rollout, soak: &Soak, hosts: &'h [HostNow]) -> Taking<'h
 type Amount<'f> = &'f dyn Fn(&AgentId, &Track) -> Option<f64>;
 
 /// What is to be said when the time is over.
-fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
-    let is_released = |host: &&HostNow| host.is_judged() && rollout.is_released_to(&host.id, &host.groups);
-    let released = || hosts.iter().filter(is_released);
+fn end(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'_>]) -> Judgement {
+    let released = || given(hosts).filter(|host| host.speaks);
     if released().next().is_none() {
         let why = "none of its hosts is in the fleet any more, or what changed concerns none of them by now";
         return Judgement::Uncertain(why.to_owned());
@@ -420,10 +421,10 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
     let Taking { taking, lacking, example } = taking(rollout, soak, hosts);
     // A copy that has it may speak for a machine that does not take it.
     let votes = |host: &HostNow| voting.contains(&host.id) && !lacking.contains(&host.machine);
-    let is_seen = hosts.iter().any(votes);
+    let is_seen = given(hosts).any(votes);
     let (voting, lacking) = (voting.len(), lacking.len());
     let is_over = soak.watched() >= rollout.plan.soak * PATIENCE;
-    let off = Off::of(rollout, hosts);
+    let off = Off::of(hosts);
     let looks_lost = rollout.plan.gates.has(Gate::Lost) && off.is_more_of_new();
     let all_there = taking + lacking;
     let many_lack = lacking as f64 > MISSING_USUAL * all_there as f64;
@@ -431,11 +432,7 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
         let all = released().count();
         // It reached them, and all of them went, beside others that are there: nobody waits for a weekend
         // to say so.
-        let had_it = |host: &&HostNow| {
-            let has_gone = host.changed && !host.connected && host.version == rollout.candidate;
-            has_gone && rollout.is_released_to(&host.id, &host.groups)
-        };
-        let had_it = hosts.iter().filter(had_it).count();
+        let had_it = given(hosts).filter(|host| !host.connected && host.version == rollout.candidate).count();
         if is_over && all_there == 0 && had_it > 1 && looks_lost {
             return Judgement::Uncertain(off.why());
         }

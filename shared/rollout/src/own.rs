@@ -3,6 +3,7 @@
 use fallow_domain::Duration;
 
 use crate::judge::Judgement;
+use crate::rollout::Placed;
 use crate::{HostNow, Rollout, Soak};
 
 /// A wave none of whose hosts is there is waited for over a long weekend.
@@ -22,9 +23,9 @@ pub(crate) struct Own<'h> {
 }
 
 impl<'h> Own<'h> {
-    pub(crate) fn of(rollout: &Rollout, soak: &Soak, hosts: &'h [HostNow]) -> Self {
+    pub(crate) fn of(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'h>]) -> Self {
         let mut own = Self { all: 0, awaited: 0, is_there: false, lacking: Vec::new() };
-        for host in hosts.iter().filter(|host| host.changed && rollout.is_in_newest_wave(host)) {
+        for host in hosts.iter().filter(|at| at.is_newest && at.host.changed).map(|at| at.host) {
             own.all += 1;
             own.awaited += usize::from(host.connected || !soak.was_long_gone(host));
             own.is_there |= host.connected && host.version == rollout.candidate;

@@ -212,6 +212,16 @@ pub enum OrderError {
     },
 }
 
+/// A host and where it stands: that costs a hash each time, and a look asks often.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed<'h> {
+    pub(crate) host: &'h HostNow,
+    /// It is to have the version.
+    pub(crate) is_released: bool,
+    /// It is in the wave that was released last.
+    pub(crate) is_newest: bool,
+}
+
 impl Rollout {
     /// A rollout that begins.
     #[must_use]
@@ -270,9 +280,11 @@ impl Rollout {
     #[must_use]
     pub fn wave_of(&self, host: &AgentId, groups: &[GroupName]) -> usize {
         let last = self.plan.waves.len().saturating_sub(1);
+        let mut known = None;
+        let mut position = || *known.get_or_insert_with(|| cohort::position(self.number, host));
         let is_in = |(at, wave): (usize, &Wave)| match wave {
             Wave::Hosts(_) => self.counted.get(&at).is_some_and(|counted| counted.contains(host)),
-            Wave::Part(part) => cohort::is_in_part(self.number, host, *part),
+            Wave::Part(part) => cohort::is_in_part(&mut position, *part),
             Wave::Group(name) => groups.contains(name),
         };
         self.plan.waves.iter().enumerate().position(is_in).unwrap_or(last)
@@ -287,9 +299,13 @@ impl Rollout {
         }
     }
 
-    /// Whether a host is in the wave that was released last.
-    pub(crate) fn is_in_newest_wave(&self, host: &HostNow) -> bool {
-        self.wave_of(&host.id, &host.groups) + 1 == self.released
+    /// Hosts with where they stand.
+    pub(crate) fn placed<'h>(&self, hosts: &'h [HostNow]) -> Vec<Placed<'h>> {
+        let placed = |host: &'h HostNow| {
+            let wave = self.wave_of(&host.id, &host.groups);
+            Placed { host, is_released: self.has_released(wave), is_newest: wave + 1 == self.released }
+        };
+        hosts.iter().map(placed).collect()
     }
 
     /// Whether a host is to have the version.
@@ -327,8 +343,9 @@ impl Rollout {
         if self.released == 0 {
             return Some(self.next("it begins".to_owned(), hosts));
         }
-        soak.sample(self, now, hosts);
-        match judge(self, soak, hosts) {
+        let placed = self.placed(hosts);
+        soak.sample(self, now, &placed);
+        match judge(self, soak, &placed) {
             Judgement::Watch => None,
             Judgement::Pass(why) => Some(self.next(why, hosts)),
             Judgement::Fail(gate, why) => Some(Transition::TakeBack { why: told(gate, &why) }),

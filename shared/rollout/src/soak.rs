@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fallow_domain::{AgentId, Duration, Instant, MasterUrl};
 
 use crate::own::WEEKEND;
+use crate::rollout::Placed;
 use crate::{Calls, HostNow, Load, Rollout, cohort};
 
 /// How often a wave is judged by statistics: at equal distances while it is watched, and when it ends.
@@ -215,36 +216,31 @@ impl Soak {
     }
 
     /// Takes in what hosts are like now.
-    pub(crate) fn sample(&mut self, rollout: &Rollout, now: Instant, hosts: &[HostNow]) {
+    pub(crate) fn sample(&mut self, rollout: &Rollout, now: Instant, hosts: &[Placed<'_>]) {
         let since = self.last.map_or(Duration::ZERO, |last| now - last);
         self.last = Some(now);
         self.begun.get_or_insert(now);
         let since = since.clamp(Duration::ZERO, STEP_MAX);
         self.watched += since;
-        let has_tried = |host: &HostNow| {
-            host.changed
-                && host.connected
-                && host.version == rollout.candidate
-                && rollout.is_in_newest_wave(host)
+        let has_tried = |at: &Placed<'_>| {
+            let host = at.host;
+            at.is_newest && host.changed && host.connected && host.version == rollout.candidate
         };
         let was_tried = std::mem::replace(&mut self.is_tried, hosts.iter().any(has_tried));
         if was_tried && self.is_tried {
             self.tried += since;
         }
         // Who left the fleet speaks for nothing.
-        let members: BTreeSet<&AgentId> = hosts.iter().map(|host| &host.id).collect();
+        let members: BTreeSet<&AgentId> = hosts.iter().map(|at| &at.host.id).collect();
         self.tracks.retain(|id, _| members.contains(id));
-        let released: Vec<bool> =
-            hosts.iter().map(|host| rollout.is_released_to(&host.id, &host.groups)).collect();
-        let of = |is_new| hosts.iter().zip(&released).filter(move |(_, released)| **released == is_new);
-        let [new, old] = [true, false].map(|is_new| Sample::of(of(is_new).map(|(host, _)| host)));
+        let of = |is_new| hosts.iter().filter(move |at| at.is_released == is_new).map(|at| at.host);
+        let [new, old] = [true, false].map(|is_new| Sample::of(of(is_new)));
         // Whoever is not looked at any more, as nothing differs for it by now, speaks for nothing either.
         for track in self.tracks.values_mut() {
             track.is_there = false;
         }
-        let all_new = of(true).map(|(host, _)| host);
-        self.note_lacking(rollout, all_new, since);
-        for (host, is_released) in hosts.iter().zip(released) {
+        self.note_lacking(rollout, of(true), since);
+        for Placed { host, is_released, .. } in hosts.iter().copied() {
             if !host.changed {
                 continue;
             }
