@@ -18,10 +18,10 @@ pub fn position(rollout: u64, host: &AgentId) -> u64 {
     digest.as_ref().iter().take(8).fold(0, |position, byte| position << 8 | u64::from(*byte))
 }
 
-/// Whether a host is in such a part of the fleet.
-pub(crate) fn is_in_part(rollout: u64, host: &AgentId, part: Fraction) -> bool {
+/// Whether a host that stands there is in such a part of the fleet.
+pub(crate) fn is_in_part(position: impl FnOnce() -> u64, part: Fraction) -> bool {
     // The last of all positions is in the whole as well.
-    part == Fraction::ONE || (position(rollout, host) as f64) < part.get() * 2_f64.powi(64)
+    part == Fraction::ONE || (position() as f64) < part.get() * 2_f64.powi(64)
 }
 
 /// The hosts that a wave of so many adds to those that were reached: the first in order, those that compute
@@ -30,23 +30,29 @@ pub(crate) fn is_in_part(rollout: u64, host: &AgentId, part: Fraction) -> bool {
 /// Of a machine and its copies one counts, whose turn comes as its machine's does: whoever has one machine
 /// can have made the copies, and must have no more lots for that. Each machine's second copy, and then its
 /// third, comes when no other machine is left that is there: a lab may be set up from one image, and hosts
-/// that are off try nothing. Where there are fewer machines than the wave has, it counts hosts.
+/// that are off try nothing. Such copies fill the places of machines that are off: a wave has as many hosts
+/// as it is called, but for copies that were reached otherwise.
 ///
-/// Of the hosts that were `reached`, earlier waves of this kind had `counted` so many.
+/// Of the hosts that were `reached`, earlier waves of this kind `counted` some: each has a place. A machine of
+/// which a group's wave, or a part's, reached many has one.
 pub(crate) fn first<'h>(
     rollout: u64,
     count: u32,
-    counted: usize,
+    counted: impl Fn(&AgentId) -> bool,
     reached: impl Iterator<Item = &'h HostNow>,
     open: impl Iterator<Item = &'h HostNow>,
 ) -> BTreeSet<AgentId> {
     let count = count as usize;
-    // How many hosts of each machine have it, or have their turn before others of the machine.
+    // How many hosts of each machine have it, or have their turn before others of the machine; and how many
+    // have a place of their own.
     let mut turns: BTreeMap<&AgentId, usize> = BTreeMap::new();
+    let mut places_of: BTreeMap<&AgentId, usize> = BTreeMap::new();
     for host in reached {
         *turns.entry(&host.machine).or_default() += 1;
+        *places_of.entry(&host.machine).or_default() += usize::from(counted(&host.id));
     }
-    let (machines_reached, hosts_reached) = (turns.len(), turns.values().sum());
+    let mut hosts: usize = turns.values().sum();
+    let mut places: usize = places_of.values().map(|places| (*places).max(1)).sum();
     let rests = |host: &HostNow| host.rests || host.pause.is_some();
     let mut open: Vec<_> =
         open.map(|host| ((!host.connected, rests(host), position(rollout, &host.id)), host)).collect();
@@ -59,15 +65,26 @@ pub(crate) fn first<'h>(
     });
     let mut in_turn: Vec<_> = in_turn.collect();
     in_turn.sort_unstable();
-    // Copies that such waves took in the place of machines that are off fill those places.
-    let machines = count.min(turns.len()).saturating_sub(machines_reached.max(counted));
-    let hosts = if count > turns.len() { count.saturating_sub(hosts_reached) } else { 0 };
-    in_turn.into_iter().take(machines.max(hosts)).map(|(.., id)| id.clone()).collect()
+    let has_place = |(_, turn, ..): &(_, usize, _, _, _)| {
+        // A machine's first host has a place of its own, a further one only where hosts are lacking.
+        let is_taken = if *turn == 0 { places < count } else { hosts < count };
+        (places, hosts) = (places + usize::from(is_taken), hosts + usize::from(is_taken));
+        is_taken
+    };
+    in_turn.into_iter().filter(has_place).map(|(.., id)| id.clone()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const fn none(_: &AgentId) -> bool {
+        false
+    }
+
+    const fn all(_: &AgentId) -> bool {
+        true
+    }
 
     fn host(number: usize) -> AgentId {
         AgentId(format!("01HOST{number}"))
@@ -77,13 +94,13 @@ mod tests {
     fn r6_5_parts_of_a_fleet_are_as_large_as_they_are_called_and_others_in_each_rollout() {
         let part = Fraction::new(0.1).unwrap();
         let members = |rollout: u64| -> BTreeSet<usize> {
-            (0..10_000).filter(|number| is_in_part(rollout, &host(*number), part)).collect()
+            (0..10_000).filter(|number| is_in_part(|| position(rollout, &host(*number)), part)).collect()
         };
         let (first, second) = (members(1), members(2));
         assert!((900..1_100).contains(&first.len()), "{}", first.len());
         let both = first.intersection(&second).count();
         assert!((60..140).contains(&both), "{both} of 100");
-        assert!((0..10_000).all(|number| is_in_part(1, &host(number), Fraction::ONE)));
+        assert!((0..10_000).all(|number| is_in_part(|| position(1, &host(number)), Fraction::ONE)));
     }
 
     #[test]
@@ -91,7 +108,7 @@ mod tests {
         let hosts: Vec<_> = (0..50)
             .map(|number| HostNow { connected: number % 10 == 0, ..HostNow::named(host(number)) })
             .collect();
-        let of = |count| first(7, count, 0, [].iter(), hosts.iter());
+        let of = |count| first(7, count, none, [].iter(), hosts.iter());
         let is_there = |id: &AgentId| hosts.iter().any(|host| host.id == *id && host.connected);
         assert!(of(0).is_empty());
         assert!(of(5).iter().all(is_there) && of(5).len() == 5);
@@ -101,9 +118,9 @@ mod tests {
         let mut some_rest = hosts.clone();
         some_rest.iter_mut().enumerate().for_each(|(number, host)| host.rests = resting(number));
         let rests = |id: &AgentId| some_rest.iter().any(|host| host.id == *id && host.rests);
-        let chosen = first(7, 3, 0, [].iter(), some_rest.iter());
+        let chosen = first(7, 3, none, [].iter(), some_rest.iter());
         assert!(!chosen.iter().any(rests) && chosen.iter().all(is_there), "{chosen:?}");
-        assert_eq!(first(7, 5, 0, [].iter(), some_rest.iter()), of(5));
+        assert_eq!(first(7, 5, none, [].iter(), some_rest.iter()), of(5));
         assert_eq!((of(30).len(), of(1_000).len()), (30, 50));
     }
 
@@ -124,14 +141,14 @@ mod tests {
     fn r6_5_a_machine_with_copies_has_no_better_lot_than_any_other() {
         let hosts = one_with_copies();
         let is_drawn = |rollout: &u64| {
-            let chosen = first(*rollout, 1, 0, [].iter(), hosts.iter());
+            let chosen = first(*rollout, 1, none, [].iter(), hosts.iter());
             hosts.iter().any(|one| chosen.contains(&one.id) && one.machine == host(10))
         };
         // One of eleven, but for chance.
         let drawn = (0..1_000).filter(is_drawn).count();
         assert!((60..125).contains(&drawn), "{drawn} of 1000");
         for rollout in 0..100 {
-            let five = first(rollout, 5, 0, [].iter(), hosts.iter());
+            let five = first(rollout, 5, none, [].iter(), hosts.iter());
             assert_eq!((five.len(), machines(&hosts, &five)), (5, 5));
         }
     }
@@ -144,17 +161,17 @@ mod tests {
             [(1, 1, 1), (5, 5, 5), (11, 11, 11), (30, 30, 11), (200, 100, 11)]
         {
             let (has, open): (Vec<_>, Vec<_>) = hosts.iter().partition(|host| reached.contains(&host.id));
-            reached.extend(first(7, count, has.len(), has.into_iter(), open.into_iter()));
+            reached.extend(first(7, count, all, has.into_iter(), open.into_iter()));
             assert_eq!((reached.len(), machines(&hosts, &reached)), (hosts_then, machines_then));
         }
         // Copies that have it already, as by their group, stand for one machine.
         let has = || hosts.iter().skip(10).take(20);
         let open = hosts.iter().filter(|host| !has().any(|other| other.id == host.id));
-        let more = first(7, 5, 0, has(), open);
+        let more = first(7, 5, none, has(), open);
         assert_eq!((more.len(), machines(&hosts, &more)), (4, 4));
         // A lab that was set up from one image goes out as if these were machines.
         let lab = &hosts[10..];
-        assert_eq!([1, 5, 200].map(|count| first(7, count, 0, [].iter(), lab.iter()).len()), [1, 5, 90]);
+        assert_eq!([1, 5, 200].map(|count| first(7, count, none, [].iter(), lab.iter()).len()), [1, 5, 90]);
     }
 
     #[test]
@@ -176,7 +193,7 @@ mod tests {
             let mut reached = BTreeSet::new();
             for &(count, is_all_there) in plan {
                 let (has, open): (Vec<_>, Vec<_>) = hosts.iter().partition(|host| reached.contains(&host.id));
-                reached.extend(first(rollout, count, has.len(), has.into_iter(), open.into_iter()));
+                reached.extend(first(rollout, count, all, has.into_iter(), open.into_iter()));
                 assert_eq!((reached.len(), reached.iter().all(is_there)), (count as usize, is_all_there));
             }
         }

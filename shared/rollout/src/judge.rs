@@ -20,15 +20,17 @@
 //! version: machines are switched off.
 //!
 //! Where few hosts say little, that is no proof that all is well: a wave is waited for whose hosts are off
-//! for three days; if many of its hosts were lost that may just be off, or do not take the version,
+//! for three days, whatever hosts of earlier waves show; if many of its hosts were lost that may just be off, or do not take the version,
 //! it is uncertain, and somebody has to look. So it is where hosts rest by a pause that the version makes
 //! more likely, such as hours that it cuts: it may be meant so. What an owner takes away from the fleet is
 //! his doing, and not the version's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_domain::{AgentId, Duration, MasterUrl};
+use fallow_domain::{AgentId, MasterUrl};
 
+use crate::own::{Own, WEEKEND};
+use crate::rollout::Placed;
 use crate::soak::{LOOKS, Soak, Track};
 use crate::statistics::{fisher, rank_sum};
 use crate::{Gate, HostNow, Load, Rollout};
@@ -49,8 +51,6 @@ const USUAL: f64 = 0.1;
 const MISSING_USUAL: f64 = 0.2;
 /// So many times the soak time hosts are waited for that are there and do not take the version.
 const PATIENCE: i64 = 3;
-/// A wave none of whose hosts is there is waited for over a long weekend.
-const WEEKEND: Duration = Duration::from_hours(72);
 
 /// What a version is found to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,7 +111,7 @@ impl Shown {
 }
 
 /// Judges what was seen so far.
-pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[HostNow]) -> Judgement {
+pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[Placed<'_>]) -> Judgement {
     let gates = &rollout.plan.gates;
     if gates.has(Gate::Refused)
         && let Some(why) = refusals(rollout, hosts)
@@ -149,10 +149,9 @@ struct Copies<'h> {
 /// Machines that refuse the version, or went back from it: one in twenty of those that it reached. A machine
 /// has one voice, however many copies it has, and does so if half of them do: where all hosts of a lab were
 /// set up from one image, neither one of them decides that the version is bad, nor one that it is good.
-fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
-    let was_given = |host: &&HostNow| host.changed && rollout.is_released_to(&host.id, &host.groups);
+fn refusals(rollout: &Rollout, hosts: &[Placed<'_>]) -> Option<String> {
     let mut machines: BTreeMap<&AgentId, Copies<'_>> = BTreeMap::new();
-    for host in hosts.iter().filter(was_given) {
+    for host in given(hosts) {
         let why = host.turned_down(rollout.candidate);
         // Whoever answers first is not all; and who answered and is off now was reached, too.
         if host.connected || host.version == rollout.candidate || why.is_some() {
@@ -175,6 +174,11 @@ fn refusals(rollout: &Rollout, hosts: &[HostNow]) -> Option<String> {
     (count * 20 >= reached).then(|| {
         format!("{count} of {} refuse it, such as {}{copies}: {why}", crate::hosts(reached), first.called())
     })
+}
+
+/// Hosts that were given the version, of those to which it says something else.
+fn given<'h>(hosts: &[Placed<'h>]) -> impl Iterator<Item = &'h HostNow> {
+    hosts.iter().filter(|at| at.is_released && at.host.changed).map(|at| at.host)
 }
 
 fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
@@ -317,101 +321,140 @@ fn statistics(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
 }
 
 /// Hosts that are not there, of those that a wave has reached and of the others.
+#[derive(Default)]
 struct Off {
-    new: (usize, usize),
-    old: (usize, usize),
+    new: OffOf,
+    old: OffOf,
+}
+
+/// Hosts on one side of a wave.
+#[derive(Clone, Copy, Default)]
+struct OffOf {
+    /// Those that are off, and all of them.
+    hosts: (usize, usize),
+    /// Their machines, of which one with copies is off by the part of these that is: many copies of one
+    /// machine are no proof of more than it, and one that is there is none that they all are.
+    machines: (f64, usize),
+}
+
+impl OffOf {
+    fn part(self) -> f64 {
+        let (off, all) = self.machines;
+        off / all.max(1) as f64
+    }
 }
 
 impl Off {
-    fn of(rollout: &Rollout, hosts: &[HostNow]) -> Self {
-        let mut off = Self { new: (0, 0), old: (0, 0) };
-        for host in hosts.iter().filter(|host| host.is_judged()) {
-            let is_new = rollout.is_released_to(&host.id, &host.groups);
-            let (count, all) = if is_new { &mut off.new } else { &mut off.old };
+    fn of(hosts: &[Placed<'_>]) -> Self {
+        let mut machines: BTreeMap<(&AgentId, bool), (usize, usize)> = BTreeMap::new();
+        for Placed { host, is_released, .. } in hosts.iter().filter(|at| at.host.changed) {
+            let (off, all) = machines.entry((&host.machine, *is_released)).or_default();
+            *off += usize::from(!host.connected);
             *all += 1;
-            *count += usize::from(!host.connected);
         }
-        off
+        let mut found = Self::default();
+        for ((_, is_new), (off, all)) in machines {
+            let side = if is_new { &mut found.new } else { &mut found.old };
+            side.hosts = (side.hosts.0 + off, side.hosts.1 + all);
+            side.machines = (side.machines.0 + off as f64 / all as f64, side.machines.1 + 1);
+        }
+        found
     }
 
     /// In the evening all of them go; and when all are reached, there is nobody to compare with.
     fn is_more_of_new(&self) -> bool {
-        let part = |(count, all): (usize, usize)| count as f64 / all.max(1) as f64;
-        let (_, old_all) = self.old;
-        old_all > 0 && part(self.new) > part(self.old) + MISSING_USUAL
+        self.old.hosts.1 > 0 && self.new.part() > self.old.part() + MISSING_USUAL
     }
 
     fn why(&self) -> String {
-        let ((new, new_all), (old, old_all)) = (self.new, self.old);
+        let (new, old) = (self.new, self.old);
+        let has_copies = [new, old].iter().any(|side| side.machines.1 < side.hosts.1);
+        let copies = if has_copies { " (a machine and its copies count as one)" } else { "" };
         format!(
-            "{new} of {} that it has reached are off, {old} of the {old_all} others: they may just be switched off",
-            crate::hosts(new_all)
+            "{} of {} that it has reached are off, {} of the {} others{copies}: they may just be switched off",
+            new.hosts.0,
+            crate::hosts(new.hosts.1),
+            old.hosts.0,
+            old.hosts.1
         )
     }
 }
 
-/// Machines that do not take the version, and what one of their hosts is called. As with refusals half of the
-/// copies count that are there, whichever of them speaks.
-fn lacking<'h>(rollout: &Rollout, soak: &Soak, hosts: &'h [HostNow]) -> (BTreeSet<&'h AgentId>, String) {
+/// Machines that take the version and that do not. As with refusals half of the copies count that are there,
+/// whichever of them speaks. All hosts count, however few of a large fleet are watched one by one: parts of
+/// two samples that were drawn in different ways could not be compared.
+struct Taking<'h> {
+    /// Those that take it.
+    taking: usize,
+    lacking: BTreeSet<&'h AgentId>,
+    /// What a host is called that lacks it.
+    example: String,
+}
+
+fn taking<'h>(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'h>]) -> Taking<'h> {
     let mut machines: BTreeMap<&AgentId, (usize, usize)> = BTreeMap::new();
-    let was_given = |host: &&HostNow| host.changed && rollout.is_released_to(&host.id, &host.groups);
     let lacks = |host: &&HostNow| soak.lacks(&host.id, rollout.plan.soak);
-    for host in hosts.iter().filter(was_given) {
+    for host in given(hosts) {
         if lacks(&host) || host.connected && host.version == rollout.candidate {
             let (lacking, all) = machines.entry(&host.machine).or_default();
             *lacking += usize::from(lacks(&host));
             *all += 1;
         }
     }
+    let all = machines.len();
     machines.retain(|_, (lacking, all)| *lacking * 2 >= *all);
-    let example =
-        hosts.iter().filter(was_given).filter(lacks).find(|host| machines.contains_key(&host.machine));
-    (machines.into_keys().collect(), example.map(HostNow::called).unwrap_or_default())
+    let example = given(hosts).filter(lacks).find(|host| machines.contains_key(&host.machine));
+    let example = example.map(HostNow::called).unwrap_or_default();
+    Taking { taking: all - machines.len(), lacking: machines.into_keys().collect(), example }
 }
 
 type Amount<'f> = &'f dyn Fn(&AgentId, &Track) -> Option<f64>;
 
 /// What is to be said when the time is over.
-fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
-    let is_released = |host: &&HostNow| host.is_judged() && rollout.is_released_to(&host.id, &host.groups);
-    let released = || hosts.iter().filter(is_released);
+fn end(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'_>]) -> Judgement {
+    let released = || given(hosts).filter(|host| host.speaks);
     if released().next().is_none() {
         let why = "none of its hosts is in the fleet any more, or what changed concerns none of them by now";
         return Judgement::Uncertain(why.to_owned());
     }
     let voting: BTreeSet<&AgentId> = soak.voting(rollout.plan.soak).map(|(id, _)| id).collect();
-    let (lacking, example) = lacking(rollout, soak, hosts);
+    let Taking { taking, lacking, example } = taking(rollout, soak, hosts);
     // A copy that has it may speak for a machine that does not take it.
-    let takes = |host: &&HostNow| voting.contains(&host.id) && !lacking.contains(&host.machine);
-    let taking = hosts.iter().filter(takes).count();
+    let votes = |host: &HostNow| voting.contains(&host.id) && !lacking.contains(&host.machine);
+    let is_seen = given(hosts).any(votes);
     let (voting, lacking) = (voting.len(), lacking.len());
     let is_over = soak.watched() >= rollout.plan.soak * PATIENCE;
-    let off = Off::of(rollout, hosts);
+    let off = Off::of(hosts);
     let looks_lost = rollout.plan.gates.has(Gate::Lost) && off.is_more_of_new();
-    if taking == 0 || lacking as f64 > MISSING_USUAL * (taking + lacking) as f64 {
+    let all_there = taking + lacking;
+    let many_lack = lacking as f64 > MISSING_USUAL * all_there as f64;
+    if !is_seen || many_lack {
         let all = released().count();
         // It reached them, and all of them went, beside others that are there: nobody waits for a weekend
         // to say so.
-        let had_it = released().filter(|host| !host.connected && host.version == rollout.candidate).count();
-        if is_over && taking + lacking == 0 && had_it > 1 && looks_lost {
+        let had_it = given(hosts).filter(|host| !host.connected && host.version == rollout.candidate).count();
+        if is_over && all_there == 0 && had_it > 1 && looks_lost {
             return Judgement::Uncertain(off.why());
         }
-        let is_over = is_over && (taking + lacking > 0 || soak.watched() >= WEEKEND);
-        return match (is_over, taking + lacking) {
-            (false, _) => Judgement::Watch,
-            (true, 0) => Judgement::Uncertain(format!(
-                "none of {} is there: they are off, or their networks are",
-                crate::hosts(all)
-            )),
-            (true, there) => Judgement::Uncertain(format!(
+        // Who came a moment ago and has it will be seen: one that is slow does not speak for those.
+        if !is_over || !many_lack && soak.watched() < WEEKEND {
+            return Judgement::Watch;
+        }
+        return Judgement::Uncertain(match many_lack {
+            true => format!(
                 "{lacking} of {} that are there do not take the version, such as {example}",
-                crate::hosts(there)
-            )),
-        };
+                crate::hosts(all_there)
+            ),
+            false => format!("none of {} is there: they are off, or their networks are", crate::hosts(all)),
+        });
     }
     // Also those of which nothing was heard since they got it.
     if looks_lost {
         return Judgement::Uncertain(off.why());
+    }
+    let own = Own::of(rollout, soak, hosts);
+    if let Err(said) = own.are_seen(rollout, soak, is_over) {
+        return said;
     }
     let old = there(soak).filter(|track| !track.is_new).count();
     let cut_off = cut_off(soak);
@@ -437,9 +480,10 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[HostNow]) -> Judgement {
         }
     };
     Judgement::Pass(format!(
-        "{} with it for {}{seen}, and {nothing} speaks against it beside {old} with the version before",
+        "{} with it for {}{seen}{}, and {nothing} speaks against it beside {old} with the version before",
         crate::hosts(voting),
-        soak.watched()
+        soak.watched(),
+        own.said()
     ))
 }
 

@@ -218,6 +218,16 @@ pub enum OrderError {
     },
 }
 
+/// A host and where it stands: that costs a hash each time, and a look asks often.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed<'h> {
+    pub(crate) host: &'h HostNow,
+    /// It is to have the version.
+    pub(crate) is_released: bool,
+    /// It is in the wave that was released last.
+    pub(crate) is_newest: bool,
+}
+
 impl Rollout {
     /// A rollout that begins.
     #[must_use]
@@ -277,12 +287,32 @@ impl Rollout {
     #[must_use]
     pub fn wave_of(&self, host: &AgentId, groups: &[GroupName]) -> usize {
         let last = self.plan.waves.len().saturating_sub(1);
+        let mut known = None;
+        let mut position = || *known.get_or_insert_with(|| cohort::position(self.number, host));
         let is_in = |(at, wave): (usize, &Wave)| match wave {
             Wave::Hosts(_) => self.counted.get(&at).is_some_and(|counted| counted.contains(host)),
-            Wave::Part(part) => cohort::is_in_part(self.number, host, *part),
+            Wave::Part(part) => cohort::is_in_part(&mut position, *part),
             Wave::Group(name) => groups.contains(name),
         };
         self.plan.waves.iter().enumerate().position(is_in).unwrap_or(last)
+    }
+
+    /// Whether the hosts of a wave, counted from 0, are to have the version.
+    pub(crate) const fn has_released(&self, wave: usize) -> bool {
+        match self.phase {
+            Phase::Completed => true,
+            Phase::TakenBack { .. } => false,
+            Phase::Waiting | Phase::Watching | Phase::Paused { .. } => wave < self.released,
+        }
+    }
+
+    /// Hosts with where they stand.
+    pub(crate) fn placed<'h>(&self, hosts: &'h [HostNow]) -> Vec<Placed<'h>> {
+        let placed = |host: &'h HostNow| {
+            let wave = self.wave_of(&host.id, &host.groups);
+            Placed { host, is_released: self.has_released(wave), is_newest: wave + 1 == self.released }
+        };
+        hosts.iter().map(placed).collect()
     }
 
     /// Whether a host is to have the version.
@@ -291,9 +321,7 @@ impl Rollout {
         match self.phase {
             Phase::Completed => true,
             Phase::TakenBack { .. } => false,
-            Phase::Waiting | Phase::Watching | Phase::Paused { .. } => {
-                self.wave_of(host, groups) < self.released
-            }
+            _ => self.has_released(self.wave_of(host, groups)),
         }
     }
 
@@ -322,8 +350,9 @@ impl Rollout {
         if self.released == 0 {
             return Some(self.next("it begins".to_owned(), hosts));
         }
-        soak.sample(self, now, hosts);
-        match judge(self, soak, hosts) {
+        let placed = self.placed(hosts);
+        soak.sample(self, now, &placed);
+        match judge(self, soak, &placed) {
             Judgement::Watch => None,
             Judgement::Pass(why) => Some(self.next(why, hosts)),
             Judgement::Fail(gate, why) => Some(Transition::TakeBack { why: told(gate, &why) }),
@@ -340,8 +369,7 @@ impl Rollout {
         for (at, wave) in self.plan.waves.iter().enumerate().skip(self.released) {
             let released = at + 1;
             if let Wave::Hosts(count) = wave {
-                let counted = |host: &&HostNow| self.counted.values().any(|wave| wave.contains(&host.id));
-                let counted = reached().filter(counted).count();
+                let counted = |host: &AgentId| self.counted.values().any(|wave| wave.contains(host));
                 let counted = cohort::first(self.number, *count, counted, reached(), open());
                 if !counted.is_empty() {
                     return Transition::Release { released, counted, why };
@@ -466,13 +494,16 @@ impl Rollout {
 
     /// Keeps what hosts do that have the version before: of those that get the new one now, and of others.
     fn note_before(&mut self, hosts: &[HostNow]) {
-        // Those that speak from now on, as one of a machine's copies is reached and others are not.
-        let mut hosts = hosts.to_vec();
+        // Those that speak from now on, as one of a machine's copies is reached and others are not. One of an
+        // earlier wave has the version and gives way to one that gets it now.
+        let has_old = |host: &&HostNow| host.version != self.candidate;
+        let mut hosts: Vec<HostNow> = hosts.iter().filter(has_old).cloned().collect();
         let mut speaking = hosts.iter().filter(|host| host.speaks).map(|host| host.id.clone()).collect();
         have_one_speak(self, &mut hosts, &mut speaking);
-        let has_old = |host: &&HostNow| host.is_judged() && host.version != self.candidate;
-        let (now, later): (Vec<_>, Vec<_>) =
-            hosts.iter().filter(has_old).partition(|host| self.is_released_to(&host.id, &host.groups));
+        let (now, later): (Vec<_>, Vec<_>) = hosts
+            .iter()
+            .filter(|host| host.is_judged())
+            .partition(|host| self.is_released_to(&host.id, &host.groups));
         for kind in [now, later] {
             let loads = kind.into_iter().filter_map(|host| Some((host.id.clone(), Load::before(host)?)));
             self.before.extend(loads.take(BEFORE_KEPT));

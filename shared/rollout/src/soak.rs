@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{AgentId, Duration, Instant, MasterUrl};
 
+use crate::own::WEEKEND;
+use crate::rollout::Placed;
 use crate::{Calls, HostNow, Load, Rollout, cohort};
 
 /// How often a wave is judged by statistics: at equal distances while it is watched, and when it ends.
@@ -20,6 +22,12 @@ pub struct Soak {
     /// The number of the rollout.
     rollout: u64,
     watched: Duration,
+    /// When it began.
+    begun: Option<Instant>,
+    /// How long a host of the wave itself has been there with the version, one or the other.
+    tried: Duration,
+    /// One was so at the last look.
+    is_tried: bool,
     last: Option<Instant>,
     looks: u32,
     tracks: BTreeMap<AgentId, Track>,
@@ -208,34 +216,40 @@ impl Soak {
     }
 
     /// Takes in what hosts are like now.
-    pub(crate) fn sample(&mut self, rollout: &Rollout, now: Instant, hosts: &[HostNow]) {
+    pub(crate) fn sample(&mut self, rollout: &Rollout, now: Instant, hosts: &[Placed<'_>]) {
         let since = self.last.map_or(Duration::ZERO, |last| now - last);
         self.last = Some(now);
+        self.begun.get_or_insert(now);
         let since = since.clamp(Duration::ZERO, STEP_MAX);
         self.watched += since;
+        let has_tried = |at: &Placed<'_>| {
+            let host = at.host;
+            at.is_newest && host.changed && host.connected && host.version == rollout.candidate
+        };
+        let was_tried = std::mem::replace(&mut self.is_tried, hosts.iter().any(has_tried));
+        if was_tried && self.is_tried {
+            self.tried += since;
+        }
         // Who left the fleet speaks for nothing.
-        let members: BTreeSet<&AgentId> = hosts.iter().map(|host| &host.id).collect();
+        let members: BTreeSet<&AgentId> = hosts.iter().map(|at| &at.host.id).collect();
         self.tracks.retain(|id, _| members.contains(id));
-        let released: Vec<bool> =
-            hosts.iter().map(|host| rollout.is_released_to(&host.id, &host.groups)).collect();
-        let of = |is_new| hosts.iter().zip(&released).filter(move |(_, released)| **released == is_new);
-        let [new, old] = [true, false].map(|is_new| Sample::of(of(is_new).map(|(host, _)| host)));
+        let of = |is_new| hosts.iter().filter(move |at| at.is_released == is_new).map(|at| at.host);
+        let [new, old] = [true, false].map(|is_new| Sample::of(of(is_new)));
         // Whoever is not looked at any more, as nothing differs for it by now, speaks for nothing either.
         for track in self.tracks.values_mut() {
             track.is_there = false;
         }
-        let drawn = of(true).map(|(host, _)| host).filter(|host| new.has(rollout, host));
-        self.note_lacking(rollout, drawn, since);
-        for (host, is_released) in hosts.iter().zip(released) {
+        self.note_lacking(rollout, of(true), since);
+        for Placed { host, is_released, .. } in hosts.iter().copied() {
             if !host.changed {
                 continue;
             }
             let is_new = is_released && host.version == rollout.candidate;
             let is_old = !is_released && host.version < rollout.candidate;
-            // What somebody says that he has and was not given speaks for nothing.
+            // What somebody says that he has and was not given speaks for nothing, whatever he said before.
             let counts = is_new && new.has(rollout, host) || is_old && old.has(rollout, host);
             match self.tracks.get_mut(&host.id) {
-                Some(track) if track.is_new == is_new => track.sample(host, since),
+                Some(track) if track.is_new == is_new && (is_new || is_old) => track.sample(host, since),
                 _ if host.connected && counts => {
                     let mut track = Track::begin(host, is_new);
                     track.sample(host, Duration::ZERO);
@@ -281,6 +295,18 @@ impl Soak {
     #[must_use]
     pub const fn watched(&self) -> Duration {
         self.watched
+    }
+
+    /// Whether hosts of the wave itself have been there with the version for half of the time.
+    pub(crate) fn was_tried(&self, soak: Duration) -> bool {
+        self.tried * 2 >= soak
+    }
+
+    /// Whether a host that is off was so for a long weekend when the watch began. It is not where it is not
+    /// known when something was heard of it.
+    pub(crate) fn was_long_gone(&self, host: &HostNow) -> bool {
+        let is_long = |(begun, seen): (Instant, Instant)| begun - seen > WEEKEND;
+        self.begun.zip(host.seen).is_some_and(is_long)
     }
 
     /// Whether a look is due, which is taken then. The last one is not: it is taken when all is said.

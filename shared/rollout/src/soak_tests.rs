@@ -210,6 +210,20 @@ fn r6_5_hosts_that_come_and_go_and_never_take_a_version_are_not_overlooked() {
 }
 
 #[test]
+fn r6_5_a_host_that_comes_to_say_that_it_has_what_it_was_not_given_is_nothing_to_compare_with() {
+    // It was seen with the version before. It says that it has the new one, and idles to make it look well.
+    let claims = |tick: i32, host: &mut HostNow, is_new: bool, _: usize| {
+        if tick >= 2 {
+            host.offered = 0.1;
+            host.version = NEW;
+        }
+        assert!(is_new || host.version == if tick >= 2 { NEW } else { OLD });
+    };
+    let why = taken_back(judged_over((1, 3), nothing, claims, Gates::default()));
+    assert!(why.ends_with("(gate offered)") && !why.contains("with the version before"), "{why}");
+}
+
+#[test]
 fn r6_5_copies_that_speak_in_turn_are_seen_as_if_one_spoke_all_the_time() {
     // Eight copies, each of which speaks for the machine at every eighth look.
     let in_turn = |tick: i32, host: &mut HostNow, is_new: bool, at: usize| {

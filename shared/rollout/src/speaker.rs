@@ -12,18 +12,21 @@ use crate::{HostNow, Rollout};
 ///
 /// Of several it is one that is there, has the version that it is to have, and does not rest: in a lab that
 /// was set up from one image all hosts are copies, and one that shows nothing would hide what the others
-/// show. Of several such it is one of which it is kept what it did before, or else who spoke last.
+/// show. Of several such it is one of the wave that was released last, or one host would be all that is seen
+/// of every wave; then one of which it is kept what it did before, or else who spoke last.
 pub fn have_one_speak(rollout: &Rollout, hosts: &mut [HostNow], last: &mut BTreeSet<AgentId>) {
     let mut speakers: BTreeMap<(&AgentId, bool), (_, usize)> = BTreeMap::new();
     // One to which the version says nothing new can say nothing of it.
     for (at, host) in hosts.iter().enumerate().filter(|(_, host)| host.changed) {
-        let is_released = rollout.is_released_to(&host.id, &host.groups);
+        let wave = rollout.wave_of(&host.id, &host.groups);
+        let is_released = rollout.has_released(wave);
         let has_its_own = match is_released {
             true => host.version == rollout.candidate,
             false => host.version < rollout.candidate,
         };
         let is_known = rollout.before.contains_key(&host.id);
-        let worth = (host.connected, has_its_own, !host.rests, is_known, last.contains(&host.id));
+        let is_newest = wave + 1 == rollout.released;
+        let worth = (host.connected, has_its_own, !host.rests, is_newest, is_known, last.contains(&host.id));
         let kind = (&host.machine, is_released);
         if speakers.get(&kind).is_none_or(|(other, _)| worth > *other) {
             speakers.insert(kind, (worth, at));
@@ -129,5 +132,26 @@ mod tests {
         let known = AgentId("c".into());
         let all = Rollout { before: BTreeMap::from([(known, crate::Load::default())]), ..all };
         assert_eq!(speak(&all, &mut hosts, &mut BTreeSet::new()), "c");
+    }
+
+    #[test]
+    fn r6_5_of_copies_with_the_version_one_of_the_newest_wave_speaks() {
+        let mut hosts = copies(&["a", "b", "c"]);
+        hosts.iter_mut().for_each(|host| host.version = NEW);
+        let plan = Plan::new("1,2,3,100%", Duration::from_mins(4)).unwrap();
+        let mut rollout = Rollout { plan, ..released_to(&["a"]) };
+        let mut last = BTreeSet::from([AgentId("a".into())]);
+        rollout.before.insert(AgentId("a".into()), crate::Load::default());
+        rollout.counted.insert(1, BTreeSet::from([AgentId("b".into())]));
+        rollout.counted.insert(2, BTreeSet::from([AgentId("c".into())]));
+        for (released, speaker) in [(2, "b"), (3, "c")] {
+            rollout.released = released;
+            let of_released = |host: &&HostNow| rollout.is_released_to(&host.id, &host.groups);
+            let mut reached: Vec<_> = hosts.iter().filter(of_released).cloned().collect();
+            assert_eq!(speak(&rollout, &mut reached, &mut last), speaker);
+        }
+        // One that rests shows less than one of an earlier wave.
+        hosts[2].rests = true;
+        assert_eq!(speak(&rollout, &mut hosts, &mut last), "a");
     }
 }

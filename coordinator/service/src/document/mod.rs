@@ -371,7 +371,7 @@ impl Documents {
 }
 
 /// Runs what blocks on a thread where that is fine.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
 }

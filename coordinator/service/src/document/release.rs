@@ -34,12 +34,14 @@ pub struct Release {
 }
 
 impl Release {
-    /// What a host is to have that has a version now.
+    /// What a host is to have that says that it has a version now. `was_given` tells which ones it was given;
+    /// none where that is not known.
     #[must_use]
     pub fn of(
         &self,
         host: &AgentId,
         has: DocumentVersion,
+        was_given: impl FnOnce(DocumentVersion) -> Option<bool>,
         labels: impl FnOnce() -> Labels,
     ) -> Option<&Arc<Published>> {
         if self.is_held {
@@ -47,10 +49,12 @@ impl Release {
             return self.followed.as_ref().filter(|followed| has <= followed.audited.set.fleet.version);
         }
         let Some((rollout, base)) = self.open() else { return self.newest.as_ref() };
-        // One that has it keeps it, also if its labels have it in another wave now.
+        // One that has it keeps it, also if its labels have it in another wave now. But who says so and was
+        // not given it is not sent it for that.
         let groups = || if rollout.groups.is_empty() { Vec::new() } else { rollout.groups_of(&labels()) };
         let is_begun = rollout.phase != Phase::Waiting;
-        let is_released = is_begun && has == rollout.candidate || rollout.is_released_to(host, &groups());
+        let has_it = || is_begun && has == rollout.candidate && was_given(has) != Some(false);
+        let is_released = has_it() || rollout.is_released_to(host, &groups());
         if is_released { self.newest.as_ref() } else { Some(base) }
     }
 

@@ -408,8 +408,10 @@ async fn r6_10_an_emergency_that_waits_for_its_signature_takes_hosts_back_from_w
     let released = |documents: &Documents| {
         let release = documents.release();
         let has = DocumentVersion(2);
-        let released =
-            release.of(&fallow_domain::AgentId("h".into()), has, Default::default).cloned().unwrap();
+        let released = release
+            .of(&fallow_domain::AgentId("h".into()), has, |_| None, Default::default)
+            .cloned()
+            .unwrap();
         (release, released)
     };
     let (release, back) = released(&documents);
@@ -467,8 +469,29 @@ async fn r6_5_a_change_beside_one_that_waits_for_its_signature_lets_no_host_have
     assert_eq!((rollout.base, base.audited.set.fleet.version), (followed.version, followed.version));
     let unreached = (0..100).map(|number| fallow_domain::AgentId(number.to_string()));
     for host in unreached.filter(|host| !rollout.is_released_to(host, &[])) {
-        let has = release.of(&host, followed.version, Default::default).unwrap();
+        let has = release.of(&host, followed.version, |_| None, Default::default).unwrap();
         assert_eq!(has.audited.set.fleet.version, followed.version);
+    }
+}
+
+#[tokio::test]
+async fn r6_5_who_says_that_it_has_a_version_that_it_was_not_given_is_not_sent_it_for_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+    documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+    let plan = Plan::new("1,100%", fallow_domain::Duration::from_mins(10)).unwrap();
+    documents.set_plan(Author::default(), Some(plan)).await.unwrap();
+    assert_eq!(shares(&documents, &[("a", 2.0)]).await.unwrap(), 2);
+    let release = documents.release();
+    let (rollout, base) = release.open().unwrap();
+    let versions = (base.audited.set.fleet.version, rollout.candidate);
+    assert_eq!(versions, (DocumentVersion(1), DocumentVersion(2)));
+    let host = fallow_domain::AgentId("h".into());
+    assert!(!rollout.is_released_to(&host, &[]));
+    // It is believed where it was given it, as before it had another label, or where that was not kept.
+    for (was_given, version) in [(Some(true), 2), (None, 2), (Some(false), 1)] {
+        let has = release.of(&host, rollout.candidate, |_| was_given, Default::default).unwrap();
+        assert_eq!(has.audited.set.fleet.version, DocumentVersion(version), "{was_given:?}");
     }
 }
 
@@ -491,7 +514,7 @@ async fn r6_5_a_new_version_follows_those_that_hosts_know_and_this_coordinator_d
         .collect();
     assert!(unreached.len() >= 99);
     for host in unreached {
-        let has = release.of(&host, DocumentVersion(7), Default::default).unwrap();
+        let has = release.of(&host, DocumentVersion(7), |_| None, Default::default).unwrap();
         assert_eq!(has.audited.set.fleet.version, DocumentVersion(1));
     }
     // Also where numbers are missing all versions are listed.

@@ -7,6 +7,7 @@ use fallow_fleet::DocumentSet;
 use super::Agent;
 use super::copies::CopyOf;
 use super::enrol::Revocation;
+use super::given::Given;
 use crate::document::Release;
 use fallow_daemon::lock;
 
@@ -36,14 +37,20 @@ pub struct Host {
     /// Its newest certificate is good until then; the epoch where it was not seen since the coordinator's
     /// start.
     pub certificate_until: Instant,
+    /// The versions that it was given; none where that was not kept yet.
+    given: Option<Given>,
 }
 
 impl Host {
+    fn was_given(&self, version: DocumentVersion) -> Option<bool> {
+        self.given.as_ref().and_then(|given| given.has(version))
+    }
+
     /// The documents that it is to have by what is released.
     #[must_use]
     pub fn set(&self, release: &Release) -> DocumentSet {
         let has = self.state.document_version;
-        let of = release.of(&self.agent, has, || self.labels.clone());
+        let of = release.of(&self.agent, has, |version| self.was_given(version), || self.labels.clone());
         // Nothing is sent to who keeps what it has while a version waits for its signature.
         crate::document::set_of(of.or_else(|| release.base()).map(|newest| &**newest))
     }
@@ -52,7 +59,7 @@ impl Host {
     #[must_use]
     pub fn wanted(&self, release: &Release) -> DocumentVersion {
         let has = self.state.document_version;
-        let wanted = release.of(&self.agent, has, || self.labels.clone());
+        let wanted = release.of(&self.agent, has, |version| self.was_given(version), || self.labels.clone());
         let version =
             |published: &std::sync::Arc<crate::document::Published>| published.audited.set.fleet.version;
         // While a version waits for its signature, who has more than the others is to keep it.
@@ -82,6 +89,7 @@ impl Agent {
             revoked,
             copy_of,
             certificate_until: self.certificate_until(),
+            given: lock(&self.given).clone(),
         }
     }
 }

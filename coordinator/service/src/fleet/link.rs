@@ -389,7 +389,10 @@ impl<'a> Connection<'a> {
         }
         let labels = self.agent.labels();
         let has = said.unwrap_or_default().max(self.has);
-        let Some(newest) = release.of(&self.agent.id, has, || labels.clone()).cloned() else { return };
+        let was_given = |version| self.agent.was_given(version);
+        let Some(newest) = release.of(&self.agent.id, has, was_given, || labels.clone()).cloned() else {
+            return;
+        };
         let was_withheld = self.is_withheld;
         match self.fleet.addressed(self.agent, &newest).await {
             Ok(document) => {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::{Agent, Fleet};
 use crate::audit::Actor;
-use crate::document::{Author, Documents, Reach, set_of};
+use crate::document::{Author, Documents, Reach, blocking, set_of};
 
 /// Hosts are looked at so many times while a wave is watched.
 const LOOKS: i64 = 40;
@@ -119,7 +119,7 @@ impl Agent {
         let state = lock(&self.state);
         let host = state.host().unwrap_or(&unknown);
         let now = HostNow::of(self.id.clone(), &name, self.is_connected(), host, state.projects());
-        HostNow { groups, given, ..now }
+        HostNow { groups, given, seen: Some(self.last_seen()), ..now }
     }
 }
 
@@ -135,27 +135,35 @@ pub(crate) async fn drive(fleet: Arc<Fleet>, documents: Arc<Documents>, mut stop
         let wait = match open {
             None => None,
             Some(rollout) => {
-                let hosts = {
+                // In a large fleet a look takes long, and keeps nobody waiting.
+                let look = {
                     let (fleet, rollout) = (fleet.clone(), rollout.clone());
-                    tokio::task::spawn_blocking(move || fleet.hosts_now(&rollout)).await
+                    let is_watched = watched.as_ref() == Some(&rollout);
+                    let mut soak = std::mem::take(&mut soak);
+                    move || {
+                        let hosts = fleet.hosts_now(&rollout);
+                        if !is_watched {
+                            soak = Soak::after(soak, &rollout, &hosts);
+                        }
+                        let transition = rollout.tick(&mut soak, clock::now(), &hosts);
+                        let releases_wave = matches!(transition, Some(Transition::Release { .. }));
+                        let before = if releases_wave { hosts.clone() } else { Vec::new() };
+                        (soak, transition.map(|transition| (transition, hosts)), before)
+                    }
                 };
-                let hosts = hosts.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()));
-                if watched.as_ref() != Some(&rollout) {
-                    soak = Soak::after(std::mem::take(&mut soak), &rollout, &hosts);
-                    watched = Some(rollout.clone());
-                }
-                match rollout.tick(&mut soak, clock::now(), &hosts) {
+                let (looked, follows, before) = blocking(look).await;
+                soak = looked;
+                watched = Some(rollout.clone());
+                match follows {
                     None => Some(pause(rollout.plan.soak)),
-                    Some(transition) => {
+                    Some((transition, hosts)) => {
                         let releases_wave = matches!(transition, Transition::Release { .. });
                         let author = Author { actor: Actor::Coordinator, ..Author::default() };
-                        match documents
-                            .advance(&rollout, transition, author, clock::now(), hosts.clone())
-                            .await
-                        {
+                        match documents.advance(&rollout, transition, author, clock::now(), hosts).await {
                             Ok(Some(after)) if releases_wave => {
                                 // What its hosts were like before it reached them.
-                                soak = Soak::after(std::mem::take(&mut soak), &after, &hosts);
+                                let (last, next) = (std::mem::take(&mut soak), after.clone());
+                                soak = blocking(move || Soak::after(last, &next, &before)).await;
                                 watched = Some(after);
                                 Some(OFTEN)
                             }
