@@ -15,7 +15,7 @@ pub struct Lab {
     agents: Vec<Option<Killed>>,
     coordinator: Option<Killed>,
     /// What each agent's command is given besides.
-    changed: Box<dyn Fn(&mut Command)>,
+    changed: Box<dyn Fn(&mut Command) + Send + Sync>,
     dir: tempfile::TempDir,
 }
 
@@ -28,7 +28,7 @@ impl Lab {
 
     /// The same, with agents whose commands are changed so first.
     #[must_use]
-    pub fn start_with(agents: usize, changed: impl Fn(&mut Command) + 'static) -> Self {
+    pub fn start_with(agents: usize, changed: impl Fn(&mut Command) + Send + Sync + 'static) -> Self {
         let dir = tempfile::Builder::new().prefix("fallow-e2e-").tempdir().unwrap();
         let mut lab = Self { agents: Vec::new(), coordinator: None, changed: Box::new(changed), dir };
         lab.start_coordinator();

@@ -67,7 +67,7 @@ async fn r6_5_where_nothing_is_signed_any_more_what_waited_goes_out_by_the_plan(
         let (rollout, base) = release.open().expect("it goes out in waves");
         assert_eq!((&rollout.phase, rollout.candidate), (&Phase::Waiting, DocumentVersion(2)));
         assert_eq!(base.audited.set.fleet.version, DocumentVersion(1));
-        let has = release.of(&host, DocumentVersion(1), Default::default).unwrap();
+        let has = release.of(&host, DocumentVersion(1), |_| None, Default::default).unwrap();
         assert_eq!(has.audited.set.fleet.version, DocumentVersion(1));
     }
     assert!(approve(&documents, "ann").await.is_err());
