@@ -33,8 +33,8 @@ pub(crate) fn is_in_part(position: impl FnOnce() -> u64, part: Fraction) -> bool
 /// that are off try nothing. Such copies fill the places of machines that are off: a wave has as many hosts
 /// as it is called, but for copies that were reached otherwise.
 ///
-/// Of the hosts that were `reached`, earlier waves of this kind `counted` some: each has a place. A machine of
-/// which a group's wave, or a part's, reached many has one.
+/// Of the hosts that were `reached`, earlier waves of this kind `counted` some: each has a place. A machine
+/// of which a group's wave, or a part's, reached many has one.
 pub(crate) fn first<'h>(
     rollout: u64,
     count: u32,

@@ -20,10 +20,10 @@
 //! version: machines are switched off.
 //!
 //! Where few hosts say little, that is no proof that all is well: a wave is waited for whose hosts are off
-//! for three days, whatever hosts of earlier waves show; if many of its hosts were lost that may just be off, or do not take the version,
-//! it is uncertain, and somebody has to look. So it is where hosts rest by a pause that the version makes
-//! more likely, such as hours that it cuts: it may be meant so. What an owner takes away from the fleet is
-//! his doing, and not the version's.
+//! for three days, whatever hosts of earlier waves show; if many of its hosts were lost that may just be
+//! off, or do not take the version, it is uncertain, and somebody has to look. So it is where hosts rest by
+//! a pause that the version makes more likely, such as hours that it cuts: it may be meant so. What an owner
+//! takes away from the fleet is his doing, and not the version's.
 
 use std::collections::{BTreeMap, BTreeSet};
 

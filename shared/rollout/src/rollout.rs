@@ -494,8 +494,8 @@ impl Rollout {
 
     /// Keeps what hosts do that have the version before: of those that get the new one now, and of others.
     fn note_before(&mut self, hosts: &[HostNow]) {
-        // Those that speak from now on, as one of a machine's copies is reached and others are not. One of an
-        // earlier wave has the version and gives way to one that gets it now.
+        // Those that speak from now on, as one of a machine's copies is reached and others are not. One of
+        // an earlier wave has the version and gives way to one that gets it now.
         let has_old = |host: &&HostNow| host.version != self.candidate;
         let mut hosts: Vec<HostNow> = hosts.iter().filter(has_old).cloned().collect();
         let mut speaking = hosts.iter().filter(|host| host.speaks).map(|host| host.id.clone()).collect();

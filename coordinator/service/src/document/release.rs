@@ -34,8 +34,8 @@ pub struct Release {
 }
 
 impl Release {
-    /// What a host is to have that says that it has a version now. `was_given` tells which ones it was given;
-    /// none where that is not known.
+    /// What a host is to have that says that it has a version now. `was_given` tells whether it was given a
+    /// version; none where that is not known.
     #[must_use]
     pub fn of(
         &self,

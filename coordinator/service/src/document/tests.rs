@@ -476,8 +476,9 @@ async fn r6_5_a_change_beside_one_that_waits_for_its_signature_lets_no_host_have
 
 #[tokio::test]
 async fn r6_5_who_says_that_it_has_a_version_that_it_was_not_given_is_not_sent_it_for_that() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, reach) = (tempfile::tempdir().unwrap(), Arc::new(One::default()) as Arc<dyn Reach>);
     let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+    documents.set_reach(Arc::downgrade(&reach));
     documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
     let plan = Plan::new("1,100%", fallow_domain::Duration::from_mins(10)).unwrap();
     documents.set_plan(Author::default(), Some(plan)).await.unwrap();

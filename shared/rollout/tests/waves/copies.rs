@@ -128,8 +128,8 @@ fn r6_5_a_wave_that_counts_is_as_large_as_it_is_called_whatever_group_went_befor
             assert_eq!(reached, 30, "{waves}");
         }
     }
-    // 20 of the lab are a group: they are one machine, of which 10 more are there until 30 hosts have it; and
-    // there are so many other machines that are off that 30 places are taken.
+    // 20 of the lab are a group: they are one machine, of which 10 more follow until 30 hosts have it; and
+    // so many other machines that are off that 30 places are taken.
     let mut hosts = lab(60, 40);
     hosts[60..].iter_mut().for_each(|host| host.connected = false);
     hosts[..20].iter_mut().for_each(|host| host.groups = vec![staff.clone()]);
