@@ -6,14 +6,20 @@
 //! is stored at the next start was perhaps not done any more, and the client is told of it.
 //!
 //! A step that stores nothing else takes no record away, and its deletions are found by looking at the disk.
-//! That holds for those that make space where nothing can be stored.
+//! That holds for those that make space where nothing can be stored. A project that goes takes all its files
+//! along, and is known by its directory's name until that is gone.
+
+use std::collections::BTreeSet;
 
 use fallow_boinc::names::is_file_name;
 use fallow_client::{Effect, FileKey, Step};
+use fallow_domain::ProjectId;
 
 /// The deletions whose names are stored.
 #[derive(Debug, Default)]
 pub(super) struct Deletions {
+    /// They were decided by the present step.
+    begun: Vec<FileKey>,
     /// They were tried: what is left then is looked for on the disk.
     over: Vec<FileKey>,
 }
@@ -24,11 +30,22 @@ impl Deletions {
         if step.changes.is_empty() {
             return Vec::new();
         }
+        let effects = || step.actions.iter().map(|action| &action.effect);
+        let leaving: BTreeSet<ProjectId> = effects()
+            .filter_map(|effect| match effect {
+                Effect::DeleteProject { project, .. } => Some(*project),
+                _ => None,
+            })
+            .collect();
         let deletion = |effect: &Effect| match effect {
-            Effect::DeleteFile { file, .. } if is_file_name(&file.name) => Some(file.clone()),
+            Effect::DeleteFile { file, .. }
+                if is_file_name(&file.name) && !leaving.contains(&file.project) =>
+            {
+                Some(file.clone())
+            }
             _ => None,
         };
-        step.actions.iter().filter_map(|action| deletion(&action.effect)).collect()
+        effects().filter_map(deletion).collect()
     }
 
     /// Those whose names need not be stored any longer.
@@ -36,13 +53,19 @@ impl Deletions {
         self.over.as_slice()
     }
 
-    /// A batch was stored that took these names away.
-    pub(super) fn forgotten(&mut self) {
+    /// A batch was stored that has the names of these, and has taken away the names of those that are over.
+    pub(super) fn stored(&mut self, begun: Vec<FileKey>) {
         self.over.clear();
+        self.begun = begun;
     }
 
-    /// One was tried.
-    pub(super) fn tried(&mut self, file: FileKey) {
-        self.over.push(file);
+    /// Those of the present step were tried.
+    pub(super) fn tried(&mut self) {
+        self.over.append(&mut self.begun);
+    }
+
+    /// Those that were found at the start have been seen to.
+    pub(super) fn seen_to(&mut self, found: Vec<FileKey>) {
+        self.over.extend(found);
     }
 }

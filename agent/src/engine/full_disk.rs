@@ -84,7 +84,7 @@ impl Engine {
             match tokio::task::block_in_place(|| self.records.apply(&batch, step.durable)) {
                 Ok(is_written) => {
                     if is_written {
-                        self.deletions.forgotten();
+                        self.deletions.stored(doomed);
                     }
                     self.known.extend(new.into_iter().map(|(project, _)| project));
                     if self.store_trouble.take().is_some() {

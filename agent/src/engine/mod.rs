@@ -198,6 +198,9 @@ impl Engine {
             }
             self.dispatch(effect);
         }
+        if !self.stopping {
+            self.deletions.tried();
+        }
         self.metrics.update(&self.client);
         self.attend();
         Ok(())
@@ -330,10 +333,7 @@ impl Engine {
                 self.supervisor.deliver(job, slot, Delivery::UploadStatus { open_name, status });
             }
             Effect::CleanSlot { slot } => self.supervisor.clean(slot),
-            Effect::DeleteFile { file, url } => {
-                self.delete_file(&file, &url);
-                self.deletions.tried(file);
-            }
+            Effect::DeleteFile { file, url } => self.delete_file(&file, &url),
             Effect::DeleteProject { project, url } => self.delete_project(project, &url),
             Effect::MeasureDisk => self.measure_disk(),
             Effect::MeasureSpeed => self.measures_speed = true,

@@ -321,7 +321,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         };
         life.engine.surroundings = Some(Watcher::start(places, tell));
         life.engine.turn(Event::Started(Box::new(startup)), None).await?;
-        doomed.into_iter().for_each(|file| life.engine.deletions.tried(file));
+        life.engine.deletions.seen_to(doomed);
         if let Some(authority) = fleet {
             life.engine.turn(Event::FleetJoined { authority }, None).await?;
         }
