@@ -1,8 +1,8 @@
 //! A host with a CPU and a GPU, and two projects with equal shares, one of which has jobs for GPUs only: real
 //! processes, with a stand-in for the driver's library (R3.13).
 //!
-//! Some jobs only; `FALLOW_GPU_JOBS=400 cargo test -p fallow-e2e --test gpu_shares -- --nocapture` takes ten minutes, and comes
-//! nearer.
+//! Some jobs only; `FALLOW_GPU_JOBS=400 cargo test -p fallow-e2e --test gpu_shares -- --nocapture` takes ten
+//! minutes, and comes nearer.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests: failures are panics")]
 #![allow(clippy::disallowed_methods, reason = "how many jobs there are comes from outside")]
 
@@ -30,8 +30,8 @@ echo "$on $from $(date +%s.%N)" >"$(place out)"
 echo 0 >boinc_finish_called
 "#;
 
-/// A device of compute capability 2.0 with one multiprocessor, twice as fast as a CPU of so many FLOPS: 32 cores do two
-/// operations in a cycle.
+/// A device of compute capability 2.0 with one multiprocessor, twice as fast as a CPU of so many FLOPS: 32
+/// cores do two operations in a cycle.
 fn twice_as_fast_as(fpops: f64) -> String {
     format!("gpu 1 2 0 {:.0} 32 4096 Stand-in\n", 2.0 * fpops / 64e6)
 }
