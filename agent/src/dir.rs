@@ -79,8 +79,8 @@ impl DataDir {
     /// Makes the directory if need be and takes its lock.
     ///
     /// # Errors
-    /// [`AgentError::InUse`] when another process has it, [`AgentError::Directory`] when it cannot be made or
-    /// written, [`AgentError::BadInput`] when it is no directory, or not an agent's and not empty either.
+    /// [`AgentError::InUse`] when another process has it, [`AgentError::Directory`] when it cannot be made
+    /// or written, [`AgentError::BadInput`] when it is no directory, or not an agent's and not empty either.
     pub fn lock(&self) -> Result<FileLock, AgentError> {
         self.check_owner()?;
         if self.0.exists() && !self.0.is_dir() {
@@ -176,7 +176,10 @@ impl DataDir {
     /// or with nothing but what an agent makes. Any other may be shared by many, and is not to be closed to
     /// them. Touches nothing.
     fn check_own(&self) -> Result<(), AgentError> {
-        if self.store().join("sled").exists() || self.identity().exists() {
+        // What another user put there says nothing: the directory may be one that all may write to.
+        let user = rustix::process::geteuid().as_raw();
+        let is_mine = |path: PathBuf| fs::symlink_metadata(path).is_ok_and(|data| data.uid() == user);
+        if is_mine(self.store().join("sled")) || is_mine(self.identity()) {
             return Ok(());
         }
         let foreign = fs::read_dir(&self.0).into_iter().flatten().flatten();
@@ -193,9 +196,9 @@ impl DataDir {
         }
     }
 
-    /// Sees to it that a directory that an agent worked in still has its store. Made anew beside the rest, it
-    /// would take this host for another one, and forget jobs, projects and the owner's suspension without a
-    /// word.
+    /// Sees to it that a directory that an agent worked in still has its store. Made anew beside the rest,
+    /// it would take this host for another one, and forget jobs, projects and the owner's suspension without
+    /// a word.
     fn check_whole(&self) -> Result<(), AgentError> {
         let has_entries = |path: &Path| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
         if has_entries(&self.store().join("sled")) {
@@ -327,8 +330,8 @@ impl DataDir {
 /// The name of the directory that an agent has if nobody says which.
 pub const USUAL: &str = "fallow-agent";
 
-/// What an agent makes in its directory before it has a store, what a volume of its own begins with, and what
-/// whoever starts it puts there for it (`fallow up`: `log`); beside that, what ends in `.log`.
+/// What an agent makes in its directory before it has a store, what a volume of its own begins with, and
+/// what whoever starts it puts there for it (`fallow up`: `log`); beside that, what ends in `.log`.
 const OWN_NAMES: [&str; 16] = [
     "preferences.toml",
     "global_prefs_override.xml",

@@ -9,6 +9,7 @@ use fallow_domain::{
 };
 use fallow_policy::completion::{DurationCorrection, Experience};
 use fallow_policy::rpc_timing::{RequestedBy, RpcState};
+use rand_pcg::rand_core::Rng as _;
 
 use crate::confirmation::{self, Trial};
 use crate::machine::Client;
@@ -16,7 +17,7 @@ use crate::state::{Deletes, Identity, Process, Project};
 use crate::timers::Timer;
 use crate::{Cause, Effect, Entity, NoticeLevel};
 
-/// A project that is not to be asked for longer than this has refused something.
+/// A project that asks for a longer delay than this has refused something.
 const REFUSED: Duration = Duration::from_mins(10);
 
 impl Client {
@@ -154,6 +155,23 @@ impl Client {
         }
     }
 
+    /// What a project refused for long it may have refused as it was not yet what it is again since a
+    /// restore. Not at once: all hosts hear of a new term in the same moment.
+    fn ask_again_soon(&mut self, url: &MasterUrl) {
+        let Some(id) = self.project_of(url) else { return };
+        let (now, is_asked) = (self.now(), self.sessions.in_flight(id).is_some());
+        let refused = |project: &Project| {
+            let wait = project.rpc.min_rpc_time(now, RequestedBy::Fleet);
+            wait.is_some_and(|wait| wait.at > now + REFUSED)
+        };
+        if !is_asked && self.state.projects.get(&id).is_some_and(refused) {
+            self.with_rpc(id, |rpc, rng| {
+                let part = f64::from(rng.next_u32()) / f64::from(u32::MAX);
+                rpc.on_request_delay(now, Duration::from_secs_f64(part * REFUSED.as_secs_f64()));
+            });
+        }
+    }
+
     fn put_project(&mut self, wanted: &ProjectAssignment, from_document: bool) {
         let id = match self.project_of(&wanted.url) {
             Some(id) => id,
@@ -261,8 +279,8 @@ impl Client {
         }
     }
 
-    /// Takes note of the fleet. Another one counts its documents by itself: the one that is followed is older
-    /// than any of them, and followed until one comes.
+    /// Takes note of the fleet. Another one counts its documents by itself: the one that is followed is
+    /// older than any of them, and followed until one comes.
     pub(crate) fn join_fleet(&mut self, authority: String) {
         let is_other = self.state.host.fleet.as_ref().is_some_and(|fleet| *fleet != authority);
         if is_other {
@@ -328,16 +346,8 @@ impl Client {
             .is_some_and(|before| before.version.term() < document.version.term());
         for project in document.projects.iter().filter(|project| !declined.contains(&project.url)) {
             self.put_project(project, true);
-            // What a project refused before, it may have refused as it was not yet what it is again.
-            let waits = |project: &Project| {
-                let wait = project.rpc.min_rpc_time(self.now(), RequestedBy::Client);
-                wait.is_some_and(|wait| wait.at > self.now() + REFUSED)
-            };
-            if let Some(id) = self.project_of(&project.url)
-                && is_new_term
-                && self.state.projects.get(&id).is_some_and(waits)
-            {
-                self.contact_anew(id);
+            if is_new_term {
+                self.ask_again_soon(&project.url);
             }
         }
         let dropped: Vec<_> = self

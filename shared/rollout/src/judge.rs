@@ -50,7 +50,7 @@ const USUAL: f64 = 0.1;
 /// The part of hosts up to which it is usual that some are switched off or slow.
 const MISSING_USUAL: f64 = 0.2;
 /// So many times the soak time hosts are waited for that are there and do not take the version.
-const PATIENCE: i64 = 3;
+pub(crate) const PATIENCE: i64 = 3;
 
 /// What a version is found to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,8 +120,8 @@ pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[Placed<'_>]) ->
     }
     let is_last = soak.watched() >= rollout.plan.soak;
     let found = if is_last { end(rollout, soak, hosts) } else { Judgement::Watch };
-    // The last look is taken whatever else is to be said, if there are hosts that were there for long enough:
-    // what harms is no matter of opinion.
+    // The last look is taken whatever else is to be said, if there are hosts that were there for long
+    // enough: what harms is no matter of opinion.
     let is_end = found != Judgement::Watch && soak.voting(rollout.plan.soak).next().is_some();
     if soak.look(rollout.plan.soak) || is_end {
         let failed = guards(rollout, soak)
@@ -347,7 +347,9 @@ impl OffOf {
 impl Off {
     fn of(hosts: &[Placed<'_>]) -> Self {
         let mut machines: BTreeMap<(&AgentId, bool), (usize, usize)> = BTreeMap::new();
-        for Placed { host, is_released, .. } in hosts.iter().filter(|at| at.host.changed) {
+        // Who was not there since it was released to him was not lost by it.
+        let counts = |at: &&Placed<'_>| at.host.changed && (!at.is_released || at.host.given != Some(false));
+        for Placed { host, is_released, .. } in hosts.iter().filter(counts) {
             let (off, all) = machines.entry((&host.machine, *is_released)).or_default();
             *off += usize::from(!host.connected);
             *all += 1;
@@ -436,8 +438,11 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'_>]) -> Judgement {
         if is_over && all_there == 0 && had_it > 1 && looks_lost {
             return Judgement::Uncertain(off.why());
         }
-        // Who came a moment ago and has it will be seen: one that is slow does not speak for those.
-        if !is_over || !many_lack && soak.watched() < WEEKEND {
+        // Who came a moment ago and has it will be seen: one that is slow, or came first, does not speak for
+        // those.
+        let long = rollout.plan.soak * PATIENCE;
+        let is_long = || given(hosts).any(|host| soak.has_lacked(&host.id, long));
+        if !is_over || many_lack && !is_long() || !many_lack && soak.watched() < WEEKEND {
             return Judgement::Watch;
         }
         return Judgement::Uncertain(match many_lack {
@@ -452,7 +457,7 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'_>]) -> Judgement {
     if looks_lost {
         return Judgement::Uncertain(off.why());
     }
-    let own = Own::of(rollout, soak, hosts);
+    let own = Own::of(rollout, soak, hosts, MISSING_USUAL * released().count() as f64);
     if let Err(said) = own.are_seen(rollout, soak, is_over) {
         return said;
     }
@@ -488,7 +493,8 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'_>]) -> Judgement {
 }
 
 /// Whether hosts offer less than half of what they did, as they rest by pauses that the version makes more
-/// likely. It may have been meant so, or they would rest without it as well: a day's hours do not show which.
+/// likely. It may have been meant so, or they would rest without it as well: a day's hours do not show
+/// which.
 fn rest(rollout: &Rollout, soak: &Soak) -> Option<String> {
     let resting = |(_, track): &(&AgentId, &Track)| track.rested_by_version();
     let mut resting = soak.voting(rollout.plan.soak).filter(resting);

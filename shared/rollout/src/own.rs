@@ -2,7 +2,7 @@
 
 use fallow_domain::Duration;
 
-use crate::judge::Judgement;
+use crate::judge::{Judgement, PATIENCE};
 use crate::rollout::Placed;
 use crate::{HostNow, Rollout, Soak};
 
@@ -14,23 +14,37 @@ pub(crate) const WEEKEND: Duration = Duration::from_hours(72);
 pub(crate) struct Own<'h> {
     /// All of them.
     all: usize,
-    /// Those that are waited for: who was off for a long weekend already when the wave began is not.
-    awaited: usize,
     /// One is there that has the version.
     is_there: bool,
     /// Those that are there and do not take it.
     lacking: Vec<&'h HostNow>,
+    /// One of these has not taken it for so long that it will not.
+    lacks_for_long: bool,
+    /// None is there, and they are few beside those that have tried it: nobody waits for them.
+    is_passed_over: bool,
 }
 
 impl<'h> Own<'h> {
-    pub(crate) fn of(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'h>]) -> Self {
-        let mut own = Self { all: 0, awaited: 0, is_there: false, lacking: Vec::new() };
+    /// `few`: so many are few beside those that have tried it.
+    pub(crate) fn of(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'h>], few: f64) -> Self {
+        let mut own = Self {
+            all: 0,
+            is_there: false,
+            lacking: Vec::new(),
+            lacks_for_long: false,
+            is_passed_over: true,
+        };
+        let long = rollout.plan.soak * PATIENCE;
         for host in hosts.iter().filter(|at| at.is_newest && at.host.changed).map(|at| at.host) {
             own.all += 1;
-            own.awaited += usize::from(host.connected || !soak.was_long_gone(host));
+            own.is_passed_over &= !host.connected;
             own.is_there |= host.connected && host.version == rollout.candidate;
-            own.lacking.extend(soak.lacks(&host.id, rollout.plan.soak).then_some(host));
+            if soak.lacks(&host.id, rollout.plan.soak) {
+                own.lacking.push(host);
+                own.lacks_for_long |= soak.has_lacked(&host.id, long);
+            }
         }
+        own.is_passed_over &= own.all as f64 <= few;
         own
     }
 
@@ -41,13 +55,14 @@ impl<'h> Own<'h> {
     /// The same as [`Judgement`].
     pub(crate) fn are_seen(&self, rollout: &Rollout, soak: &Soak, is_over: bool) -> Result<(), Judgement> {
         // Copies that do not speak for their machine try it like any other host.
-        if self.awaited == 0 || self.is_there && soak.was_tried(rollout.plan.soak) {
+        if self.is_passed_over || self.is_there && soak.was_tried(rollout.plan.soak) {
             return Ok(());
         }
         if self.is_there || !is_over {
             return Err(Judgement::Watch);
         }
         match self.lacking.first() {
+            Some(_) if !self.lacks_for_long => Err(Judgement::Watch),
             Some(first) => Err(Judgement::Uncertain(format!(
                 "{lacking} of {} of this wave that are there do not take the version, such as {}",
                 crate::hosts(self.lacking.len()),
@@ -64,12 +79,11 @@ impl<'h> Own<'h> {
 
     /// What is to be known of a wave that is passed: that none of its hosts was waited for.
     pub(crate) fn said(&self) -> String {
-        match (self.all, self.awaited) {
-            (0, _) | (_, 1..) => String::new(),
-            (all, 0) => format!(
-                " (but none of the wave's own {}: off for three days when it began)",
-                crate::hosts(all)
-            ),
+        match self.is_passed_over && self.all > 0 {
+            false => String::new(),
+            true => {
+                format!(" (but none of the wave's own {}: they are off, and few)", crate::hosts(self.all))
+            }
         }
     }
 }

@@ -39,8 +39,8 @@ pub enum Phase {
         why: String,
         /// Hosts that had the version then.
         had: u64,
-        /// Which ones these were: all of them, or of very many some. None are known of what was stored before
-        /// they were kept.
+        /// Which ones these were: all of them, or of very many some. None are known of what was stored
+        /// before they were kept.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         had_by: BTreeSet<AgentId>,
         /// Those of them that had gone back from it by themselves.
@@ -73,8 +73,8 @@ pub struct Rollout {
     pub groups: BTreeMap<GroupName, Selector>,
     /// Who began it.
     pub begun_by: String,
-    /// Others who made changes that the version carries, where it waited for somebody before it began: none of
-    /// them approves it.
+    /// Others who made changes that the version carries, where it waited for somebody before it began: none
+    /// of them approves it.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub made_by: BTreeSet<String>,
     /// When.
@@ -381,8 +381,8 @@ impl Rollout {
         Transition::Complete { why }
     }
 
-    /// Sees to it that this rollout is as somebody saw it who gives an order: it may have gone on since. None
-    /// for what he did not say.
+    /// Sees to it that this rollout is as somebody saw it who gives an order: it may have gone on since.
+    /// None for what he did not say.
     ///
     /// # Errors
     /// [`OrderError::Other`] and [`OrderError::Wave`].

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{AgentId, Duration, Instant, MasterUrl};
 
-use crate::own::WEEKEND;
 use crate::rollout::Placed;
 use crate::{Calls, HostNow, Load, Rollout, cohort};
 
@@ -22,8 +21,6 @@ pub struct Soak {
     /// The number of the rollout.
     rollout: u64,
     watched: Duration,
-    /// When it began.
-    begun: Option<Instant>,
     /// How long a host of the wave itself has been there with the version, one or the other.
     tried: Duration,
     /// One was so at the last look.
@@ -204,8 +201,8 @@ impl Track {
 }
 
 impl Soak {
-    /// The watch over a wave that is released at this instant, after that over the wave before. What was seen
-    /// of hosts before another rollout says nothing of this one.
+    /// The watch over a wave that is released at this instant, after that over the wave before. What was
+    /// seen of hosts before another rollout says nothing of this one.
     #[must_use]
     pub fn after(before: Self, rollout: &Rollout, hosts: &[HostNow]) -> Self {
         let mut loads = if before.rollout == rollout.number { before.before } else { BTreeMap::new() };
@@ -219,7 +216,6 @@ impl Soak {
     pub(crate) fn sample(&mut self, rollout: &Rollout, now: Instant, hosts: &[Placed<'_>]) {
         let since = self.last.map_or(Duration::ZERO, |last| now - last);
         self.last = Some(now);
-        self.begun.get_or_insert(now);
         let since = since.clamp(Duration::ZERO, STEP_MAX);
         self.watched += since;
         let has_tried = |at: &Placed<'_>| {
@@ -283,12 +279,17 @@ impl Soak {
         self.lacking = lacking.collect();
     }
 
-    /// Whether a host was given the version, has been there for a minute or for the time of a wave since, and
-    /// does not have it. One that is off for as long may just be switched off.
+    /// Whether a host was given the version, has been there for a minute or for the time of a wave since,
+    /// and does not have it. One that is off for as long may just be switched off.
     pub(crate) fn lacks(&self, host: &AgentId, soak: Duration) -> bool {
         let enough = soak.min(STEP_MAX);
         let lacks = |one: &Lacking| one.there >= enough && self.watched - one.seen <= enough;
         self.lacking.get(host).is_some_and(lacks)
+    }
+
+    /// Whether a host that lacks the version has been there for so long without it.
+    pub(crate) fn has_lacked(&self, host: &AgentId, long: Duration) -> bool {
+        self.lacking.get(host).is_some_and(|one| one.there >= long)
     }
 
     /// How long the wave has been watched.
@@ -300,13 +301,6 @@ impl Soak {
     /// Whether hosts of the wave itself have been there with the version for half of the time.
     pub(crate) fn was_tried(&self, soak: Duration) -> bool {
         self.tried * 2 >= soak
-    }
-
-    /// Whether a host that is off was so for a long weekend when the watch began. It is not where it is not
-    /// known when something was heard of it.
-    pub(crate) fn was_long_gone(&self, host: &HostNow) -> bool {
-        let is_long = |(begun, seen): (Instant, Instant)| begun - seen > WEEKEND;
-        self.begun.zip(host.seen).is_some_and(is_long)
     }
 
     /// Whether a look is due, which is taken then. The last one is not: it is taken when all is said.

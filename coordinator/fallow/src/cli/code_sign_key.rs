@@ -62,9 +62,9 @@ pub(crate) fn make(NewKey { file, json }: &NewKey) -> Result<(), Failure> {
     }
 }
 
-/// Says of which projects whoever breaks into the coordinator can sign programs, if documents are signed: who
-/// has them signed may think that this is enough. One project may be meant alone. What cannot be asked is not
-/// worth a failure: what the command was for is done.
+/// Says of which projects whoever breaks into the coordinator can sign programs, if documents are signed:
+/// who has them signed may think that this is enough. One project may be meant alone. What cannot be asked
+/// is not worth a failure: what the command was for is done.
 pub(super) async fn tell_kept(client: &mut Client, of: Option<&str>) {
     let kept = kept(client, of).await.unwrap_or_default();
     if !kept.is_empty() {

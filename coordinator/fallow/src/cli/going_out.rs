@@ -68,8 +68,8 @@ pub(super) async fn tell_newest(client: &mut Client, version: DocumentVersion) {
 /// A change that reached so many hosts at once is told to have done so.
 const MANY: u64 = 10;
 
-/// Says to how many hosts a change went at once that was no emergency, if they were many and there is no plan
-/// for rollouts.
+/// Says to how many hosts a change went at once that was no emergency, if they were many and there is no
+/// plan for rollouts.
 pub(super) async fn tell_at_once(client: &mut Client, rollout: u64, hosts: u64, how: &GoingOut) {
     if rollout != 0 || hosts < MANY || how.emergency || waiting(client).await.is_some() {
         return;

@@ -4,9 +4,9 @@
 //! **Model.** The whole is fingerprinted first, which also finds every input that cannot be read. A long
 //! submission is then checked by the coordinator as a whole, so that a mistake in it stops it before any of
 //! it is taken. Then its pieces are taken one after the other. Whatever dies in between, the same submission
-//! under the same key adds what is missing: the coordinator knows how many it has. Memory holds what the user
-//! typed and one piece; inputs that are files are read when their piece is sent. What hosts keep is sent with
-//! the first workunit that reads it, and named by its fingerprint in all others.
+//! under the same key adds what is missing: the coordinator knows how many it has. Memory holds what the
+//! user typed and one piece; inputs that are files are read when their piece is sent. What hosts keep is
+//! sent with the first workunit that reads it, and named by its fingerprint in all others.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -353,8 +353,8 @@ fn cut(drafts: &[PendingWorkunit]) -> Vec<Range<usize>> {
     pieces
 }
 
-/// A bar on a terminal, a plain line now and then elsewhere; both on standard error, and for long submissions
-/// only.
+/// A bar on a terminal, a plain line now and then elsewhere; both on standard error, and for long
+/// submissions only.
 struct Progress {
     bar: Option<ProgressBar>,
     lines: Option<Cell<Instant>>,

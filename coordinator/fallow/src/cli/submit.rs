@@ -177,8 +177,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
     Ok(ExitCode::Success.into())
 }
 
-/// What is said of workunits that more hosts must agree on than there are. An agent counts as one, a host and
-/// its copies together as one, and outside the fleet an account does.
+/// What is said of workunits that more hosts must agree on than there are. An agent counts as one, a host
+/// and its copies together as one, and outside the fleet an account does.
 fn lacking(drafts: &[PendingWorkunit], sent: &SubmissionOutcome) -> Option<String> {
     let there = sent.agents.saturating_sub(sent.copied_agents).saturating_add(sent.accounts_outside);
     let lacks = |draft: &&PendingWorkunit| draft.quorum() > 1 && u64::from(draft.quorum()) > there;

@@ -35,8 +35,8 @@ impl ConnectionLimits {
     }
 }
 
-/// Asks for as many descriptors as the system allows this process (a terminal gives a thousand, and every one
-/// may ask for more), and divides them between the ports. The coordinator starts no other program, which
+/// Asks for as many descriptors as the system allows this process (a terminal gives a thousand, and every
+/// one may ask for more), and divides them between the ports. The coordinator starts no other program, which
 /// would begin with that limit too.
 pub(super) fn connection_limits() -> ConnectionLimits {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

@@ -1,8 +1,8 @@
 //! The coordinator's directory and what is secret in it are for its own user only.
 //!
 //! A directory may have been made beforehand, by a package or by hand, and be open to others; so its mode is
-//! set at every start, and those of the store's files with it. What cannot be closed stops the start: secrets
-//! would lie open.
+//! set at every start, and those of the store's files with it. What cannot be closed stops the start:
+//! secrets would lie open.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -17,7 +17,8 @@ use super::StartError;
 const OTHERS: u32 = 0o077;
 
 /// What a coordinator has in its directory, what a volume of its own begins with, and what whoever starts it
-/// puts there for it (`fallow up`: `log`); beside that, what ends in `.log` and what backups took the place of.
+/// puts there for it (`fallow up`: `log`); beside that, what ends in `.log` and what backups took the place
+/// of.
 const OWN_NAMES: [&str; 15] = [
     "store",
     "projects",
@@ -36,13 +37,14 @@ const OWN_NAMES: [&str; 15] = [
     "lost+found",
 ];
 
-/// Makes the directory if there is none, and closes it to others. One that is there has to be this user's own
-/// and a coordinator's, or have nothing in it that a coordinator would not put there: any other may be shared
-/// by many, and nothing in it is changed.
+/// Makes the directory if there is none, and closes it to others. One that is there has to be this user's
+/// own and a coordinator's, or have nothing in it that a coordinator would not put there: any other may be
+/// shared by many, and nothing in it is changed.
 pub(super) fn take(dir: &Path) -> Result<(), StartError> {
     if dir.is_dir() {
         let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };
-        require_own_directory(dir)?;
+        // Also all that a coordinator would read there: somebody else may have prepared it.
+        require_owner(dir)?;
         // A token alone may be a copy for a tool.
         let has = |name: &str| dir.join(name).exists();
         let is_coordinators = has("store/sled") || (has("operator.token") && has("authority.key"));
@@ -59,8 +61,8 @@ fn is_own_name(path: &Path) -> bool {
     OWN_NAMES.contains(&&*name) || name == "log" || name.ends_with(".log") || name.starts_with("replaced-")
 }
 
-/// Of a link, where it leads counts: systemd makes one to the state directory of a service with a user of its
-/// own (`DynamicUser`).
+/// Of a link, where it leads counts: systemd makes one to the state directory of a service with a user of
+/// its own (`DynamicUser`).
 fn require_own_directory(dir: &Path) -> Result<(), StartError> {
     let data = fs::metadata(dir);
     let data = data.map_err(|source| StartError::Directory { dir: dir.to_path_buf(), source })?;

@@ -14,8 +14,8 @@ use super::version::{Audited, FORMAT, Published};
 use super::{Author, DocumentError, MESSAGE_MAX, Reach, Release, key, no_group, set_of, signing, under_way};
 use crate::audit::{self, Action};
 
-/// Versions that hosts may claim to follow beyond the coordinator's newest: one that claims more is in error,
-/// or lies so that no number is left.
+/// Versions that hosts may claim to follow beyond the coordinator's newest: one that claims more is in
+/// error, or lies so that no number is left.
 const CLAIMED: u64 = 1_000;
 
 /// The making of a version.
@@ -54,8 +54,8 @@ impl Making {
         if let Some((rollout, _)) = release.open()
             && waits
         {
-            // Where it was signed, nobody has to sign that hosts go back from what goes out now. In a new term,
-            // too: hosts may have another version of a number that follows the newest here.
+            // Where it was signed, nobody has to sign that hosts go back from what goes out now. In a new
+            // term, too: hosts may have another version of a number that follows the newest here.
             let next = made.set.fleet.version;
             let superseded = self.superseded(rollout, next);
             let author = Author { emergency: false, ..self.author.clone() };
@@ -95,8 +95,8 @@ impl Making {
     }
 
     /// The documents that a change begins from. An emergency starts from what is known to be good: what goes
-    /// out now is taken back. So does what the coordinator sends to all hosts at once by itself: what somebody
-    /// else changed, and no host has, is not to go with it.
+    /// out now is taken back. So does what the coordinator sends to all hosts at once by itself: what
+    /// somebody else changed, and no host has, is not to go with it.
     fn begins_from(&self, release: &Release) -> Result<DocumentSet, DocumentError> {
         match release.open() {
             Some((rollout, _)) if !self.author.emergency => Err(under_way(rollout)),

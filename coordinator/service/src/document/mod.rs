@@ -1,9 +1,9 @@
 //! The fleet's documents: versioned, immutable, every version kept with who made it, when and why (R6.5).
 //!
-//! A version is of the whole: the document of the whole fleet and all groups ([`DocumentSet`]), so one number
-//! says what an agent follows. The newest is at hand in [`Documents::watch`]: whoever looks late sees the
-//! newest only, so a slow agent never costs memory. A change is stored for good before anybody hears of it.
-//! Shares and preferences stand in it (R6.4).
+//! A version is of the whole: the document of the whole fleet and all groups ([`DocumentSet`]), so one
+//! number says what an agent follows. The newest is at hand in [`Documents::watch`]: whoever looks late sees
+//! the newest only, so a slow agent never costs memory. A change is stored for good before anybody hears of
+//! it. Shares and preferences stand in it (R6.4).
 //!
 //! A change goes to all hosts at once, or in waves where operators have a plan for it
 //! ([`fallow_rollout`]): the rollout is stored with the version, and says from then on which hosts are to
@@ -294,8 +294,8 @@ impl Documents {
     }
 
     /// Makes a new version with these keys of projects' own accounts, also if it is the same but for its
-    /// number: agents ask for their document only when there is a newer one. Keys of projects that are not in
-    /// it mean nothing.
+    /// number: agents ask for their document only when there is a newer one. Keys of projects that are not
+    /// in it mean nothing.
     ///
     /// # Errors
     /// [`DocumentError`].

@@ -49,11 +49,14 @@ impl Documents {
     /// Sees to it that a change by this author would be taken now.
     ///
     /// # Errors
-    /// [`DocumentError::UnderWay`].
+    /// [`DocumentError::UnderWay`], [`DocumentError::Urgent`].
     pub fn require_free(&self, author: &Author) -> Result<(), DocumentError> {
-        match self.release().open() {
-            Some((rollout, _)) if !author.emergency => Err(under_way(rollout)),
-            _ => Ok(()),
+        let release = self.release();
+        match release.open() {
+            _ if author.emergency => Ok(()),
+            Some((rollout, _)) => Err(under_way(rollout)),
+            None if release.is_urgent => Err(DocumentError::Urgent(self.document().version)),
+            None => Ok(()),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Versions that wait until the fleet's organisation has signed them (R6.10).
 //!
 //! The coordinator knows the public part of the organisation's key and never the private one. A change makes
-//! a version as ever, which is held back until somebody brings the signature; then it goes out as changes do,
-//! at once or in waves. What says the same as what hosts have already needs no new signature, nor does a
+//! a version as ever, which is held back until somebody brings the signature; then it goes out as changes
+//! do, at once or in waves. What says the same as what hosts have already needs no new signature, nor does a
 //! version that is taken back to what its statement names.
 
 use std::collections::BTreeSet;
@@ -158,14 +158,15 @@ impl Documents {
         }))
     }
 
-    /// Says by which keys the fleet's organisation signs; none: it signs nothing, and what waits goes out, by the
-    /// plan for rollouts if there is one.
+    /// Says by which keys the fleet's organisation signs; none: it signs nothing, and what waits goes out,
+    /// by the plan for rollouts if there is one.
     ///
     /// # Errors
     /// [`DocumentError`]; nothing is changed then.
     pub async fn set_organisation(
         &self,
         author: Author,
+        now: Instant,
         keys: Vec<OrganisationKey>,
     ) -> Result<(), DocumentError> {
         if keys.len() > SIGNED_KEYS_MAX {
@@ -173,7 +174,7 @@ impl Documents {
                 "an organisation has at most {SIGNED_KEYS_MAX} keys"
             )));
         }
-        let making = self.making(author, Instant::EPOCH);
+        let making = self.making(author, now);
         let alone = self.changing.clone().lock_owned().await;
         blocking(move || {
             let _alone = alone;
@@ -182,8 +183,8 @@ impl Documents {
         .await
     }
 
-    /// Takes the signature of the newest version, which goes out then. Gives the version that does: where the
-    /// newest was signed before, it is one that says the same.
+    /// Takes the signature of the newest version, which goes out then. Gives the version that does: where
+    /// the newest was signed before, it is one that says the same.
     ///
     /// # Errors
     /// [`DocumentError`]; nothing is changed then.
@@ -273,8 +274,8 @@ impl Making {
         Ok(())
     }
 
-    /// The rollout of the version that waited, which has this number now. Those who made what it changes do not
-    /// approve it, whoever has it go out.
+    /// The rollout of the version that waited, which has this number now. Those who made what it changes do
+    /// not approve it, whoever has it go out.
     fn begun_of_held(
         &self,
         release: &Release,

@@ -6,9 +6,9 @@ use fallow_domain::{DocumentVersion, Instant};
 use super::{Author, DocumentError, Documents, blocking};
 
 impl Documents {
-    /// The documents as hosts have them become the first version of a term, for all hosts at once; a change that
-    /// is going out in waves is taken back, and one that waits to be signed is not in it. `change` says what is
-    /// changed, after the version that is said again. Gives the version. Blocks.
+    /// The documents as hosts have them become the first version of a term, for all hosts at once; a change
+    /// that is going out in waves is taken back, and one that waits to be signed is not in it. `change` says
+    /// what is changed, after the version that is said again. Gives the version. Blocks.
     ///
     /// # Errors
     /// [`DocumentError`]; nothing is changed then.

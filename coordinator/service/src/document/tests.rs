@@ -376,7 +376,10 @@ async fn sign_as(documents: &Documents, author: Author, second: i64) -> Document
 async fn going_out(store: Arc<dyn Store>, reach: &Arc<dyn Reach>) -> Documents {
     let documents = Documents::open(store).unwrap();
     documents.set_reach(Arc::downgrade(reach));
-    documents.set_organisation(Author::default(), vec![organisation().public()]).await.unwrap();
+    documents
+        .set_organisation(Author::default(), Instant::EPOCH, vec![organisation().public()])
+        .await
+        .unwrap();
     documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
     assert_eq!(sign(&documents, 1).await, DocumentVersion(1));
     let plan = Plan::new("50%,100%", fallow_domain::Duration::from_mins(10)).unwrap();
@@ -453,7 +456,10 @@ async fn r6_5_a_change_beside_one_that_waits_for_its_signature_lets_no_host_have
     let documents = Documents::open(store.clone()).unwrap();
     documents.set_reach(Arc::downgrade(&reach));
     documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
-    documents.set_organisation(Author::default(), vec![organisation().public()]).await.unwrap();
+    documents
+        .set_organisation(Author::default(), Instant::EPOCH, vec![organisation().public()])
+        .await
+        .unwrap();
     shares(&documents, &[("a", 1.0)]).await.unwrap();
     sign(&documents, 1).await;
     let followed = documents.document();

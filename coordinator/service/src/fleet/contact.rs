@@ -1,16 +1,17 @@
 //! Telling agents to contact a project now, because it has new jobs (R1.4, R6.3).
 //!
-//! An agent that asked in vain backs off for up to a day; without this, jobs that are submitted after a pause
-//! would wait for the project's `poll`. Of those that are connected and have the project, at most as many are
-//! told as there are new jobs, and some more where a job failed; those with idle CPUs first, those whose owners
-//! have suspended them last, else by chance, so that a stream of single jobs goes to all in turn. Jobs that
-//! nobody takes all the same are told of again, to others that idle, with pauses that double. Of a machine and its copies one comes before the
-//! others: where several must agree, no two of them get jobs of one workunit.
+//! An agent that asked in vain backs off for up to a day; without this, jobs that are submitted after a
+//! pause would wait for the project's `poll`. Of those that are connected and have the project, at most as
+//! many are told as there are new jobs, and some more where a job failed; those with idle CPUs first, those
+//! whose owners have suspended them last, else by chance, so that a stream of single jobs goes to all in
+//! turn. Jobs that nobody takes all the same are told of again, to others that idle, with pauses that
+//! double. Of a machine and its copies one comes before the others: where several must agree, no two of them
+//! get jobs of one workunit.
 //!
 //! An agent that comes back ([`super::returns`]) is told of the jobs that were submitted while it was away.
 //! Calls count, those to agents that were there and those to agents that come: until its job is taken, or
-//! some time has passed, a call stands for a job ([`ContactCalls`]). So a whole fleet that comes back at once
-//! makes no more calls than there are jobs.
+//! some time has passed, a call stands for a job ([`ContactCalls`]). So a whole fleet that comes back at
+//! once makes no more calls than there are jobs.
 //!
 //! All of a large fleet told at once would ask at once: the calls are spread over a time that grows with
 //! their number. Nothing is stored.
@@ -35,6 +36,10 @@ const KEPT_MAX: usize = 64;
 const STANDS: Duration = Duration::from_secs(60);
 /// How often others are told, at least, of jobs that nobody takes.
 const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
+/// So many are told then of a project's jobs, and of so many projects' at once: there may be none who can
+/// compute them.
+const AGAIN_MAX: u64 = 200;
+const AGAIN_PROJECTS: usize = 4;
 
 impl Fleet {
     /// Tells so many agents at most to contact a project, which has so many new jobs. Returns how many will
@@ -44,23 +49,38 @@ impl Fleet {
         self.tell(url, self.connected_agents(), at_most)
     }
 
-    /// Tells others of jobs that are still unsent: whoever was told may not have asked, or was sent none. Of those
-    /// that idle, and were not told lately.
+    /// Tells others of jobs that are still unsent: whoever was told may not have asked, or was sent none. Of
+    /// those that were not told lately, and whose owners let them compute; those that idle first. `unsent`
+    /// has all projects that have any.
     pub fn contact_again(self: &Arc<Self>, unsent: &BTreeMap<MasterUrl, u64>) {
         let now = Instant::now();
-        for (url, unsent) in unsent {
-            let allowed = self.calls(url, |calls| calls.again(*unsent, now));
-            if allowed == 0 {
-                continue;
-            }
-            let since = now.checked_sub(STANDS).unwrap_or(now);
-            let idles = |agent: &Arc<Agent>| agent.stands_with(url) == Some(Standing::Idle);
-            let agents = self.connected_agents().into_iter();
-            self.tell(
-                url,
-                agents.filter(|agent| idles(agent) && !agent.was_told(url, since)).collect(),
-                allowed,
-            );
+        let mut due: Vec<(Instant, &MasterUrl, u64)> = {
+            let mut calls = lock(&self.calls);
+            calls
+                .iter_mut()
+                .filter(|(url, _)| !unsent.contains_key(url))
+                .for_each(|(_, calls)| calls.all_taken());
+            let due = unsent.iter().filter_map(|(url, unsent)| {
+                let (at, allowed) = calls.entry(url.clone()).or_default().again(*unsent, now)?;
+                Some((at, url, allowed.min(AGAIN_MAX)))
+            });
+            due.collect()
+        };
+        // Those that wait for longest; the others next time: a project's calls are spread, those of many are
+        // not.
+        due.sort_unstable_by_key(|(at, ..)| *at);
+        due.truncate(AGAIN_PROJECTS);
+        if due.is_empty() {
+            return;
+        }
+        let (agents, since) = (self.connected_agents(), now.checked_sub(STANDS).unwrap_or(now));
+        for (_, url, allowed) in due {
+            let is_able = |agent: &&Arc<Agent>| {
+                let stands = agent.stands_with(url);
+                stands.is_some_and(|stands| stands != Standing::Suspended) && !agent.was_told(url, since)
+            };
+            let told = self.tell(url, agents.iter().filter(is_able).cloned().collect(), allowed);
+            self.calls(url, |calls| calls.told_again(told > 0, now));
         }
     }
 
@@ -135,33 +155,40 @@ pub(super) struct ContactCalls {
     again_at: Option<Instant>,
     /// How long it is until then from the time before.
     pause: Duration,
-    /// Unsent jobs then.
+    /// Unsent jobs at the last look.
     left: u64,
 }
 
 impl ContactCalls {
     fn new_jobs(&mut self, jobs: u64, now: Instant) {
         self.unsent = self.unsent.saturating_add(jobs);
-        (self.again_at, self.pause) = (Some(now + STANDS), STANDS);
+        // What waits already does not wait longer for that.
+        let _ = self.again_at.get_or_insert(now + STANDS);
     }
 
-    /// How many others may be told of the jobs that are still unsent; none before the pause is over. It doubles each
-    /// time that nobody took one: there may be none who can.
-    fn again(&mut self, unsent: u64, now: Instant) -> u64 {
-        if unsent < self.left || self.pause.is_zero() {
-            self.pause = STANDS;
+    /// No job is unsent.
+    fn all_taken(&mut self) {
+        (self.again_at, self.pause, self.left) = (None, Duration::ZERO, 0);
+    }
+
+    /// Since when others are to be told of the jobs that are still unsent, and how many of them; none if
+    /// they are not. As long as somebody takes jobs, all is well.
+    fn again(&mut self, unsent: u64, now: Instant) -> Option<(Instant, u64)> {
+        let is_taken = unsent < std::mem::replace(&mut self.left, unsent);
+        let at = *self.again_at.get_or_insert(now + STANDS);
+        if is_taken || now < at {
+            return None;
         }
-        self.left = unsent;
-        if unsent == 0 {
-            self.again_at = None;
-            return 0;
+        Some((at, self.allowed(unsent, now))).filter(|(_, allowed)| *allowed > 0)
+    }
+
+    /// Some were told, or nobody could be. The pause doubles each time that some were in vain: there may be
+    /// none who can.
+    fn told_again(&mut self, some: bool, now: Instant) {
+        if some {
+            self.pause = (2 * self.pause).clamp(2 * STANDS, PAUSE_MAX);
         }
-        if now < *self.again_at.get_or_insert(now + self.pause) {
-            return 0;
-        }
-        self.pause = (2 * self.pause).min(PAUSE_MAX);
-        self.again_at = Some(now + self.pause);
-        self.allowed(unsent, now)
+        self.again_at = Some(now + self.pause.max(STANDS));
     }
 
     fn made(&mut self, count: u64, now: Instant, until: Instant) {
@@ -261,18 +288,32 @@ mod tests {
         let after = |seconds| start + Duration::from_secs(seconds);
         calls.new_jobs(1, start);
         calls.made(1, start, start);
-        let told = |calls: &mut ContactCalls, unsent: u64, from: u64, to: u64| {
-            let told = (from..to).step_by(10).filter(|second| calls.again(unsent, after(*second)) > 0);
-            told.collect::<Vec<_>>()
+        let told = |calls: &mut ContactCalls, unsent: u64, from: u64, to: u64, some: bool| {
+            let mut told = Vec::new();
+            for second in (from..to).step_by(20) {
+                if calls.again(unsent, after(second)).is_some() {
+                    calls.told_again(some, after(second));
+                    told.push(second);
+                }
+            }
+            told
         };
-        assert_eq!(told(&mut calls, 1, 0, 1_000), [60, 180, 420, 900]);
-        // Others come, and it is as if nobody had been told of any.
+        assert_eq!(told(&mut calls, 1, 0, 1_000, true), [60, 180, 420, 900]);
+        // Others that come change nothing for it.
         calls.new_jobs(2, after(1_000));
-        assert_eq!(told(&mut calls, 3, 1_000, 1_200), [1_060, 1_180]);
-        // Somebody takes one: the next try is soon again.
-        assert_eq!(told(&mut calls, 2, 1_200, 2_000), [1_420, 1_540, 1_780]);
-        // Once all are taken, nobody is told until there are others.
-        assert_eq!(told(&mut calls, 0, 2_000, 9_000), [0_u64; 0]);
+        assert_eq!(told(&mut calls, 3, 1_000, 3_000, true), [1_860]);
+        // As long as jobs are taken, nobody is told again.
+        for (turn, second) in (3_000..9_000).step_by(20).enumerate() {
+            assert_eq!(calls.again(302 - turn as u64, after(second)), None);
+        }
+        // All are taken: what comes later begins anew.
+        calls.all_taken();
+        calls.new_jobs(1, after(9_000));
+        assert_eq!(told(&mut calls, 1, 9_000, 9_200, true), [9_060, 9_180]);
+        // Where nobody could be told, it is tried again in a minute, and the pause does not grow.
+        calls.all_taken();
+        calls.new_jobs(1, after(10_000));
+        assert_eq!(told(&mut calls, 1, 10_000, 10_200, false), [10_060, 10_120, 10_180]);
     }
 
     #[test]

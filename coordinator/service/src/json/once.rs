@@ -55,10 +55,11 @@ impl<'de> Visitor<'de> for Once {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         let mut seen = BTreeSet::new();
         while let Some(field) = fields.next_key::<String>()? {
-            if seen.contains(&field) {
+            // Each has two spellings, `openName` and `open_name`. No request has a map, with keys of its
+            // own.
+            if !seen.insert(field.replace('_', "").to_lowercase()) {
                 return Err(A::Error::custom(format!("field '{field}' stands there twice")));
             }
-            let _ = seen.insert(field);
             fields.next_value_seed(Self)?;
         }
         Ok(())

@@ -556,7 +556,7 @@ impl Service for OperatorService {
         let asked = author.record(Action::OrganisationSet, "keys that documents are signed with");
         let work = async {
             let keys = organisation::keys(&keys).map_err(|error| status::of_invalid(&error))?;
-            let set = self.documents.set_organisation(author, keys).await;
+            let set = self.documents.set_organisation(author, clock::now(), keys).await;
             set.map_err(|error| status::of_document(&error))?;
             self.organisation().await
         };

@@ -1,6 +1,6 @@
 //! A wave is not passed on what the hosts of earlier waves show.
 
-use fallow_domain::{Duration, Instant};
+use fallow_domain::Duration;
 use fallow_rollout::HostNow;
 
 use crate::fleet::{Fleet, OLD, SOAK, host, paused, released};
@@ -21,10 +21,9 @@ fn at_night(waves: &str) -> Fleet {
     let second = fleet.of_wave(2);
     let mut others = (0..100).filter(|at| !second.contains(at) && !fleet.has_reached(&fleet.hosts[*at]));
     let awake: Vec<_> = others.by_ref().take(4).collect();
-    let night = fleet.now;
     for at in 0..100 {
         if !fleet.has_reached(&fleet.hosts[at]) && (second.contains(&at) || !awake.contains(&at)) {
-            (fleet.hosts[at].connected, fleet.hosts[at].seen) = (false, Some(night));
+            fleet.hosts[at].connected = false;
         }
     }
     let passed = fleet.watch(SOAK * 2).unwrap();
@@ -78,39 +77,70 @@ fn r6_5_a_wave_whose_hosts_do_not_take_the_version_is_for_somebody_to_look_at_wh
 }
 
 #[test]
-fn r6_5_a_wave_of_hosts_that_are_gone_for_long_or_for_good_holds_nothing_up() {
-    type Change = fn(&mut HostNow, Instant);
-    let gone_for_long: Change = |host, now| host.seen = Some(now - Duration::from_hours(100));
-    let never_there: Change = |host, _| host.seen = Some(Instant::EPOCH);
-    let other_labels: Change = |host, _| host.changed = false;
-    for change in [gone_for_long, never_there, other_labels] {
-        let mut fleet = at_night("1,10%,100%");
-        for at in fleet.of_wave(2) {
-            change(&mut fleet.hosts[at], fleet.now);
-        }
-        let why = released(fleet.watch(SOAK * 2));
-        let is_said = why.contains("but none of the wave's own");
-        let has_hosts = fleet.of_wave(2).iter().any(|at| fleet.hosts[*at].changed);
-        assert!(why.starts_with("1 host with it for") && is_said == has_hosts, "{why}");
-    }
+fn r6_5_a_wave_whose_hosts_left_or_get_nothing_new_holds_nothing_up() {
+    let mut fleet = at_night("1,10%,100%");
+    fleet.of_wave(2).into_iter().for_each(|at| fleet.hosts[at].changed = false);
+    let why = released(fleet.watch(SOAK * 2));
+    assert!(why.starts_with("1 host with it for") && !why.contains("wave's own"), "{why}");
     // They left the fleet.
     let mut fleet = at_night("1,10%,100%");
     let wave = fleet.of_wave(2);
     let mut at = 0..;
     fleet.hosts.retain(|_| !wave.contains(&at.next().unwrap()));
     released(fleet.watch(SOAK * 2));
-    // Nobody is there but hosts that are off for long: the last wave ends.
-    let hosts: Vec<HostNow> = (0..6)
-        .map(|number| match number {
-            5 => HostNow { connected: false, version: OLD, seen: Some(Instant::EPOCH), ..host(number) },
-            _ => host(number),
-        })
-        .collect();
-    let mut fleet = Fleet::with(1, "5,100%", hosts);
+}
+
+/// Twelve machines, of which so many are off, in two waves: those that are on first.
+fn a_last_wave_off(off: usize) -> Fleet {
+    let hosts: Vec<HostNow> =
+        (0..12).map(|number| HostNow { connected: number >= off, version: OLD, ..host(number) }).collect();
+    let mut fleet = Fleet::with(1, &format!("{},100%", 12 - off), hosts);
     fleet.take();
     let passed = fleet.watch(SOAK * 2).unwrap();
     fleet.apply(&passed);
-    released(fleet.watch(SOAK * 2));
+    fleet
+}
+
+#[test]
+fn r6_5_a_few_hosts_that_are_off_hold_no_rollout_up_for_days_and_many_do() {
+    let why = released(a_last_wave_off(2).watch(SOAK * 2));
+    assert!(why.contains("none of the wave's own 2 hosts: they are off, and few"), "{why}");
+    // However long they are off: nobody has tried the version whom this wave concerns.
+    let mut many = a_last_wave_off(6);
+    assert_eq!(many.watch(NIGHT), None);
+    come(&mut many, 1);
+    released(many.watch(SOAK * 2));
+    let why = paused(a_last_wave_off(6).watch(LONG_WEEKEND));
+    assert!(why.starts_with("none of the wave's own 6 hosts is there"), "{why}");
+}
+
+#[test]
+fn r6_5_hosts_that_were_off_when_their_wave_was_released_are_not_missed_before_they_had_the_version() {
+    // The others come in the morning, or are on all the weekend; the wave's own hosts are still off.
+    let mut fleet = at_night("1,10%,100%");
+    assert_eq!(fleet.watch(NIGHT), None);
+    let wave = fleet.of_wave(2);
+    for at in (0..100).filter(|at| !wave.contains(at)) {
+        fleet.hosts[at].connected = true;
+    }
+    for at in wave {
+        fleet.hosts[at].given = Some(false);
+    }
+    assert_eq!(fleet.watch(SOAK * 6), None);
+    come(&mut fleet, 3);
+    let why = released(fleet.watch(SOAK * 2));
+    assert!(why.starts_with("4 hosts with it for"), "{why}");
+}
+
+#[test]
+fn r6_5_who_comes_first_in_the_morning_and_is_slow_is_waited_for_as_at_any_time() {
+    let mut fleet = at_night("1,10%,100%");
+    assert_eq!(fleet.watch(NIGHT), None);
+    let first = fleet.of_wave(2)[0];
+    fleet.hosts[first].connected = true;
+    assert_eq!(fleet.watch(SOAK * 2), None);
+    let why = paused(fleet.watch(SOAK * 2));
+    assert!(why.contains("do not take the version, such as pc-"), "{why}");
 }
 
 #[test]

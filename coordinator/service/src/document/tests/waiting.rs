@@ -9,12 +9,12 @@ fn by(name: &str) -> Author {
     Author { actor: Actor::Operator(name.to_owned()), ..Author::default() }
 }
 
-/// Signed documents of which hosts have version 1. Changes go out in waves, and a second person has to approve
-/// them.
+/// Signed documents of which hosts have version 1. Changes go out in waves, and a second person has to
+/// approve them.
 async fn signed(dir: &std::path::Path, reach: &Arc<dyn Reach>) -> Arc<Documents> {
     let documents = Documents::open(Arc::new(SledStore::open(dir).unwrap())).unwrap();
     documents.set_reach(Arc::downgrade(reach));
-    documents.set_organisation(by("adm"), vec![organisation().public()]).await.unwrap();
+    documents.set_organisation(by("adm"), Instant::EPOCH, vec![organisation().public()]).await.unwrap();
     documents.put_project(by("adm"), Instant::EPOCH, assignment("a")).await.unwrap();
     assert_eq!(sign(&documents, 1).await, DocumentVersion(1));
     let mut plan = Plan::new("50%,100%", fallow_domain::Duration::from_mins(10)).unwrap();
@@ -60,7 +60,7 @@ async fn r6_5_where_nothing_is_signed_any_more_what_waited_goes_out_by_the_plan(
     let (dir, reach) = (tempfile::tempdir().unwrap(), Arc::new(One::default()) as Arc<dyn Reach>);
     let documents = signed(dir.path(), &reach).await;
     change(&documents, by("ann"), 2.0).await.unwrap();
-    documents.set_organisation(by("adm"), Vec::new()).await.unwrap();
+    documents.set_organisation(by("adm"), Instant::EPOCH, Vec::new()).await.unwrap();
     let host = fallow_domain::AgentId("h".into());
     for documents in [documents.clone(), Arc::new(Documents::open(documents.store.clone()).unwrap())] {
         let release = documents.release();
