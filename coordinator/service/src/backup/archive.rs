@@ -383,8 +383,8 @@ mod tests {
         assert_eq!(taken.files, expected);
     }
 
-    /// What is read of a backup whose first entry is followed by one of this kind and name, with zeros that do
-    /// not end.
+    /// What is read of a backup whose first entry is followed by one of this kind and name, with zeros that
+    /// do not end.
     fn read_of_endless(kind: tar::EntryType, name: &str) -> (u64, String) {
         struct Counted<R>(R, u64);
         impl<R: Read> Read for Counted<R> {
