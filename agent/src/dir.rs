@@ -89,6 +89,10 @@ impl DataDir {
             return Err(AgentError::bad_input(what));
         }
         let fail = |source| AgentError::Directory { dir: self.0.clone(), source };
+        if self.0.exists() {
+            // First: of another user's directory nothing else is to be said.
+            self.require_owner().map_err(fail)??;
+        }
         self.check_own()?;
         // No access for others: account keys lie here.
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.0).map_err(fail)?;

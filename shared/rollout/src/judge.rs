@@ -441,7 +441,10 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'_>]) -> Judgement {
         // Who came a moment ago and has it will be seen: one that is slow, or came first, does not speak for
         // those.
         let long = rollout.plan.soak * PATIENCE;
-        let is_long = || given(hosts).any(|host| soak.has_lacked(&host.id, long));
+        let is_long = || {
+            let soak_time = rollout.plan.soak;
+            given(hosts).any(|host| soak.lacks(&host.id, soak_time) && soak.has_lacked(&host.id, long))
+        };
         if !is_over || many_lack && !is_long() || !many_lack && soak.watched() < WEEKEND {
             return Judgement::Watch;
         }
@@ -457,7 +460,7 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'_>]) -> Judgement {
     if looks_lost {
         return Judgement::Uncertain(off.why());
     }
-    let own = Own::of(rollout, soak, hosts, MISSING_USUAL * released().count() as f64);
+    let own = Own::of(rollout, soak, hosts, MISSING_USUAL * voting as f64);
     if let Err(said) = own.are_seen(rollout, soak, is_over) {
         return said;
     }

@@ -20,7 +20,7 @@ pub(crate) struct Own<'h> {
     lacking: Vec<&'h HostNow>,
     /// One of these has not taken it for so long that it will not.
     lacks_for_long: bool,
-    /// None is there, and they are few beside those that have tried it: nobody waits for them.
+    /// None is there nor ever had it, and they are few beside those that have tried it: nobody waits for them.
     is_passed_over: bool,
 }
 
@@ -37,14 +37,17 @@ impl<'h> Own<'h> {
         let long = rollout.plan.soak * PATIENCE;
         for host in hosts.iter().filter(|at| at.is_newest && at.host.changed).map(|at| at.host) {
             own.all += 1;
-            own.is_passed_over &= !host.connected;
+            // Who had it and went may have been stopped by it.
+            let had_it = host.given == Some(true) || host.version == rollout.candidate;
+            own.is_passed_over &= !host.connected && !had_it;
             own.is_there |= host.connected && host.version == rollout.candidate;
             if soak.lacks(&host.id, rollout.plan.soak) {
                 own.lacking.push(host);
                 own.lacks_for_long |= soak.has_lacked(&host.id, long);
             }
         }
-        own.is_passed_over &= own.all as f64 <= few;
+        // Copies count one by one: those of a machine are rather waited for than passed over.
+        own.is_passed_over &= own.lacking.is_empty() && own.all as f64 <= few;
         own
     }
 

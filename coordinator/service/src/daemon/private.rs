@@ -43,8 +43,7 @@ const OWN_NAMES: [&str; 15] = [
 pub(super) fn take(dir: &Path) -> Result<(), StartError> {
     if dir.is_dir() {
         let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };
-        // Also all that a coordinator would read there: somebody else may have prepared it.
-        require_owner(dir)?;
+        require_own_directory(dir)?;
         // A token alone may be a copy for a tool.
         let has = |name: &str| dir.join(name).exists();
         let is_coordinators = has("store/sled") || (has("operator.token") && has("authority.key"));
@@ -52,6 +51,8 @@ pub(super) fn take(dir: &Path) -> Result<(), StartError> {
         if let Some(foreign) = foreign.filter(|_| !is_coordinators) {
             return Err(StartError::NotOwn { dir: dir.to_path_buf(), foreign });
         }
+        // Also all that a coordinator would read there: somebody else may have prepared it.
+        require_owner(dir)?;
     }
     make(dir)
 }

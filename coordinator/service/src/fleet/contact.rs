@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use fallow_daemon::lock;
 use fallow_domain::MasterUrl;
 use rand::rngs::{StdRng, SysRng};
+use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _, TryRng as _};
 
 use super::{Agent, Fleet};
@@ -50,7 +51,7 @@ impl Fleet {
     }
 
     /// Tells others of jobs that are still unsent: whoever was told may not have asked, or was sent none. Of
-    /// those that were not told lately, and whose owners let them compute; those that idle first. `unsent`
+    /// those that were not told lately, and whose owners let them compute. `unsent`
     /// has all projects that have any.
     pub fn contact_again(self: &Arc<Self>, unsent: &BTreeMap<MasterUrl, u64>) {
         let now = Instant::now();
@@ -75,11 +76,16 @@ impl Fleet {
         }
         let (agents, since) = (self.connected_agents(), now.checked_sub(STANDS).unwrap_or(now));
         for (_, url, allowed) in due {
+            // By chance, whatever idles there: it may be a GPU that is wanted, of a host whose CPUs are busy.
             let is_able = |agent: &&Arc<Agent>| {
                 let stands = agent.stands_with(url);
                 stands.is_some_and(|stands| stands != Standing::Suspended) && !agent.was_told(url, since)
             };
-            let told = self.tell(url, agents.iter().filter(is_able).cloned().collect(), allowed);
+            let mut able: Vec<_> = agents.iter().filter(is_able).cloned().collect();
+            let mut rng = generator();
+            let most = usize::try_from(allowed).unwrap_or(usize::MAX);
+            let (chosen, _) = able.partial_shuffle(&mut rng, most);
+            let told = self.tell(url, chosen.to_vec(), allowed);
             self.calls(url, |calls| calls.told_again(told > 0, now));
         }
     }
@@ -179,7 +185,8 @@ impl ContactCalls {
         if is_taken || now < at {
             return None;
         }
-        Some((at, self.allowed(unsent, now))).filter(|(_, allowed)| *allowed > 0)
+        // Calls that stand are for jobs of a moment ago, which others take: these have waited for longer.
+        Some((at, unsent))
     }
 
     /// Some were told, or nobody could be. The pause doubles each time that some were in vain: there may be

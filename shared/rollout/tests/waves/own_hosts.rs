@@ -115,6 +115,30 @@ fn r6_5_a_few_hosts_that_are_off_hold_no_rollout_up_for_days_and_many_do() {
 }
 
 #[test]
+fn r6_5_a_few_hosts_that_had_the_version_and_went_are_not_passed_over_as_switched_off() {
+    // The last wave's two are there at first; they take the version, and vanish.
+    let mut fleet = a_last_wave_off(2);
+    come(&mut fleet, 2);
+    assert_eq!(fleet.watch(SOAK / 10), None);
+    for at in fleet.of_wave(2) {
+        (fleet.hosts[at].connected, fleet.hosts[at].given) = (false, Some(true));
+    }
+    assert_eq!(fleet.watch(SOAK * 6), None);
+}
+
+#[test]
+fn r6_5_few_is_what_is_few_beside_hosts_that_have_tried_the_version() {
+    // Of the first wave's ten one is there: two of the last wave are not few beside it.
+    let mut fleet = a_last_wave_off(2);
+    for at in 3..12 {
+        (fleet.hosts[at].connected, fleet.hosts[at].given) = (false, Some(false));
+        fleet.hosts[at].version = OLD;
+    }
+    fleet.hosts[..2].iter_mut().for_each(|host| host.given = Some(false));
+    assert_eq!(fleet.watch(SOAK * 2), None);
+}
+
+#[test]
 fn r6_5_hosts_that_were_off_when_their_wave_was_released_are_not_missed_before_they_had_the_version() {
     // The others come in the morning, or are on all the weekend; the wave's own hosts are still off.
     let mut fleet = at_night("1,10%,100%");
