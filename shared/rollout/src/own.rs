@@ -20,7 +20,8 @@ pub(crate) struct Own<'h> {
     lacking: Vec<&'h HostNow>,
     /// One of these has not taken it for so long that it will not.
     lacks_for_long: bool,
-    /// None is there nor ever had it, and they are few beside those that have tried it: nobody waits for them.
+    /// None is there nor ever had it, and they are few beside those that have tried it: nobody waits for
+    /// them.
     is_passed_over: bool,
 }
 
