@@ -208,13 +208,16 @@ pub enum OrderError {
     },
     /// Who began it cannot approve it, nor can who made a change that goes out with it.
     #[error(
-        "{by} made a change that goes out with rollout {number}, or began it: somebody else has to approve it"
+        "{by} {} rollout {number}: somebody else has to approve it",
+        if *began { "began" } else { "made a change that goes out with" }
     )]
     SamePerson {
         /// The rollout.
         number: u64,
         /// Who wants to.
         by: String,
+        /// Whether he began it.
+        began: bool,
     },
 }
 
@@ -410,7 +413,11 @@ impl Rollout {
         };
         match (order, &self.phase) {
             (Order::Approve, Phase::Waiting) if by == self.begun_by || self.made_by.contains(by) => {
-                Err(OrderError::SamePerson { number: self.number, by: by.to_owned() })
+                Err(OrderError::SamePerson {
+                    number: self.number,
+                    by: by.to_owned(),
+                    began: by == self.begun_by,
+                })
             }
             (Order::Approve, Phase::Waiting) | (Order::Resume, Phase::Paused { .. }) => {
                 Ok(Transition::Resume { why })

@@ -47,9 +47,13 @@ async fn r6_5_nobody_approves_a_change_that_he_made_himself_whoever_brings_its_s
     sign_as(&documents, by("bob"), 2).await;
     let rollout = documents.release().rollout.clone().unwrap();
     assert_eq!((rollout.begun_by.as_str(), &rollout.phase), ("bob", &Phase::Waiting));
-    for name in ["ann", "eve", "bob"] {
+    for (name, what) in [
+        ("ann", "made a change that goes out with"),
+        ("eve", "made a change that goes out with"),
+        ("bob", "began"),
+    ] {
         let why = approve(&documents, name).await.unwrap_err();
-        assert!(why.contains(&format!("{name} made a change that goes out with rollout 1")), "{why}");
+        assert!(why.contains(&format!("{name} {what} rollout 1: somebody else")), "{why}");
     }
     // What was signed before is nobody's any more.
     assert_eq!(approve(&documents, "adm").await.unwrap().phase, Phase::Watching);
