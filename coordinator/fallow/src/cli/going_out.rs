@@ -2,7 +2,7 @@
 
 use clap::Args;
 use fallow_domain::DocumentVersion;
-use fallow_proto::operator::v1::{GetOrganisationRequest, ListRolloutsRequest, RolloutPhase};
+use fallow_proto::operator::v1::{GetOrganisationRequest, ListRolloutsRequest, Rollout, RolloutPhase};
 use tonic::Response;
 
 use super::connect::Client;
@@ -24,9 +24,7 @@ pub(super) async fn tell(client: &mut Client, rollout: u64) {
     if rollout == 0 {
         return tell_waiting(client).await;
     }
-    let request = ListRolloutsRequest { limit: 1 };
-    let listed = client.list_rollouts(request).await.map(|reply| reply.into_inner().rollouts);
-    let begun = listed.unwrap_or_default().into_iter().find(|begun| begun.number == rollout);
+    let begun = newest(client).await.filter(|begun| begun.number == rollout);
     if begun.as_ref().is_some_and(|begun| begun.phase() == RolloutPhase::Waiting) {
         return warn(&format!(
             "no host gets it yet: rollout {rollout} waits until somebody else approves it with `fallow rollout approve`"
@@ -41,14 +39,18 @@ pub(super) async fn tell(client: &mut Client, rollout: u64) {
     ));
 }
 
+/// The newest rollout, if there is one.
+async fn newest(client: &mut Client) -> Option<Rollout> {
+    let listed = client.list_rollouts(ListRolloutsRequest { limit: 1 }).await.map(Response::into_inner);
+    listed.unwrap_or_default().rollouts.into_iter().next()
+}
+
 /// Says how the newest version goes out, unless all hosts are to have it at once.
 pub(super) async fn tell_of_newest(client: &mut Client) {
     if waiting(client).await.is_some() {
         return tell_waiting(client).await;
     }
-    let listed = client.list_rollouts(ListRolloutsRequest { limit: 1 }).await.map(Response::into_inner);
-    let newest = listed.unwrap_or_default().rollouts.into_iter().next();
-    if let Some(open) = newest.filter(|newest| {
+    if let Some(open) = newest(client).await.filter(|newest| {
         matches!(newest.phase(), RolloutPhase::Waiting | RolloutPhase::Watching | RolloutPhase::Paused)
     }) {
         tell(client, open.number).await;
@@ -57,9 +59,7 @@ pub(super) async fn tell_of_newest(client: &mut Client) {
 
 /// The same of a version that has just begun to go out, as it waits for its signature no more.
 pub(super) async fn tell_newest(client: &mut Client, version: DocumentVersion) {
-    let listed = client.list_rollouts(ListRolloutsRequest { limit: 1 }).await.map(Response::into_inner);
-    let newest = listed.unwrap_or_default().rollouts.into_iter().next();
-    match newest.filter(|rollout| rollout.version == version.0) {
+    match newest(client).await.filter(|rollout| rollout.version == version.0) {
         Some(rollout) => tell(client, rollout.number).await,
         None => warn("it goes to all hosts at once"),
     }

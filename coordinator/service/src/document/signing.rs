@@ -130,7 +130,7 @@ impl Documents {
         match release.open() {
             _ if names(release.base()) => None,
             _ if !names(release.newest.as_ref()) => Some(format!(
-                "the fleet's documents do not name it (any more): `fallow project create {project}` makes them"
+                "the fleet's documents do not name it (any more): `fallow project create {project}` puts it there"
             )),
             _ if release.is_held => Some(format!(
                 "version {version} of the documents, which names it, waits to be signed: `fallow organisation sign`"

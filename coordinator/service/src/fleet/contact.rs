@@ -4,7 +4,7 @@
 //! pause would wait for the project's `poll`. Of those that are connected and have the project, at most as
 //! many are told as there are new jobs, and some more where a job failed; those with idle CPUs first, those
 //! whose owners have suspended them last, else by chance, so that a stream of single jobs goes to all in
-//! turn. Jobs that nobody takes all the same are told of again, to others that idle, with pauses that
+//! turn. Jobs that nobody takes all the same are told of again, to others by chance, with pauses that
 //! double. Of a machine and its copies one comes before the others: where several must agree, no two of them
 //! get jobs of one workunit.
 //!
@@ -51,8 +51,8 @@ impl Fleet {
     }
 
     /// Tells others of jobs that are still unsent: whoever was told may not have asked, or was sent none. Of
-    /// those that were not told lately, and whose owners let them compute. `unsent`
-    /// has all projects that have any.
+    /// those that were not told lately, and whose owners let them compute. `unsent` has all projects that
+    /// have any.
     pub fn contact_again(self: &Arc<Self>, unsent: &BTreeMap<MasterUrl, u64>) {
         let now = Instant::now();
         let mut due: Vec<(Instant, &MasterUrl, u64)> = {
