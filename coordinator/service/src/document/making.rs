@@ -41,7 +41,13 @@ impl Making {
         let newest = set_of(release.newest.as_deref());
         let before = self.begins_from(&release)?;
         let mut set = before.clone();
-        let change = edit(&mut set)?;
+        let mut change = edit(&mut set)?;
+        if self.author.by_rule && before.fleet.version != newest.fleet.version {
+            change.push_str(&format!(
+                ", without version {}, which had not gone out to all",
+                newest.fleet.version
+            ));
+        }
         // What waits for its signature can be said again as an emergency.
         let hurries = self.author.emergency && release.is_held && !release.is_urgent;
         if set == before && release.open().is_none() && !hurries {

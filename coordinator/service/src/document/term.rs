@@ -22,15 +22,10 @@ impl Documents {
         let alone = self.changing.clone().blocking_lock_owned();
         // Hosts that it would not reach at once follow versions that nobody knows here.
         let making = self.making(Author { emergency: true, by_rule: true, ..author }, now);
-        let newest = self.document().version;
         let (_, set) = making.make(alone, |set| {
             let again = set.fleet.version;
             set.fleet.version = DocumentVersion::first_of(term);
-            let without = match again == newest {
-                true => String::new(),
-                false => format!(", without version {newest}, which had not gone out to all"),
-            };
-            Ok(format!("version {again} again, {change}{without}"))
+            Ok(format!("version {again} again, {change}"))
         })?;
         Ok(set.fleet.version)
     }

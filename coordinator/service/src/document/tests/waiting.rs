@@ -113,3 +113,14 @@ async fn r6_5_no_change_rides_with_an_emergency_that_waits_to_be_signed() {
     sign(&documents, 3).await;
     assert_eq!(documents.release().open().unwrap().0.phase, Phase::Waiting);
 }
+
+#[tokio::test]
+async fn r6_5_keys_that_are_renewed_while_a_change_waits_say_that_it_is_not_among_them() {
+    let (dir, reach) = (tempfile::tempdir().unwrap(), Arc::new(One::default()) as Arc<dyn Reach>);
+    let documents = signed(dir.path(), &reach).await;
+    change(&documents, by("ann"), 2.0).await.unwrap();
+    documents.renew(by("adm"), Instant::EPOCH, "accounts anew", &[]).await.unwrap();
+    let newest = documents.release().newest.clone().unwrap();
+    assert_eq!(share_of(&newest), Share::DEFAULT.get());
+    assert_eq!(newest.audited.change, "accounts anew, without version 2, which had not gone out to all");
+}
