@@ -32,6 +32,7 @@ use fallow_store::Kind;
 use serde::{Deserialize, Serialize};
 
 use crate::error::AgentError;
+use crate::modes;
 use crate::trash::Trash;
 
 /// The directory of the files of projects.
@@ -82,6 +83,8 @@ impl DataDir {
     /// [`AgentError::InUse`] when another process has it, [`AgentError::Directory`] when it cannot be made
     /// or written, [`AgentError::BadInput`] when it is no directory, or not an agent's and not empty either.
     pub fn lock(&self) -> Result<FileLock, AgentError> {
+        // A job may have closed it: whose it is, nobody could see.
+        modes::open_up(self);
         self.check_owner()?;
         if self.0.exists() && !self.0.is_dir() {
             let dir = self.0.display();
@@ -112,6 +115,7 @@ impl DataDir {
             .and_then(|()| fs::set_permissions(self.store(), closed))
             .map_err(fail)?;
         self.make_usable().map_err(fail)?;
+        modes::put_all_right(self);
         Ok(lock)
     }
 
@@ -135,6 +139,7 @@ impl DataDir {
     /// # Errors
     /// The system's.
     pub fn make_usable(&self) -> io::Result<()> {
+        modes::keep(self);
         for sub in [&self.projects(), &self.slots(), self.trash().path()] {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(sub)?;
             // Where it is a link that an administrator made, or another user's, he opens and closes it.

@@ -30,6 +30,7 @@ pub mod guard;
 pub mod host;
 pub mod input;
 pub mod manual;
+pub(crate) mod modes;
 pub mod nameless;
 pub mod preferences;
 pub mod proc;

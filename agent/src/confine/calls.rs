@@ -85,6 +85,26 @@ const ABSENT: [i64; 8] = [
     libc::SYS_openat2,
 ];
 
+/// What is absent, too, for jobs that do not share System V memory with the agent: memory, semaphores and
+/// queues that are nobody's in particular. Any job of the same user could use those of any other, they count
+/// for no process, and they are left when it ends.
+const NOBODYS: [i64; 14] = [
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_mq_notify,
+];
+
 /// Changes a mode, since Linux 6.6: the same number on all processors.
 const SYS_FCHMODAT2: i64 = 452;
 /// The flags by which a file is made that is opened, each alone: with a name and without one.
@@ -96,16 +116,21 @@ const SOCKET_TYPE: u64 = 0xf;
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-/// What is refused: by the layer `calls`, by the layer `sockets`.
+/// What is refused: by the layer `calls`, by the layer `sockets`; and whether the first leaves jobs System V
+/// memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused {
     pub(super) calls: bool,
     pub(super) sockets: bool,
+    pub(super) leaves_system_v: bool,
 }
 
 /// The filters for jobs that are refused this much.
 pub(super) fn filters(what: Refused) -> Result<Vec<Filter>, String> {
-    let absent = || ABSENT.map(|call| (call, Vec::new())).into();
+    let absent = || {
+        let nobodys = NOBODYS.iter().filter(|_| !what.leaves_system_v);
+        ABSENT.iter().chain(nobodys).map(|call| (*call, Vec::new())).collect()
+    };
     let made = || {
         let mut rules = if what.calls { refused_calls()? } else { Rules::new() };
         if what.sockets {
@@ -132,6 +157,10 @@ fn refused_calls() -> Result<Rules, Error> {
     // Typing into the owner's terminal.
     let types = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| when(1, Is::Eq, request));
     rules.insert(libc::SYS_ioctl, types.into_iter().collect::<Result<_, _>>()?);
+    // A lease has whoever opens the file wait, of any program: a file that this user owns need only be readable.
+    let watches = [libc::F_SETLEASE, libc::F_NOTIFY].map(|command| u64::from(command.unsigned_abs()));
+    let watches = watches.map(|command| when(1, Is::Eq, command));
+    rules.insert(libc::SYS_fcntl, watches.into_iter().collect::<Result<_, _>>()?);
     // A process in a new namespace; ordinary ones and threads are made by the same call.
     let namespaces = [
         libc::CLONE_NEWNS,
@@ -152,13 +181,13 @@ fn refused_calls() -> Result<Rules, Error> {
 
 /// What is left is pairs of sockets, and those that others of the same job connect to by a pair.
 fn refuse_sockets(rules: &mut Rules) -> Result<(), Error> {
-    let elsewhere = when(0, Is::Ne, libc::AF_UNIX.unsigned_abs().into())?;
+    let elsewhere = || when(0, Is::Ne, libc::AF_UNIX.unsigned_abs().into());
     // A datagram can be sent to any path, also over a socket that has a partner.
     let types = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| kind.unsigned_abs().into());
     let datagrams = || types.map(|kind| when(1, Is::MaskedEq(SOCKET_TYPE), kind)).into_iter();
-    rules.insert(libc::SYS_socketpair, datagrams().collect::<Result<_, _>>()?);
-    let sockets: Result<Vec<_>, _> = datagrams().chain([Ok(elsewhere)]).collect();
-    rules.insert(libc::SYS_socket, sockets?);
+    for call in [libc::SYS_socketpair, libc::SYS_socket] {
+        rules.insert(call, datagrams().chain([elsewhere()]).collect::<Result<_, _>>()?);
+    }
     rules.insert(libc::SYS_connect, Vec::new());
     // To an address, and not over a pair.
     let addressed = SeccompCondition::new(4, Len::Qword, Is::Ne, 0)?;

@@ -16,7 +16,8 @@
 //! All is prepared before the fork: between fork and exec there are a few system calls alone.
 //!
 //! Left out: a user for each project, and namespaces. Not covered by any layer: modes and times of files
-//! that the user owns, names and sizes of files (stat), System V memory of the same user.
+//! that the user owns, names and sizes of files (stat); and System V memory of the same user, for jobs that
+//! share such memory with the agent.
 
 mod calls;
 mod files;
@@ -59,6 +60,8 @@ pub struct Reach<'a> {
     pub project: &'a Path,
     /// Whether it computes on a GPU.
     pub gpu: bool,
+    /// Whether it shares System V memory with the agent, as applications older than BOINC's API 6 do.
+    pub system_v: bool,
 }
 
 /// The names of all layers.
@@ -73,11 +76,18 @@ pub struct Confinement {
     /// What the kernel has of Landlock, or why nothing.
     landlock: Result<ABI, String>,
     /// The filters of system calls, or why there are none.
-    filters: Result<Arc<[sys::Filter]>, String>,
+    filters: Result<Filters, String>,
     /// What of the system jobs may read and execute: all but the agent's own directory.
     system: Vec<PathBuf>,
     /// False where nothing is confined, as in a test of what holds all the same.
     is_on: bool,
+}
+
+/// The filters of system calls for most jobs, and for those that share System V memory with the agent.
+#[derive(Clone, Debug)]
+struct Filters {
+    mapped: Arc<[sys::Filter]>,
+    system_v: Arc<[sys::Filter]>,
 }
 
 /// Why a layer is off in [`Confinement::none`].
@@ -90,7 +100,7 @@ impl Confinement {
             allowed,
             switched_off: Vec::new(),
             landlock: probe_landlock(allowed),
-            filters: probe_filters(calls::Refused { calls: true, sockets: !allowed.network }),
+            filters: probe_filters(true, !allowed.network),
             system: files::of_system(dir),
             is_on: true,
         }
@@ -115,12 +125,10 @@ impl Confinement {
         let switched_off: Vec<String> = layers.iter().map(|layer| layer.as_ref().to_owned()).collect();
         let mut less = Self { switched_off, ..self };
         if less.filters.is_ok() && (less.is_off("calls") || less.is_off("sockets")) {
-            let refused = calls::Refused {
-                calls: !less.is_off("calls"),
-                sockets: !less.is_off("sockets") && !less.allowed.network,
-            };
-            less.filters = match refused.calls || refused.sockets {
-                true => probe_filters(refused),
+            let calls = !less.is_off("calls");
+            let sockets = !less.is_off("sockets") && !less.allowed.network;
+            less.filters = match calls || sockets {
+                true => probe_filters(calls, sockets),
                 false => Err(NOT_WANTED.into()),
             };
         }
@@ -209,7 +217,11 @@ impl Confinement {
             }),
             Err(_) => None,
         };
-        let filters = self.filters.as_ref().map(Arc::clone).unwrap_or_default();
+        let filters = self.filters.as_ref().map(|filters| match reach.system_v {
+            true => Arc::clone(&filters.system_v),
+            false => Arc::clone(&filters.mapped),
+        });
+        let filters = filters.unwrap_or_default();
         sys::confine(command, !self.is_off("privileges"), rules, filters);
         Ok(())
     }
@@ -237,10 +249,14 @@ fn probe_landlock(allowed: Allowed) -> Result<ABI, String> {
     }
 }
 
-/// Filters for what is refused, as far as the system takes them: tried, for it may be kept from it.
-fn probe_filters(refused: calls::Refused) -> Result<Arc<[sys::Filter]>, String> {
-    let filters: Arc<[sys::Filter]> = calls::filters(refused)?.into();
-    let tried = Arc::clone(&filters);
+/// Filters for what these two layers refuse, as far as the system takes them: tried, for it may be kept from
+/// it.
+fn probe_filters(calls: bool, sockets: bool) -> Result<Filters, String> {
+    let made = |leaves_system_v| -> Result<Arc<[sys::Filter]>, String> {
+        Ok(calls::filters(calls::Refused { calls, sockets, leaves_system_v })?.into())
+    };
+    let filters = Filters { mapped: made(false)?, system_v: made(true)? };
+    let tried = Arc::clone(&filters.mapped);
     let tried = in_thread(move || sys::give_up_new_privileges().and_then(|()| sys::filter_calls(&tried)));
     tried.map_err(|error| format!("the system takes no filter of system calls: {error}"))?;
     Ok(filters)

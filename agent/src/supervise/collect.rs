@@ -10,6 +10,7 @@ use fallow_boinc::names;
 use fallow_boinc::runtime::exit::{Ended, ExitMeaning};
 use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::finish::{Finish, TemporaryExit};
+use fallow_boinc::signature;
 use fallow_client::{OutputFound, TaskEnd};
 use fallow_domain::{Bytes, Duration, SlotId};
 use flate2::read::GzDecoder;
@@ -18,7 +19,7 @@ use flate2::{Compression, GzBuilder};
 use super::record::{Output, SlotRecord};
 use super::slot_dir::SlotDir;
 use crate::dir::{DataDir, PARTIAL};
-use crate::files::{is_its_own, md5_of, open_own, open_plain, shown};
+use crate::files::{is_its_own, open_own, open_plain, shown};
 use crate::walk::{Usage, usage_below};
 
 /// How much of `stderr.txt` is reported (BOINC: the last 63 KiB).
@@ -32,14 +33,21 @@ const WAIT_MAX: StdDuration = StdDuration::from_secs(60);
 /// How long outputs are tried again.
 const TROUBLE_MAX: StdDuration = StdDuration::from_mins(10);
 
+/// For so long outputs are read of a task that is to leave.
+const LEAVING: StdDuration = StdDuration::from_secs(2);
+
+/// The least that a thread gets where others want the CPU.
+const NICEST: i32 = 19;
+
 /// `boinc_finish_called` and `boinc_temporary_exit` hold a few lines.
 const EXIT_FILE_MAX: u64 = 8 * 1024;
 
 /// Gathers what the task of `record` left in its slot and its project's directory.
 ///
 /// # Errors
-/// What keeps this host from taking an output: too many open files, a full disk. It says nothing about the
-/// job.
+/// What keeps this host from taking an output: too many open files, a full disk, or that the task is to leave
+/// by now. It says nothing about the job.
+#[expect(clippy::too_many_arguments, reason = "all that is known of a task that is gone")]
 pub(super) fn collect(
     dir: &DataDir,
     slot: SlotId,
@@ -48,6 +56,7 @@ pub(super) fn collect(
     exit: Ended,
     cpu_time: Duration,
     peak: Bytes,
+    is_to_leave: &dyn Fn() -> bool,
 ) -> io::Result<TaskEnd> {
     dir.open_project(&record.url);
     let project = dir.project(&record.url);
@@ -67,7 +76,10 @@ pub(super) fn collect(
     let in_slot = place.filter(|_| is_over);
     // All of them before the first is moved: what is tried again is tried with all in their places.
     record.outputs.iter().try_for_each(|output| try_to_read(in_slot, &project, output))?;
-    let found = record.outputs.iter().map(|output| found(in_slot, &project, output, is_over));
+    // A few seconds are left for that, so what is not long is taken all the same.
+    let begun = Instant::now();
+    let is_to_leave = || begun.elapsed() > LEAVING && is_to_leave();
+    let found = record.outputs.iter().map(|output| found(in_slot, &project, output, is_over, &is_to_leave));
     let outputs = found.filter_map(io::Result::transpose).collect::<io::Result<_>>()?;
     Ok(TaskEnd {
         exit,
@@ -111,6 +123,12 @@ pub(super) fn patiently(
         }
         wait = (wait * 2).min(WAIT_MAX);
     }
+}
+
+/// From now on this thread, which ends when it has taken what a task left, comes after the owner's programs:
+/// to read and compress outputs may take minutes.
+pub(super) fn give_way() {
+    let _ = rustix::process::setpriority_process(None, NICEST);
 }
 
 /// The end of a task whose outputs could not be taken: as if it had been stopped in the middle. Its next
@@ -192,6 +210,7 @@ fn found(
     project: &Path,
     output: &Output,
     is_over: bool,
+    is_to_leave: &dyn Fn() -> bool,
 ) -> io::Result<Option<OutputFound>> {
     if !has_names(output) {
         return Ok(None);
@@ -206,22 +225,20 @@ fn found(
         tracing::error!(output = shown(&output.name), %error, "cannot move an output to its project's directory");
     }
     let size = open_own(&place).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
-    if let (Ok(nbytes), Some(max)) = (&size, output.max_nbytes.filter(|&max| max > Bytes(0)))
-        && !output.gzip
-        && *nbytes > max
+    if let Ok(nbytes) = &size
+        && *nbytes > output.longest()
     {
-        // Nobody will want it, and to read it all might take days: a file of holes is as long as it says it
-        // is.
         return Ok(Some(OutputFound { name: output.name.clone(), nbytes: *nbytes, md5: String::new() }));
     }
     if output.gzip
         && is_over
-        && let Err(error) = compress(&place)
+        && let Err(error) = compress(&place, is_to_leave)
     {
         // Sent as it is: a server that asked for gzip can tell the two apart.
         tracing::warn!(output = shown(&output.name), %error, "cannot compress an output");
     }
-    match md5_of(&place) {
+    let read = open_own(&place).and_then(|file| signature::md5_of(Wanted { file, is_to_leave }));
+    match read {
         Ok((md5, nbytes)) => Ok(Some(OutputFound { name: output.name.clone(), nbytes, md5 })),
         Err(error) if !is_its_own(&error) => Err(error),
         Err(error) => {
@@ -231,12 +248,28 @@ fn found(
     }
 }
 
+/// A file that is read only as long as its task is not to leave: a long one takes minutes.
+struct Wanted<'a> {
+    file: fs::File,
+    is_to_leave: &'a dyn Fn() -> bool,
+}
+
+impl io::Read for Wanted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if (self.is_to_leave)() {
+            // No word about the file.
+            return Err(rustix::io::Errno::CANCELED.into());
+        }
+        self.file.read(buffer)
+    }
+}
+
 /// What marks a file as compressed here: a task may be gathered twice, by an agent that was killed in between
 /// and its next life, and must not be compressed twice.
 const COMPRESSED_HERE: &[u8] = b"gzip_when_done";
 
 /// Replaces a file by itself compressed with gzip.
-fn compress(path: &Path) -> io::Result<()> {
+fn compress(path: &Path, is_to_leave: &dyn Fn() -> bool) -> io::Result<()> {
     let mut plain = open_plain(path)?;
     let is_done =
         GzDecoder::new(&plain).header().is_some_and(|header| header.comment() == Some(COMPRESSED_HERE));
@@ -255,7 +288,7 @@ fn compress(path: &Path) -> io::Result<()> {
     }
     let file = OpenOptions::new().write(true).create_new(true).open(&packed)?;
     let mut encoder = GzBuilder::new().comment(COMPRESSED_HERE).write(file, Compression::default());
-    io::copy(&mut plain, &mut encoder)?;
+    io::copy(&mut Wanted { file: plain, is_to_leave }, &mut encoder)?;
     encoder.finish()?.sync_all()?;
     fs::rename(&packed, path)
 }
@@ -270,9 +303,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
         fs::write(&path, "result ".repeat(1000)).unwrap();
-        compress(&path).unwrap();
+        compress(&path, &|| false).unwrap();
         let once = fs::read(&path).unwrap();
-        compress(&path).unwrap();
+        compress(&path, &|| false).unwrap();
         assert_eq!(fs::read(&path).unwrap(), once);
         let mut text = String::new();
         GzDecoder::new(&once[..]).read_to_string(&mut text).unwrap();

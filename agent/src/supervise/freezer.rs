@@ -10,8 +10,8 @@
 //! Whoever hears of the owner first may call, on any thread; nothing here waits for a disk. A task that was
 //! told to leave goes on, or it never would.
 //!
-//! Left out: cgroups, whose freezer no process can undo. A process of another task that sends SIGCONT is
-//! found out and stopped again by the next look.
+//! Left out: cgroups, whose freezer no process can undo. What goes on by a SIGCONT is stopped again by the
+//! next look, and a task that goes on again and again is killed ([`super::restless`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};

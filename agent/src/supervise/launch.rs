@@ -47,7 +47,7 @@ pub(super) fn launch(
     let urgency = urgency(setup);
     let at = context.dir.project(&setup.url).join(&setup.program);
     let file = (setup.init_data.rsc_disk_bound >= 1.0)
-        .then(|| file_max(setup.init_data.rsc_disk_bound, context.memory));
+        .then(|| file_max(setup.init_data.rsc_disk_bound.min(setup.disk_max.as_f64()), context.memory));
     let limits = Limits {
         file: file.unwrap_or_default(),
         processes: (proc::threads_of_user().saturating_add(THREADS_BESIDE)).into(),
@@ -57,7 +57,12 @@ pub(super) fn launch(
         sys::isolate(&mut command, urgency, line);
         sys::work_in(&mut command, place.fd());
         sys::limit(&mut command, limits);
-        let reach = Reach { slot: place.fd(), project: &context.dir.project(&setup.url), gpu: setup.special };
+        let reach = Reach {
+            slot: place.fd(),
+            project: &context.dir.project(&setup.url),
+            gpu: setup.special,
+            system_v: !setup.mapped_channel,
+        };
         context.confinement.confine(&mut command, &reach)?;
         if names_what_it_executes() {
             sys::execute_open(&mut command, &program.file)?;
@@ -80,8 +85,8 @@ pub(super) fn launch(
 /// What a single file of a task may hold: twice what all of them together may, and never less than a file in
 /// memory can. The bound itself is judged by the client, by what it counts now and then; this keeps a file
 /// from filling the disk before.
-fn file_max(rsc_disk_bound: f64, memory: Bytes) -> u64 {
-    ((rsc_disk_bound * 2.0) as u64).max(memory.0).max(FILE_FLOOR)
+fn file_max(disk_bound: f64, memory: Bytes) -> u64 {
+    ((disk_bound * 2.0) as u64).max(memory.0).max(FILE_FLOOR)
 }
 
 /// Whether a program that is executed from a descriptor shows under its own name in `top` and the like: Linux

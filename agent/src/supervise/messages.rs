@@ -81,7 +81,7 @@ pub(super) fn output_now(place: &SlotDir, project: &Path, output: &Output) -> Op
         return None;
     }
     let size = Bytes(crate::files::open_plain(&path).ok()?.metadata().ok()?.len());
-    if output.max_nbytes.is_some_and(|max| max > Bytes(0) && size > max) {
+    if output.max_nbytes.is_some_and(|max| max > Bytes(0) && size > max) || size > output.longest() {
         return None;
     }
     let (md5, nbytes) = md5_of(&path).ok()?;
@@ -135,7 +135,8 @@ mod tests {
             fs::write(place.path().join(name), "").unwrap();
         }
         let (name, open_name) = ("job_1_0_0".to_owned(), "out".to_owned());
-        let outputs = [Output { name, open_name, copy: false, gzip: false, max_nbytes: None }];
+        let outputs =
+            [Output { name, open_name, copy: false, gzip: false, max_nbytes: None, disk_max: None }];
         let asked = upload_requests(&place, &outputs);
         assert_eq!(asked.iter().map(|output| output.open_name.as_str()).collect::<Vec<_>>(), ["out"]);
         assert!(!place.has("boinc_ufr_out"), "the request is gone");
@@ -151,6 +152,7 @@ mod tests {
             copy: false,
             gzip: false,
             max_nbytes: None,
+            disk_max: None,
         };
         let outputs: Vec<Output> = (0..20).map(output).collect();
         for number in 0..3_000 {

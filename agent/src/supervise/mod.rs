@@ -24,6 +24,7 @@ mod memory;
 mod messages;
 mod record;
 mod reports;
+mod restless;
 mod slot;
 mod slot_dir;
 mod task;
@@ -48,6 +49,7 @@ use crate::confine::Confinement;
 use crate::dir::DataDir;
 use crate::files::shown;
 use crate::guard::GuardHandle;
+use crate::modes;
 use crate::proc::Sessions;
 use disk::DiskLook;
 use eviction::EndedTasks;
@@ -212,6 +214,7 @@ impl Supervisor {
             ended_tasks: EndedTasks::default(),
             reports: Reports::default(),
             unsent: UnsentMessages::default(),
+            told_modes: false,
             kill_all_at: None,
             room: None,
             stopping: false,
@@ -287,6 +290,8 @@ struct Supervision {
     ended_tasks: EndedTasks,
     reports: Reports,
     unsent: UnsentMessages,
+    /// It was said that modes of the agent's own files were changed.
+    told_modes: bool,
     kill_all_at: Option<StdInstant>,
     /// What tasks may hold while there is no space on the disk.
     room: Option<Room>,
@@ -488,6 +493,12 @@ impl Supervision {
             self.members = Members::default();
             self.shared.guard.keep_strays(&Sessions::new());
             return;
+        }
+        // A task may change them at any time, and is not to fill the log by that.
+        let changed = modes::keep(&self.shared.dir);
+        if !self.told_modes {
+            modes::tell(&self.shared.dir, changed);
+            self.told_modes = changed > 0;
         }
         let now = fallow_daemon::clock::now();
         let overdue = self.kill_all_at.is_some_and(|at| at <= StdInstant::now());

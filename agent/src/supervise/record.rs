@@ -63,6 +63,9 @@ pub(super) struct Output {
     /// What its project takes (BOINC: `max_nbytes`).
     #[serde(default)]
     pub(super) max_nbytes: Option<Bytes>,
+    /// What all files of its job may hold together. None in records of earlier versions.
+    #[serde(default)]
+    pub(super) disk_max: Option<Bytes>,
 }
 
 /// The directory in a slot for outputs that the application finds by a link. They are moved to the project's
@@ -70,6 +73,15 @@ pub(super) struct Output {
 const OUTPUTS: &str = "fallow_outputs";
 
 impl Output {
+    /// The longest that it is read for. A longer one fails its job, and to read it might take days: a file of
+    /// holes is as long as it says it is.
+    pub(super) fn longest(&self) -> Bytes {
+        // What its project takes is what is left when it is compressed.
+        let taken = self.max_nbytes.filter(|&max| max > Bytes(0) && !self.gzip);
+        let any = Bytes(u64::MAX);
+        taken.unwrap_or(any).min(self.disk_max.unwrap_or(any))
+    }
+
     /// Where the application makes it in its slot.
     pub(super) fn place(&self) -> String {
         match self.copy {
@@ -93,6 +105,7 @@ impl SlotRecord {
             copy: file.copy,
             gzip: file.gzip,
             max_nbytes: file.max_nbytes,
+            disk_max: Some(setup.disk_max),
         });
         Self {
             job: setup.job,

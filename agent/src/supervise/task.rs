@@ -21,6 +21,7 @@ use super::early_uploads::EarlyLook;
 use super::members::{First, Members};
 use super::memory::SharedMemory;
 use super::record::{Leader, Output, SlotRecord};
+use super::restless::Restless;
 use super::slot::StartFailure;
 use super::slot_dir::SlotDir;
 use super::unsent_messages::UnsentMessages;
@@ -181,6 +182,8 @@ pub(super) struct Task {
     said: Option<AppStatus>,
     /// When it gets killed, if it was told to leave.
     leave_by: Option<StdInstant>,
+    /// Whether it goes on although it is stopped.
+    restless: Restless,
     /// When its finish file was first seen.
     finished_since: Option<StdInstant>,
     /// It was stopped when that was looked at last.
@@ -212,6 +215,7 @@ impl Task {
             queue: ControlQueue::default(),
             said: None,
             leave_by: None,
+            restless: Restless::default(),
             finished_since: None,
             was_frozen: false,
             killed: false,
@@ -394,6 +398,9 @@ impl Task {
         if !frozen {
             self.kill_if_overdue(now);
         }
+        if self.restless.look(frozen, used.cpu) {
+            self.kill("it goes on although it is stopped, for somebody uses the machine");
+        }
         Some((used, status))
     }
 
@@ -526,8 +533,11 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     meter.gone.store(true, Ordering::Relaxed);
     strays.keys().chain([&leader.pid]).for_each(|&session| shared.guard.remove(session));
     let peak = meter.peak();
-    let collect = || collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, peak);
-    let end = collect::patiently(&setup.name, || meter.is_leaving(), collect).unwrap_or_else(|_| {
+    let is_to_leave = || meter.is_leaving();
+    let collect =
+        || collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, peak, &is_to_leave);
+    collect::give_way();
+    let end = collect::patiently(&setup.name, is_to_leave, collect).unwrap_or_else(|_| {
         shared.uncollected.note(setup, exit, cpu, peak);
         collect::interrupted(cpu, peak)
     });
@@ -763,6 +773,7 @@ mod tests {
             init_data: Box::default(),
             environment: Vec::new(),
             mapped_channel: true,
+            disk_max: Bytes(u64::MAX),
             special: false,
         }
     }

@@ -71,8 +71,11 @@ impl UncollectedOutputs {
         }
         let record = SlotRecord::of(setup);
         let cpu = (left.cpu - setup.init_data.wu_cpu_time).max(Duration::ZERO);
-        let take =
-            || collect::collect(&context.dir, setup.slot, Some(&place), &record, left.exit, cpu, left.peak);
+        let take = || {
+            let (slot, place, leaves) = (setup.slot, Some(&place), &is_to_leave);
+            collect::collect(&context.dir, slot, place, &record, left.exit, cpu, left.peak, leaves)
+        };
+        collect::give_way();
         let taken = collect::patiently(&setup.name, &is_to_leave, take);
         if taken.is_ok() || !is_to_leave() {
             self.forget(setup.slot);

@@ -89,6 +89,18 @@ const ATTACKS: &[Attack] = &[
     Attack("has a neighbour run when nobody else does", Anybody, "chrt --idle -p 0 PID"),
     Attack("makes a program that runs as its owner", Anybody, "cp /bin/true t && chmod 4755 t && test -u t"),
     Attack(
+        "has whoever opens a file wait",
+        Anybody,
+        "perl -e 'open F, \"<\", \"../../projects/127.0.0.1_9_test/data\" or exit 1; exit !fcntl(F, 1024, 0)'",
+    ),
+    Attack("keeps memory when it is gone", Anybody, "id=$(ipcmk -M 4096) && ipcrm -m ${id##*: }"),
+    Attack("keeps a queue when it is gone", Anybody, "id=$(ipcmk -Q) && ipcrm -q ${id##*: }"),
+    Attack(
+        "reaches what another family of sockets has for pairs",
+        Anybody,
+        "perl -MSocket -MErrno -e 'exit !(!socketpair(A, B, AF_INET, SOCK_STREAM, 0) && $!{EOPNOTSUPP})'",
+    ),
+    Attack(
         "makes one without a name",
         Perhaps,
         "python3 -c 'import os; f = os.open(\".\", os.O_TMPFILE | os.O_RDWR, 0o4755); exit(not os.fstat(f).st_mode & 0o4000)'",

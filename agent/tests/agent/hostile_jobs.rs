@@ -13,7 +13,7 @@ use std::time::Duration as StdDuration;
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::message::ProcessControl;
 use fallow_client::{ApplicationFile, Event, SlotFile, TaskEnd, TaskSetup};
-use fallow_domain::{JobId, MasterUrl, SlotId};
+use fallow_domain::{Bytes, JobId, MasterUrl, SlotId};
 
 use crate::supervision::{Bench, JOB, OUTPUT, SLOT};
 use crate::support::{is_alive, put, signed, wait_for};
@@ -325,10 +325,90 @@ fn r6_10_a_finished_job_whose_outputs_wait_is_not_computed_again_when_it_is_to_m
     assert!(end.finish.is_some() && end.outputs.len() == 1, "{end:?}");
 }
 
+/// Finishes at once, with an output of a terabyte of nothing.
+const HOLES: &str = "truncate -s 1T out; echo 0 > boinc_finish_called; exit 0";
+
+#[test]
+fn r6_10_an_output_longer_than_its_job_may_hold_is_not_read_also_where_it_would_be_compressed() {
+    let bench = Bench::unconfined();
+    let mut setup = bench.script(HOLES);
+    setup.files = vec![SlotFile { gzip: true, ..output("out", true) }];
+    setup.disk_max = Bytes(1_000_000);
+    bench.supervisor.start_task(setup);
+    let end = end_of(&bench, JOB);
+    let [found] = &end.outputs[..] else { panic!("{end:?}") };
+    assert_eq!((found.nbytes, found.md5.as_str()), (Bytes(1 << 40), ""));
+}
+
+#[test]
+fn r6_10_a_long_output_that_is_being_read_holds_up_no_end_of_its_task() {
+    let bench = Bench::unconfined();
+    let mut setup = bench.script(HOLES);
+    setup.files = vec![output("out", true)];
+    bench.supervisor.start_task(setup);
+    let pid = rustix::process::Pid::from_raw(bench.started().cast_signed()).unwrap();
+    wait_for("the process's end", || rustix::process::test_kill_process(pid).is_err().then_some(()));
+    bench.supervisor.tell(JOB, ProcessControl::Quit);
+    let end = end_of(&bench, JOB);
+    assert!(
+        end.finish.is_none() && end.outputs.is_empty(),
+        "its outputs are taken at the next start: {end:?}"
+    );
+}
+
 #[test]
 fn r6_10_a_slot_and_its_parent_made_unusable_are_mended() {
     let text = "chmod 000 ../../projects ../../slots . ; exit 3";
     script_harms_nobody("r6_10_a_slot_and_its_parent_made_unusable_are_mended", text, |_| ());
+}
+
+#[test]
+fn r6_10_what_a_job_closes_to_the_agent_or_opens_to_others_is_put_right_while_it_runs() {
+    let name = "r6_10_what_a_job_closes_to_the_agent_or_opens_to_others_is_put_right_while_it_runs";
+    if as_ordinary_user(name) {
+        return;
+    }
+    let bench = Bench::unconfined();
+    let (dir, store, key) = (bench.data.path(), bench.data.store(), bench.data.identity_key());
+    std::fs::create_dir_all(&store).unwrap();
+    put(&key, b"key");
+    let mode = |path: &std::path::Path| {
+        std::os::unix::fs::MetadataExt::mode(&std::fs::symlink_metadata(path).unwrap()) & 0o777
+    };
+    let text = "chmod 777 ../../identity.key ../..; chmod 000 ../../store; echo > did; \
+                while [ ! -d go ]; do sleep 0.1; done; exit 3";
+    bench.supervisor.start_task(bench.script(text));
+    bench.started();
+    let slot = bench.data.slot(SLOT);
+    wait_for("it to have done so", || slot.join("did").exists().then_some(()));
+    let modes = || (mode(dir), mode(&store), mode(&key));
+    wait_for("the modes", || (modes() == (0o750, 0o700, 0o700)).then_some(()));
+    std::fs::create_dir(slot.join("go")).unwrap();
+    assert_eq!(end_of(&bench, JOB).exit, Ended::Code(3));
+}
+
+/// A timer sends it SIGCONT a thousand times a second, which it listens to, for else the timer would rest.
+const RESTLESS: &str = r#"exec python3 -c '
+import ctypes, signal, struct
+signal.signal(signal.SIGCONT, lambda *_: None)
+c = ctypes.CDLL(None)
+timer = ctypes.c_void_p()
+event = ctypes.create_string_buffer(struct.pack("Pii48x", 0, 18, 0))
+every = ctypes.create_string_buffer(struct.pack("llll", 0, 1000000, 0, 1000000))
+assert c.timer_create(0, event, ctypes.byref(timer)) == 0
+assert c.timer_settime(timer, 0, every, None) == 0
+while True: pass
+'"#;
+
+#[test]
+fn r6_10_a_job_that_has_itself_go_on_while_it_is_stopped_is_killed() {
+    let bench = Bench::unconfined();
+    bench.supervisor.start_task(bench.script(RESTLESS));
+    bench.started();
+    bench.sample("it to compute", |sample| sample.cpu_time > fallow_domain::Duration::from_millis(500));
+    bench.supervisor.freezer().freeze();
+    let end = end_of(&bench, JOB);
+    assert!(matches!(end.exit, Ended::Signal { number: 9, .. }), "{end:?}");
 }
 
 #[test]

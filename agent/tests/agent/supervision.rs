@@ -181,6 +181,7 @@ impl Bench {
             }),
             environment: Vec::new(),
             mapped_channel: true,
+            disk_max: Bytes(u64::MAX),
             special: false,
         })
     }

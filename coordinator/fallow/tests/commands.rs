@@ -478,6 +478,7 @@ fn a_token_file_that_will_not_do_is_named_with_where_the_right_one_is() {
     let wrong = with_file();
     assert_eq!(wrong.status.code(), Some(5), "{}", text(&wrong));
     assert!(text(&wrong).contains("operator.token in this coordinator's directory"), "{}", text(&wrong));
+    assert!(text(&wrong).contains("is an operator's token, and open to other users"), "{}", text(&wrong));
     let empty = tempfile::tempdir().unwrap();
     let none = fallow(empty.path(), &["hosts", "--coordinator", &address]);
     assert_eq!(none.status.code(), Some(3), "{}", text(&none));

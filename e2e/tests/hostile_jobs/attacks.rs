@@ -83,6 +83,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack("has a neighbour wait for the disk", Anybody, "ionice -c 3 -p PID"),
     Attack("has a neighbour run when nobody else does", Anybody, "chrt --idle -p 0 PID"),
     Attack("makes a program that runs as its owner", Anybody, "cp /bin/true t && chmod 4755 t && test -u t"),
+    Attack(
+        "has whoever opens a file wait",
+        Anybody,
+        "in=$in perl -e 'open F, \"<\", $ENV{in} or exit 1; exit !fcntl(F, 1024, 0)'",
+    ),
+    Attack("keeps memory when it is gone", Anybody, "id=$(ipcmk -M 4096) && ipcrm -m ${id##*: }"),
+    Attack("keeps a queue when it is gone", Anybody, "id=$(ipcmk -Q) && ipcrm -q ${id##*: }"),
     Attack("makes a device", Root, "mknod n c 1 8"),
     Attack("gains by a set-user-id program", Ordinary, "passwd -S | grep -qv never"),
     Attack("mounts", Root, "mkdir m && mount -t tmpfs none m && umount m"),

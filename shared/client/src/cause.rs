@@ -241,7 +241,7 @@ pub enum LimitExceeded {
         held: Bytes,
         /// Of that, files without a name, which its processes hold open.
         nameless: Bytes,
-        /// What its project allows.
+        /// What its project allows, or the owner of the host.
         allowed: Bytes,
     },
     /// Its files cannot be counted, so nobody can say that they hold no more than they may.
@@ -250,7 +250,7 @@ pub enum LimitExceeded {
         why: Uncounted,
         /// What was counted.
         held: Bytes,
-        /// What its project allows.
+        /// What its project allows, or the owner of the host.
         allowed: Bytes,
     },
 }
@@ -384,15 +384,15 @@ impl fmt::Display for LimitExceeded {
                 write!(f, "has {threads} processes and threads, this host allows {allowed}")
             }
             Self::Disk { held, nameless: Bytes(0), allowed } => {
-                write!(f, "its files hold {held}, its project allows {allowed}")
+                write!(f, "its files hold {held}, and may hold {allowed}")
             }
             Self::Disk { held, nameless, allowed } => write!(
                 f,
-                "its files hold {held}, {nameless} of it without a name and open; its project allows {allowed}"
+                "its files hold {held}, {nameless} of it without a name and open, and may hold {allowed}"
             ),
             Self::UncountedDisk { why, held, allowed } => write!(
                 f,
-                "its files hold {held} and more that cannot be counted: {why}; its project allows {allowed}"
+                "its files hold {held} and more that cannot be counted: {why}; they may hold {allowed}"
             ),
         }
     }
@@ -413,7 +413,7 @@ mod tests {
         let disk = LimitExceeded::Disk { held: Bytes(2_000), nameless: Bytes(0), allowed: Bytes(1_000) };
         assert_eq!(
             printed(Cause::LimitExceeded(disk)),
-            "its files hold 2000 B, its project allows 1000 B [limits]"
+            "its files hold 2000 B, and may hold 1000 B [limits]"
         );
         let own = Rule::Scheduling(SchedulingRule::Own("own"));
         assert_eq!((Rule::RpcOrder.to_string(), own.to_string()), ("R1.9".to_owned(), "own".to_owned()));

@@ -293,6 +293,8 @@ pub struct TaskSetup {
     pub init_data: Box<AppInitData>,
     /// The application keeps its channel in `boinc_mmap_file` (API 6.0 and later).
     pub mapped_channel: bool,
+    /// What its slot and its outputs may hold.
+    pub disk_max: Bytes,
     /// Needs more than idle priority: it feeds a coprocessor, which would wait for it. The stock client
     /// gives that also to wrappers and to whatever says that it needs less than a CPU; but those may compute
     /// without a pause, and each would take a tenth of a CPU from the owner's programs.

@@ -7,6 +7,7 @@
 
 use fallow_boinc::runtime::exit;
 use fallow_domain::{Bytes, JobId};
+use fallow_policy::disk::TotalLimit;
 
 use crate::end_state::EndState;
 use crate::machine::Client;
@@ -28,8 +29,20 @@ impl Client {
         THREADS_MAX.saturating_add(cpus.saturating_mul(THREADS_PER_CPU))
     }
 
-    /// What the slot and the outputs of a job may hold (BOINC: `rsc_disk_bound`).
+    /// What the slot and the outputs of a job may hold: what its project says (BOINC: `rsc_disk_bound`), and
+    /// never more than the owner would let all have on an otherwise empty disk. A project that says more is
+    /// not to fill the disk, or to have all others wait, for ever.
     pub(crate) fn disk_bound(&self, job: &Job) -> Bytes {
+        self.disk_bound_said(job).min(self.disk_at_most())
+    }
+
+    /// What the owner would let all have on an otherwise empty disk, once it was measured.
+    fn disk_at_most(&self) -> Bytes {
+        let volume = self.disk.volume();
+        volume.map_or(Bytes(u64::MAX), |volume| TotalLimit::at_most(&self.owner_disk(), volume))
+    }
+
+    fn disk_bound_said(&self, job: &Job) -> Bytes {
         let workunit = FileKey { project: job.project, name: job.result.workunit.clone() };
         let said = self.state.workunits.get(&workunit).and_then(|workunit| workunit.disk_bound);
         said.filter(|bound| *bound > Bytes(0)).unwrap_or(DISK_BOUND)

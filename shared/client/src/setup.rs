@@ -189,6 +189,7 @@ impl Client {
             files,
             init_data: Box::new(init_data),
             mapped_channel: maps_its_channel(version.api_version.as_deref()),
+            disk_max: self.disk_bound(job),
             special: job.usage.coprocessor.is_some(),
         })
     }

@@ -397,6 +397,7 @@ impl Client {
     /// An output that is missing or too large fails the whole job.
     fn bad_output(&self, id: JobId) -> Option<(i32, String)> {
         let job = self.state.jobs.get(&id)?;
+        let allowed = self.disk_bound(job);
         job.result.files.iter().find_map(|output| {
             let key = FileKey { project: job.project, name: output.file_name.clone() };
             let file = self.state.files.get(&key)?;
@@ -407,6 +408,11 @@ impl Client {
                 }
                 (Some((nbytes, _)), Some(max)) if max > Bytes(0) && *nbytes > max => {
                     Some((exit::OUTPUT_TOO_BIG, upload_error(name, exit::OUTPUT_TOO_BIG)))
+                }
+                // Nobody has read it.
+                (Some((held, md5)), _) if md5.is_empty() => {
+                    let over = LimitExceeded::Disk { held: *held, nameless: Bytes(0), allowed };
+                    Some((exit::DISK_LIMIT_EXCEEDED, over.to_string()))
                 }
                 _ => None,
             }

@@ -66,10 +66,12 @@ impl Terminals {
         let found = self.look();
         let took = begun.and_then(|begun| sys::thread_cpu_time()?.checked_sub(begun));
         (self.looked_at, self.took) = (Some(now), took.unwrap_or_default());
-        let news = found.iter().filter(|(name, at)| self.read_at.get(*name).is_none_or(|was| was < *at));
-        // One that lies in the future was noted before the clock was set back.
+        // Any other time than before: one that a job has set to the future, as it may where it runs as the
+        // terminal's user, is not to hide those that come after it.
+        let news = found.iter().filter(|(name, at)| self.read_at.get(*name) != Some(*at));
+        // One in the future is as good as now: the clock was set back, or it is a job's doing.
         let ago = |at: i64| (wall + Duration::from_secs(1)).since(WallInstant::from_micros(at));
-        let ago = news.map(|(name, at)| (ago(*at), name)).filter(|(ago, _)| *ago >= Duration::ZERO).min();
+        let ago = news.map(|(name, at)| (ago(*at), name)).min();
         let last = ago.map(|(ago, name)| {
             ((ago - Duration::from_secs(1)).max(Duration::ZERO), PathBuf::from(name.as_os_str()))
         });
@@ -106,4 +108,53 @@ fn is_console(name: &str) -> bool {
 fn names(dir: PathBuf) -> impl Iterator<Item = (String, PathBuf)> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    use super::*;
+
+    #[test]
+    fn r6_2_a_time_in_the_future_that_a_job_gave_a_terminal_hides_nobody_who_types_there() {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let path = PathBuf::from(ptsname(&master, Vec::new()).unwrap().into_string().unwrap());
+        let dev = tempfile::tempdir().unwrap();
+        fs::create_dir(dev.path().join("pts")).unwrap();
+        std::os::unix::fs::symlink(&path, dev.path().join("pts/0")).unwrap();
+        let read_at = |tv_sec: i64| {
+            let then = Timespec { tv_sec, tv_nsec: 0 };
+            utimensat(
+                CWD,
+                &path,
+                &Timestamps { last_access: then, last_modification: then },
+                AtFlags::empty(),
+            )
+        };
+        if let Err(error) = read_at(1_000) {
+            return println!("skipped: the time of a terminal cannot be set here: {error}");
+        }
+        let mut terminals = Terminals::new(dev.path().to_path_buf());
+        let mut at = Instant::now();
+        let mut look = |wall: i64| {
+            at += ATTENTIVE * 2;
+            let found = terminals.look_if_due(at, true, WallInstant::from_micros(wall * 1_000_000));
+            found.map(|(ago, _)| ago)
+        };
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        // From before the clock was set back.
+        read_at(9_000).unwrap();
+        assert_eq!([look(2_000), look(2_010)], [seconds(0), None]);
+        read_at(2_015).unwrap();
+        assert_eq!([look(2_020), look(2_030)], [seconds(5), None]);
+        // A job's doing, and then somebody types.
+        read_at(99_000).unwrap();
+        assert_eq!([look(2_040), look(2_050)], [seconds(0), None]);
+        read_at(2_055).unwrap();
+        assert_eq!(look(2_060), seconds(5));
+    }
 }

@@ -17,7 +17,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
-use super::Failure;
+use super::{Failure, key_file};
 
 /// Which coordinator a command speaks to.
 #[derive(Args, Clone, Debug)]
@@ -82,7 +82,10 @@ impl Target {
     /// As [`Target::connect`].
     pub async fn connect_for(&self, longest: Duration) -> Result<Client, Failure> {
         let mut access = match (&self.operator_token_file, &self.coordinator) {
-            (Some(file), _) => read_token(file)?,
+            (Some(file), _) => {
+                key_file::warn_if_open(file, "an operator's token", "ask for a new one");
+                read_token(file)?
+            }
             (None, Some(_)) => read_token(&self.token_in_dir()?)?,
             (None, None) => {
                 let (dir, daemon) = find(&self.dir)?;

@@ -85,6 +85,7 @@ async fn list(arguments: List) -> Result<(), Failure> {
     if arguments.drift {
         reply.hosts.retain(|host| drift::cause(host, newest, now).is_some());
     }
+    reply.hosts.sort_by_cached_key(|host| (in_order(&name(host)), host.agent_id.clone()));
     if arguments.json {
         let hosts: Vec<_> = reply.hosts.iter().map(|host| host_json(host, newest)).collect();
         return print_json(&json!({ "document_version": reply.document_version, "hosts": hosts }));
@@ -114,7 +115,32 @@ async fn list(arguments: List) -> Result<(), Failure> {
         (Text("state"), 0),
     ];
     let rows = reply.hosts.iter().map(|host| row(host, reply.document_version)).collect();
-    print(&fitted::render(columns, rows, arguments.wide))
+    print(&format!("{}{}", fitted::render(columns, rows, arguments.wide), total(&reply.hosts)))
+}
+
+/// How many hosts are listed, and how many of them are there: one line, or none for none.
+fn total(hosts: &[Host]) -> String {
+    let up = hosts.iter().filter(|host| host.connected).count();
+    match hosts.len() {
+        0 => String::new(),
+        1 => format!("1 host, {}\n", if up == 1 { "up" } else { "down" }),
+        all => format!("{all} hosts, {up} of them up\n"),
+    }
+}
+
+/// A name for sorting: numbers in it count as numbers, so that `pc-2` comes before `pc-10`.
+fn in_order(name: &str) -> Vec<(String, u64)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let text = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let (text, after) = rest.split_at(text);
+        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let (digits, after) = after.split_at(digits);
+        parts.push((text.to_lowercase(), digits.parse().unwrap_or(u64::MAX)));
+        rest = after;
+    }
+    parts
 }
 
 /// Who suspended computing, in words; those of a newer coordinator where they are not known here, and nothing
@@ -332,6 +358,17 @@ pub(crate) fn host_json(host: &Host, newest: u64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r6_11_hosts_are_listed_by_name_with_numbers_as_numbers_and_how_many_there_are_is_said() {
+        let mut names = ["pc-10", "pc-2", "b", "Pc-2a", "", "99999999999999999999999", "pc-02"];
+        names.sort_by_cached_key(|name| in_order(name));
+        assert_eq!(names, ["", "99999999999999999999999", "b", "pc-2", "pc-02", "Pc-2a", "pc-10"]);
+        let up = Host { connected: true, ..Host::default() };
+        assert_eq!(total(&[]), "");
+        assert_eq!(total(std::slice::from_ref(&up)), "1 host, up\n");
+        assert_eq!(total(&[up, Host::default()]), "2 hosts, 1 of them up\n");
+    }
 
     #[test]
     fn r6_10_a_host_that_was_a_copy_says_of_which_one() {

@@ -14,19 +14,25 @@ const SIZE_MAX: u64 = 16 << 10;
 /// The text of a file with a private key. Warns where others can read it, too.
 pub(super) fn read(file: &Path) -> Result<String, Failure> {
     let text = bounded::read_text("key", file, SIZE_MAX)?;
-    if let Some(warning) = is_open(file) {
-        warn(&warning);
-    }
+    warn_if_open(file, "a private key", "make a new key");
     Ok(text)
 }
 
-/// What is to be said of a file that is not for its owner alone.
-fn is_open(file: &Path) -> Option<String> {
+/// Warns where a file that holds a secret is not for its owner alone: `anew` says what helps if others have
+/// read it.
+pub(super) fn warn_if_open(file: &Path, what: &str, anew: &str) {
+    if let Some(warning) = is_open(file, what, anew) {
+        warn(&warning);
+    }
+}
+
+/// What is to be said of such a file.
+fn is_open(file: &Path, what: &str, anew: &str) -> Option<String> {
     let data = std::fs::metadata(file).ok()?;
     let is_open = data.is_file() && data.permissions().mode() & 0o077 != 0;
     is_open.then(|| {
         format!(
-            "warning: {} is a private key, and open to other users: close it (chmod 600), and make a new key if one of them may have read it",
+            "warning: {} is {what}, and open to other users: close it (chmod 600), and {anew} if one of them may have read it",
             file.display()
         )
     })
@@ -61,8 +67,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("org.key");
         write_new(&file, b"key", 0o600).unwrap();
-        assert_eq!(is_open(&file), None);
+        assert_eq!(is_open(&file, "a private key", "make a new key"), None);
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(is_open(&file).unwrap().contains("chmod 600"));
+        assert!(is_open(&file, "a private key", "make a new key").unwrap().contains("chmod 600"));
     }
 }

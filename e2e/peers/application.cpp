@@ -1,0 +1,54 @@
+// An application of BOINC's own kind, for the tests: made with BOINC's library as Debian ships it (libboinc-app-dev).
+//
+// It counts to the number in its input file, a second of CPU time for every unit, and writes what it counted into its
+// output file. It keeps where it is in a checkpoint when the client lets it, and says on standard error what it was
+// told: with which number it began, and that it was let keep one.
+#include <cstdio>
+#include <ctime>
+#include <string>
+
+#include <boinc/boinc_api.h>
+#include <boinc/filesys.h>
+
+static double cpu_time() {
+    timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+static std::string resolved(const char* name) {
+    char path[4096];
+    if (boinc_resolve_filename(name, path, sizeof path)) boinc_finish(1);
+    return path;
+}
+
+int main() {
+    if (boinc_init()) return 1;
+    long last = 0, at = 0;
+    FILE* in = boinc_fopen(resolved("in").c_str(), "r");
+    if (!in || fscanf(in, "%ld", &last) != 1) boinc_finish(2);
+    fclose(in);
+    if (FILE* kept = boinc_fopen("checkpoint", "r")) {
+        if (fscanf(kept, "%ld", &at) != 1) boinc_finish(3);
+        fclose(kept);
+    }
+    fprintf(stderr, "began with %ld\n", at);
+    while (at < last) {
+        // A tenth of a unit each time, so that the client hears often how far this is.
+        for (int tenth = 0; tenth < 10; ++tenth) {
+            for (const double begin = cpu_time(); cpu_time() - begin < 0.1;) {}
+            boinc_fraction_done((at + tenth / 10.0) / last);
+        }
+        ++at;
+        if (boinc_time_to_checkpoint()) {
+            FILE* keep = boinc_fopen("checkpoint.new", "w");
+            if (!keep || fprintf(keep, "%ld\n", at) < 0 || fclose(keep)) boinc_finish(4);
+            if (boinc_rename("checkpoint.new", "checkpoint")) boinc_finish(5);
+            boinc_checkpoint_completed();
+            fprintf(stderr, "kept %ld\n", at);
+        }
+    }
+    FILE* out = boinc_fopen(resolved("out").c_str(), "w");
+    if (!out || fprintf(out, "counted to %ld\n", at) < 0 || fclose(out)) boinc_finish(6);
+    boinc_finish(0);
+}
