@@ -210,7 +210,8 @@ async fn r1_4_calls_for_jobs_that_nobody_takes_stand_for_no_others() {
 
 #[tokio::test]
 async fn r1_4_no_project_loses_its_turn_to_those_of_whose_jobs_nobody_can_be_told() {
-    for mine in [0, 19] {
+    // The first and the last in order.
+    for mine in [0, 9] {
         let world = World { url: url(mine), ..World::new() };
         (0..5).for_each(|number| world.host(&format!("host{number}"), None));
         // Nobody has the others: each is tried every minute, and they are more than a minute has turns for.
