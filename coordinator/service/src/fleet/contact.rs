@@ -4,8 +4,8 @@
 //! pause would wait for the project's `poll`. Of those that are connected and have the project, at most as
 //! many are told as there are new jobs, and some more where a job failed; those with idle CPUs first, those
 //! whose owners have suspended them last, else by chance, so that a stream of single jobs goes to all in
-//! turn. Jobs that nobody takes all the same are told of again, to others by chance, with pauses that
-//! double. Of a machine and its copies one comes before the others: where several must agree, no two of them
+//! turn. Of jobs that nobody takes all the same others are told, by chance ([`super::retelling`]). In both
+//! cases one of a machine and its copies comes before the others: where several must agree, no two of them
 //! get jobs of one workunit.
 //!
 //! An agent that comes back ([`super::returns`]) is told of the jobs that were submitted while it was away.
@@ -16,16 +16,16 @@
 //! All of a large fleet told at once would ask at once: the calls are spread over a time that grows with
 //! their number. Nothing is stored.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fallow_daemon::lock;
 use fallow_domain::MasterUrl;
 use rand::rngs::{StdRng, SysRng};
-use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _, TryRng as _};
 
+use super::retelling::{Due, Retelling};
 use super::{Agent, Fleet};
 
 /// Agents told in a second, at most. Each makes a scheduler RPC then.
@@ -34,90 +34,107 @@ const PER_SECOND: f64 = 200.0;
 const KEPT_MAX: usize = 64;
 /// How long a call stands for a job that nobody has taken. Whoever was told asks within seconds, but for one
 /// whose request delay or network holds it back.
-const STANDS: Duration = Duration::from_secs(60);
-/// How often others are told, at least, of jobs that nobody takes.
-const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
-/// So many are told then of a project's jobs, and of so many projects' at once: there may be none who can
-/// compute them.
-const AGAIN_MAX: u64 = 200;
+pub(super) const STANDS: Duration = Duration::from_secs(60);
+/// Of so many projects' jobs others are told at one look: a project's calls are spread, those of many are
+/// not.
 const AGAIN_PROJECTS: usize = 4;
+
+/// Calls that are to be made for a project's jobs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Calls {
+    /// So many agents are told, at most.
+    at_most: u64,
+    /// For so many jobs the calls stand, at most.
+    jobs: u64,
+    /// Those with idle CPUs do not come first: it may be a GPU that is wanted, of a host whose CPUs are
+    /// busy. Nobody is told who is suspended; he would come last else.
+    whatever_idles: bool,
+}
+
+impl Calls {
+    /// So many calls for as many jobs, to those whose CPUs idle first.
+    pub(super) fn idle_first(at_most: u64) -> Self {
+        Self { at_most, jobs: at_most, whatever_idles: false }
+    }
+}
 
 impl Fleet {
     /// Tells so many agents at most to contact a project, which has so many new jobs. Returns how many will
     /// be; the last of them in their number over `PER_SECOND` seconds.
     pub fn contact(self: &Arc<Self>, url: &MasterUrl, jobs: u64, at_most: u64) -> usize {
-        self.calls(url, |calls| calls.new_jobs(jobs, Instant::now()));
-        self.tell(url, self.connected_agents(), at_most)
+        self.contact_at(url, jobs, at_most, Instant::now())
+    }
+
+    fn contact_at(self: &Arc<Self>, url: &MasterUrl, jobs: u64, at_most: u64, now: Instant) -> usize {
+        self.calls(url, |calls| calls.new_jobs(jobs, now));
+        self.tell(url, self.connected_agents(), Calls::idle_first(at_most), now)
     }
 
     /// Tells others of jobs that are still unsent: whoever was told may not have asked, or was sent none. Of
     /// those that were not told lately, and whose owners let them compute. `unsent` has all projects that
-    /// have any.
+    /// have any. To be called every few seconds.
     pub fn contact_again(self: &Arc<Self>, unsent: &BTreeMap<MasterUrl, u64>) {
-        let now = Instant::now();
-        let mut due: Vec<(Instant, &MasterUrl, u64)> = {
+        self.contact_again_at(unsent, Instant::now());
+    }
+
+    fn contact_again_at(self: &Arc<Self>, unsent: &BTreeMap<MasterUrl, u64>, now: Instant) {
+        let mut due: Vec<(&MasterUrl, Due)> = {
             let mut calls = lock(&self.calls);
-            calls
-                .iter_mut()
-                .filter(|(url, _)| !unsent.contains_key(url))
-                .for_each(|(_, calls)| calls.all_taken());
+            for (_, calls) in calls.iter_mut().filter(|(url, _)| !unsent.contains_key(url)) {
+                calls.again.look(0, now);
+            }
             let due = unsent.iter().filter_map(|(url, unsent)| {
-                let (at, allowed) = calls.entry(url.clone()).or_default().again(*unsent, now)?;
-                Some((at, url, allowed.min(AGAIN_MAX)))
+                Some((url, calls.entry(url.clone()).or_default().again.look(*unsent, now)?))
             });
             due.collect()
         };
-        // Those that wait for longest; the others next time: a project's calls are spread, those of many are
-        // not.
-        due.sort_unstable_by_key(|(at, ..)| *at);
+        // Those that wait for longest; the others next time.
+        due.sort_unstable_by_key(|(_, due)| due.at);
         due.truncate(AGAIN_PROJECTS);
         if due.is_empty() {
             return;
         }
         let (agents, since) = (self.connected_agents(), now.checked_sub(STANDS).unwrap_or(now));
-        for (_, url, allowed) in due {
-            // By chance, whatever idles there: it may be a GPU that is wanted, of a host whose CPUs are busy.
-            let is_able = |agent: &&Arc<Agent>| {
-                let stands = agent.stands_with(url);
-                stands.is_some_and(|stands| stands != Standing::Suspended) && !agent.was_told(url, since)
-            };
-            let mut able: Vec<_> = agents.iter().filter(is_able).cloned().collect();
-            let mut rng = generator();
-            let most = usize::try_from(allowed).unwrap_or(usize::MAX);
-            let (chosen, _) = able.partial_shuffle(&mut rng, most);
-            let told = self.tell(url, chosen.to_vec(), allowed);
-            self.calls(url, |calls| calls.told_again(told > 0, now));
+        for (url, due) in due {
+            let others = agents.iter().filter(|agent| !agent.was_told(url, since)).cloned();
+            let calls = Calls { at_most: due.agents, jobs: due.jobs, whatever_idles: true };
+            let told = self.tell(url, others.collect(), calls, now);
+            self.calls(url, |calls| calls.again.told(&due, told > 0, now));
         }
     }
 
-    /// Tells so many of these at most, if they have the project. Returns how many will be.
-    pub(super) fn tell(self: &Arc<Self>, url: &MasterUrl, agents: Vec<Arc<Agent>>, at_most: u64) -> usize {
+    /// Tells some of these, if they have the project. Returns how many will be.
+    pub(super) fn tell(
+        self: &Arc<Self>,
+        url: &MasterUrl,
+        agents: Vec<Arc<Agent>>,
+        calls: Calls,
+        now: Instant,
+    ) -> usize {
+        let mut able = BTreeMap::<Standing, Vec<Arc<Agent>>>::new();
+        for agent in agents {
+            let standing = match agent.stands_with(url) {
+                None => continue,
+                Some(Standing::Suspended) if calls.whatever_idles => continue,
+                Some(Standing::Busy) if calls.whatever_idles => Standing::Idle,
+                Some(standing) => standing,
+            };
+            able.entry(standing).or_default().push(agent);
+        }
         let mut rng = generator();
-        let mut able: Vec<((Standing, u32), Arc<Agent>)> = agents
-            .into_iter()
-            .filter_map(|agent| Some(((agent.stands_with(url)?, rng.random::<u32>()), agent)))
-            .collect();
-        able.sort_by_key(|(rank, _)| *rank);
-        let are_further = self.are_further(able.iter().map(|(_, agent)| &agent.id));
-        let mut chosen: Vec<((Standing, bool), Arc<Agent>)> = able
-            .into_iter()
-            .zip(are_further)
-            .map(|(((standing, _), agent), is_further)| ((standing, is_further), agent))
-            .collect();
-        chosen.sort_by_key(|(rank, _)| *rank);
-        chosen.truncate(usize::try_from(at_most).unwrap_or(usize::MAX));
+        let chosen = self.choose(able, usize::try_from(calls.at_most).unwrap_or(usize::MAX), &mut rng);
         let count = chosen.len();
         if count == 0 {
             return 0;
         }
         tracing::info!(%url, agents = count, "agents are told to contact the project, which has jobs");
-        let now = Instant::now();
-        chosen.iter().for_each(|(_, agent)| agent.note_told(url, now));
-        self.calls(url, |calls| calls.made(count as u64, now, now + spread(count)));
+        chosen.iter().for_each(|agent| agent.note_told(url, now));
+        let stand = calls.jobs.min(count as u64);
+        self.calls(url, |calls| calls.made(stand, now, now + spread(count)));
         let pause = Duration::from_secs_f64(1.0 / PER_SECOND);
         let url = url.clone();
         tokio::spawn(async move {
-            for (told, (_, agent)) in chosen.into_iter().enumerate() {
+            for (told, agent) in chosen.into_iter().enumerate() {
                 if told > 0 {
                     // Half to one and a half of the mean: no two coordinators' agents march in step.
                     tokio::time::sleep(pause.mul_f64(rng.random_range(0.5..1.5))).await;
@@ -126,6 +143,28 @@ impl Fleet {
             }
         });
         count
+    }
+
+    /// Chooses so many of these, at most: those that stand best first, of them one of each machine before
+    /// its copies, else by chance.
+    fn choose(
+        &self,
+        able: BTreeMap<Standing, Vec<Arc<Agent>>>,
+        at_most: usize,
+        rng: &mut StdRng,
+    ) -> Vec<Arc<Agent>> {
+        let (mut chosen, mut machines) = (Vec::new(), BTreeSet::new());
+        for mut alike in able.into_values() {
+            // Drawn one by one: a single job is no reason to put a whole fleet in order.
+            let mut further = Vec::new();
+            while chosen.len() < at_most && !alike.is_empty() {
+                let agent = alike.swap_remove(rng.random_range(0..alike.len()));
+                let is_first = machines.insert(self.machine(&agent.id));
+                if is_first { &mut chosen } else { &mut further }.push(agent);
+            }
+            chosen.extend(further.into_iter().take(at_most - chosen.len()));
+        }
+        chosen
     }
 
     /// Does something with the calls for a project.
@@ -157,45 +196,14 @@ pub(super) struct ContactCalls {
     unsent: u64,
     /// How many calls were made, and when the last of each lot goes out; the oldest first.
     made: VecDeque<(u64, Instant)>,
-    /// When others are told of jobs that nobody took, at the earliest; none where no job was unsent.
-    again_at: Option<Instant>,
-    /// How long it is until then from the time before.
-    pause: Duration,
-    /// Unsent jobs at the last look.
-    left: u64,
+    /// When others are told of jobs that nobody took.
+    again: Retelling,
 }
 
 impl ContactCalls {
     fn new_jobs(&mut self, jobs: u64, now: Instant) {
         self.unsent = self.unsent.saturating_add(jobs);
-        // What waits already does not wait longer for that.
-        let _ = self.again_at.get_or_insert(now + STANDS);
-    }
-
-    /// No job is unsent.
-    fn all_taken(&mut self) {
-        (self.again_at, self.pause, self.left) = (None, Duration::ZERO, 0);
-    }
-
-    /// Since when others are to be told of the jobs that are still unsent, and how many of them; none if
-    /// they are not. As long as somebody takes jobs, all is well.
-    fn again(&mut self, unsent: u64, now: Instant) -> Option<(Instant, u64)> {
-        let is_taken = unsent < std::mem::replace(&mut self.left, unsent);
-        let at = *self.again_at.get_or_insert(now + STANDS);
-        if is_taken || now < at {
-            return None;
-        }
-        // Calls that stand are for jobs of a moment ago, which others take: these have waited for longer.
-        Some((at, unsent))
-    }
-
-    /// Some were told, or nobody could be. The pause doubles each time that some were in vain: there may be
-    /// none who can.
-    fn told_again(&mut self, some: bool, now: Instant) {
-        if some {
-            self.pause = (2 * self.pause).clamp(2 * STANDS, PAUSE_MAX);
-        }
-        self.again_at = Some(now + self.pause.max(STANDS));
+        self.again.new_jobs(jobs, now);
     }
 
     fn made(&mut self, count: u64, now: Instant, until: Instant) {
@@ -290,40 +298,6 @@ mod tests {
     }
 
     #[test]
-    fn r1_4_jobs_that_nobody_takes_are_told_of_again_with_pauses_that_double() {
-        let (mut calls, start) = (ContactCalls::default(), Instant::now());
-        let after = |seconds| start + Duration::from_secs(seconds);
-        calls.new_jobs(1, start);
-        calls.made(1, start, start);
-        let told = |calls: &mut ContactCalls, unsent: u64, from: u64, to: u64, some: bool| {
-            let mut told = Vec::new();
-            for second in (from..to).step_by(20) {
-                if calls.again(unsent, after(second)).is_some() {
-                    calls.told_again(some, after(second));
-                    told.push(second);
-                }
-            }
-            told
-        };
-        assert_eq!(told(&mut calls, 1, 0, 1_000, true), [60, 180, 420, 900]);
-        // Others that come change nothing for it.
-        calls.new_jobs(2, after(1_000));
-        assert_eq!(told(&mut calls, 3, 1_000, 3_000, true), [1_860]);
-        // As long as jobs are taken, nobody is told again.
-        for (turn, second) in (3_000..9_000).step_by(20).enumerate() {
-            assert_eq!(calls.again(302 - turn as u64, after(second)), None);
-        }
-        // All are taken: what comes later begins anew.
-        calls.all_taken();
-        calls.new_jobs(1, after(9_000));
-        assert_eq!(told(&mut calls, 1, 9_000, 9_200, true), [9_060, 9_180]);
-        // Where nobody could be told, it is tried again in a minute, and the pause does not grow.
-        calls.all_taken();
-        calls.new_jobs(1, after(10_000));
-        assert_eq!(told(&mut calls, 1, 10_000, 10_200, false), [10_060, 10_120, 10_180]);
-    }
-
-    #[test]
     fn r1_4_calls_that_nobody_asks_after_are_forgotten_after_a_minute() {
         let (mut calls, start) = (ContactCalls::default(), Instant::now());
         for second in 0..10_000 {
@@ -333,3 +307,7 @@ mod tests {
         assert_eq!(calls.made.len(), 60);
     }
 }
+
+#[cfg(test)]
+#[path = "contact_tests.rs"]
+mod fleet_tests;

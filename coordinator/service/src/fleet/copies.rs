@@ -270,11 +270,9 @@ impl Fleet {
         lineage(&agents, &agent.id).last()
     }
 
-    /// Of each of these, in their order, whether one before it is of the same machine: they are copies of
-    /// each other.
-    pub(super) fn are_further<'a>(&self, of: impl Iterator<Item = &'a AgentId>) -> Vec<bool> {
-        let mut before = BTreeSet::new();
-        self.machines(of).into_iter().map(|machine| !before.insert(machine)).collect()
+    /// The first one of an agent's machine: itself, if it is no copy.
+    pub(super) fn machine(&self, of: &AgentId) -> AgentId {
+        eldest(&self.agents.read().unwrap_or_else(PoisonError::into_inner), of)
     }
 
     /// Of each of these, in their order, the first one of its machine: itself, if it is no copy.

@@ -26,6 +26,7 @@ mod link;
 mod membership;
 mod newer;
 pub mod preview;
+mod retelling;
 mod returns;
 pub(crate) mod rollout;
 mod seat;

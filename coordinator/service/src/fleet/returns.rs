@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use fallow_daemon::lock;
 use fallow_domain::{AgentId, MasterUrl};
 
-use super::contact::spread;
+use super::contact::{Calls, spread};
 use super::{Agent, Fleet};
 
 /// How long after its link began an agent is told: its newest state is here then, and it has its document.
@@ -81,7 +81,7 @@ impl Fleet {
             let agents =
                 agents.filter(|(agent, since)| agent.is_connected() && !agent.was_told(&url, *since));
             let agents = agents.map(|(agent, _)| agent);
-            most = most.max(self.tell(&url, agents.collect(), allowed));
+            most = most.max(self.tell(&url, agents.collect(), Calls::idle_first(allowed), now));
         }
         if most > 0 {
             lock(&self.returns).told_at = Some(now + spread(most));
