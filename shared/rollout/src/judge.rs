@@ -29,6 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{AgentId, MasterUrl};
 
+use crate::lost::Off;
 use crate::own::{Own, WEEKEND};
 use crate::rollout::Placed;
 use crate::soak::{LOOKS, Soak, Track};
@@ -36,7 +37,7 @@ use crate::statistics::{fisher, rank_sum};
 use crate::{Gate, HostNow, Load, Rollout};
 
 /// How often a wave may be called harmful by chance.
-const ALPHA: f64 = 0.01;
+pub(crate) const ALPHA: f64 = 0.01;
 /// Statistics of a look.
 const TESTS: f64 = 6.0;
 /// Below this part of what was before, hosts have collapsed.
@@ -48,7 +49,7 @@ const LEAST: f64 = 0.05;
 /// The part of hosts with the version before up to which what they show is usual.
 const USUAL: f64 = 0.1;
 /// The part of hosts up to which it is usual that some are switched off or slow.
-const MISSING_USUAL: f64 = 0.2;
+pub(crate) const MISSING_USUAL: f64 = 0.2;
 /// So many times the soak time hosts are waited for that are there and do not take the version.
 pub(crate) const PATIENCE: i64 = 3;
 
@@ -320,68 +321,6 @@ fn statistics(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
     found
 }
 
-/// Hosts that are not there, of those that a wave has reached and of the others.
-#[derive(Default)]
-struct Off {
-    new: OffOf,
-    old: OffOf,
-}
-
-/// Hosts on one side of a wave.
-#[derive(Clone, Copy, Default)]
-struct OffOf {
-    /// Those that are off, and all of them.
-    hosts: (usize, usize),
-    /// Their machines, of which one with copies is off by the part of these that is: many copies of one
-    /// machine are no proof of more than it, and one that is there is none that they all are.
-    machines: (f64, usize),
-}
-
-impl OffOf {
-    fn part(self) -> f64 {
-        let (off, all) = self.machines;
-        off / all.max(1) as f64
-    }
-}
-
-impl Off {
-    fn of(hosts: &[Placed<'_>]) -> Self {
-        let mut machines: BTreeMap<(&AgentId, bool), (usize, usize)> = BTreeMap::new();
-        // Who was not there since it was released to him was not lost by it.
-        let counts = |at: &&Placed<'_>| at.host.changed && (!at.is_released || at.host.given != Some(false));
-        for Placed { host, is_released, .. } in hosts.iter().filter(counts) {
-            let (off, all) = machines.entry((&host.machine, *is_released)).or_default();
-            *off += usize::from(!host.connected);
-            *all += 1;
-        }
-        let mut found = Self::default();
-        for ((_, is_new), (off, all)) in machines {
-            let side = if is_new { &mut found.new } else { &mut found.old };
-            side.hosts = (side.hosts.0 + off, side.hosts.1 + all);
-            side.machines = (side.machines.0 + off as f64 / all as f64, side.machines.1 + 1);
-        }
-        found
-    }
-
-    /// In the evening all of them go; and when all are reached, there is nobody to compare with.
-    fn is_more_of_new(&self) -> bool {
-        self.old.hosts.1 > 0 && self.new.part() > self.old.part() + MISSING_USUAL
-    }
-
-    fn why(&self) -> String {
-        let (new, old) = (self.new, self.old);
-        let has_copies = [new, old].iter().any(|side| side.machines.1 < side.hosts.1);
-        let copies = if has_copies { " (a machine and its copies count as one)" } else { "" };
-        format!(
-            "{} of {} that it has reached are off, {} of the {} others{copies}: they may just be switched off",
-            new.hosts.0,
-            crate::hosts(new.hosts.1),
-            old.hosts.0,
-            old.hosts.1
-        )
-    }
-}
-
 /// Machines that take the version and that do not. As with refusals half of the copies count that are there,
 /// whichever of them speaks. All hosts count, however few of a large fleet are watched one by one: parts of
 /// two samples that were drawn in different ways could not be compared.
@@ -426,8 +365,8 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'_>]) -> Judgement {
     let is_seen = given(hosts).any(votes);
     let (voting, lacking) = (voting.len(), lacking.len());
     let is_over = soak.watched() >= rollout.plan.soak * PATIENCE;
-    let off = Off::of(hosts);
-    let looks_lost = rollout.plan.gates.has(Gate::Lost) && off.is_more_of_new();
+    let off = Off::of(rollout, hosts);
+    let looks_lost = rollout.plan.gates.has(Gate::Lost) && off.looks_lost();
     let all_there = taking + lacking;
     let many_lack = lacking as f64 > MISSING_USUAL * all_there as f64;
     if !is_seen || many_lack {

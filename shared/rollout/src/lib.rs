@@ -15,6 +15,7 @@ mod cohort;
 mod gate;
 mod host;
 pub mod judge;
+mod lost;
 mod own;
 mod plan;
 mod rollout;

@@ -119,7 +119,7 @@ impl Agent {
         let state = lock(&self.state);
         let host = state.host().unwrap_or(&unknown);
         let now = HostNow::of(self.id.clone(), &name, self.is_connected(), host, state.projects());
-        HostNow { groups, given, ..now }
+        HostNow { groups, given, seen: Some(self.last_seen()), ..now }
     }
 }
 

@@ -5,4 +5,5 @@
 mod copies;
 mod fleet;
 mod large;
+mod lost;
 mod own_hosts;
