@@ -22,6 +22,7 @@ mod rollout;
 mod soak;
 mod speaker;
 mod statistics;
+mod waiting;
 
 pub use cohort::position;
 pub use gate::{Gate, Gates};

@@ -2,15 +2,15 @@
 //!
 //! One rule for both sides: only such hosts are missed as were heard of since the newest wave was released.
 //! Of those that have been off for longer, be it since the evening or for months, neither version can be
-//! the reason, and they would hide what is lost now.
+//! the reason, and they would hide what is lost now. Of few hosts some go at any time: what is more than of
+//! those others, and no more than of all of them, has to be more than chance explains (Fisher's exact test).
 //!
 //! When no host with the version before was there, as in the last wave, the newest wave's hosts are compared
 //! with those of earlier waves that are parts of the fleet. These have the version as well, but they have
 //! survived it; and as chance has drawn them, they go home in the evening as the others do. Waves that count
-//! hosts prefer such as are there, and groups are what they are, so neither is a sample of the rest. Where
-//! the parts are small, chance may look like a loss: Fisher's exact test has to exclude it. What is not seen
-//! so: a version that switches hosts off later, as when they start anew, so that those of earlier waves go
-//! likewise.
+//! hosts prefer such as are there, and groups are what they are, so neither is a sample of the rest. What is
+//! not seen so: a version that switches hosts off later, as when they start anew, so that those of earlier
+//! waves go likewise.
 
 use std::collections::BTreeMap;
 
@@ -25,10 +25,11 @@ use crate::{Rollout, Wave};
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Hosts that are not there, of those that a wave has reached and of the others.
-#[derive(Default)]
 pub(crate) struct Off {
     new: OffOf,
     old: OffOf,
+    /// The old ones, and those that have been off for longer.
+    all_old: OffOf,
     /// The new ones are those of the newest wave, the old ones those that had the version before.
     is_among_reached: bool,
 }
@@ -59,38 +60,24 @@ impl OffOf {
 impl Off {
     pub(crate) fn of(rollout: &Rollout, hosts: &[Placed<'_>]) -> Self {
         let since = rollout.released_at.map_or(Instant::EPOCH, |at| at - SILENCE);
-        let counts = |at: &&Placed<'_>| at.host.changed && is_missed(at, since);
-        let hosts = || hosts.iter().filter(counts);
-        let found = Self::sides(hosts().map(|at| (at, at.is_released)));
-        if found.old.hosts.1 > 0 {
-            return found;
+        let changed = || hosts.iter().filter(|at| at.host.changed);
+        let missed = || changed().filter(|at| is_missed(at, since));
+        let [new, old] = sides(missed().map(|at| (at, at.is_released)));
+        if old.hosts.1 > 0 {
+            let [_, all_old] = sides(changed().filter(|at| !at.is_released).map(|at| (at, false)));
+            return Self { new, old, all_old, is_among_reached: false };
         }
         let is_part = |at: &Placed<'_>| matches!(rollout.plan.waves.get(at.wave), Some(Wave::Part(_)));
         let is_drawn = |at: &&Placed<'_>| at.host.groups.is_empty() && is_part(at);
-        Self { is_among_reached: true, ..Self::sides(hosts().filter(is_drawn).map(|at| (at, at.is_newest))) }
-    }
-
-    /// Each host with whether it is one of the new ones.
-    fn sides<'p, 'h: 'p>(hosts: impl Iterator<Item = (&'p Placed<'h>, bool)>) -> Self {
-        let mut machines: BTreeMap<(&AgentId, bool), (usize, usize)> = BTreeMap::new();
-        for (Placed { host, .. }, is_new) in hosts {
-            let (off, all) = machines.entry((&host.machine, is_new)).or_default();
-            *off += usize::from(!host.connected);
-            *all += 1;
-        }
-        let mut found = Self::default();
-        for ((_, is_new), (off, all)) in machines {
-            let side = if is_new { &mut found.new } else { &mut found.old };
-            side.hosts = (side.hosts.0 + off, side.hosts.1 + all);
-            side.machines = (side.machines.0 + off as f64 / all as f64, side.machines.1 + 1);
-        }
-        found
+        let [new, old] = sides(missed().filter(is_drawn).map(|at| (at, at.is_newest)));
+        Self { new, old, all_old: OffOf::default(), is_among_reached: true }
     }
 
     /// Whether more of the new ones are off than of the old ones. In the evening all of them go.
     pub(crate) fn looks_lost(&self) -> bool {
-        let is_more = self.old.hosts.1 > 0 && self.new.part() > self.old.part() + MISSING_USUAL;
-        is_more && (!self.is_among_reached || fisher(self.new.counted(), self.old.counted()) < ALPHA)
+        let is_more_than_of = |old: OffOf| old.hosts.1 > 0 && self.new.part() > old.part() + MISSING_USUAL;
+        let is_no_chance = || fisher(self.new.counted(), self.old.counted()) < ALPHA;
+        is_more_than_of(self.old) && (is_more_than_of(self.all_old) || is_no_chance())
     }
 
     pub(crate) fn why(&self) -> String {
@@ -109,6 +96,24 @@ impl Off {
             old.hosts.1
         )
     }
+}
+
+/// The new ones and the old ones, of hosts of each of which it is said whether it is a new one.
+fn sides<'p, 'h: 'p>(hosts: impl Iterator<Item = (&'p Placed<'h>, bool)>) -> [OffOf; 2] {
+    let mut machines: BTreeMap<(&AgentId, bool), (usize, usize)> = BTreeMap::new();
+    for (Placed { host, .. }, is_new) in hosts {
+        let (off, all) = machines.entry((&host.machine, is_new)).or_default();
+        *off += usize::from(!host.connected);
+        *all += 1;
+    }
+    let mut sides = [OffOf::default(); 2];
+    let [new, old] = &mut sides;
+    for ((_, is_new), (off, all)) in machines {
+        let side = if is_new { &mut *new } else { &mut *old };
+        side.hosts = (side.hosts.0 + off, side.hosts.1 + all);
+        side.machines = (side.machines.0 + off as f64 / all as f64, side.machines.1 + 1);
+    }
+    sides
 }
 
 /// Whether a host was heard of since then; and if the version was released to it, whether it was given it.

@@ -37,7 +37,12 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Its first wave is released.
     pub(crate) fn with(number: u64, waves: &str, hosts: Vec<HostNow>) -> Self {
-        let plan = Plan::new(waves, SOAK).unwrap();
+        Self::soaked(number, (waves, SOAK), hosts)
+    }
+
+    /// The same, where each wave is watched for so long.
+    pub(crate) fn soaked(number: u64, (waves, soak): (&str, Duration), hosts: Vec<HostNow>) -> Self {
+        let plan = Plan::new(waves, soak).unwrap();
         let now = Instant::EPOCH + Duration::from_hours(24 * 365);
         let begun = ("anna".to_owned(), now);
         let rollout = Rollout::begin(number, (OLD, NEW), plan, BTreeMap::new(), begun, 9);

@@ -4,6 +4,7 @@ use fallow_domain::Duration;
 use fallow_rollout::HostNow;
 
 use crate::fleet::{Fleet, SOAK, host, paused, released};
+use crate::own_hosts::{at_night, come};
 
 /// 400 machines, of which three of five are on, and the first of which have the version. Those that are off
 /// have been so for months.
@@ -54,6 +55,17 @@ fn r6_5_in_the_evening_hosts_of_a_wave_go_as_all_others_do() {
     for at in (0..400).filter(|at| at % 10 != 0) {
         fleet.hosts[at].connected = false;
     }
+    released(fleet.watch(SOAK * 2));
+}
+
+#[test]
+fn r6_5_one_host_of_few_that_goes_at_night_beside_many_that_are_off_anyway_is_no_loss() {
+    let mut fleet = at_night("1,10%,100%");
+    assert_eq!(fleet.watch(SOAK * 2), None);
+    come(&mut fleet, 3);
+    assert_eq!(fleet.watch(Duration::from_mins(1)), None);
+    let goes = fleet.of_wave(2)[0];
+    fleet.hosts[goes].connected = false;
     released(fleet.watch(SOAK * 2));
 }
 

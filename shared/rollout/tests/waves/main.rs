@@ -7,3 +7,4 @@ mod fleet;
 mod large;
 mod lost;
 mod own_hosts;
+mod waiting;
