@@ -20,10 +20,10 @@
 //! version: machines are switched off.
 //!
 //! Where few hosts say little, that is no proof that all is well: a wave whose hosts are off is waited for,
-//! whatever hosts of earlier waves show ([`crate::waiting`]); if many of its hosts were lost that may just be
-//! off ([`crate::lost`]), or do not take the version, it is uncertain, and somebody has to look. So it is
-//! where hosts rest by a pause that the version makes more likely, such as hours that it cuts: it may be
-//! meant so. What an owner takes away from the fleet is his doing, and not the version's.
+//! whatever hosts of earlier waves show (`waiting`); if many of its hosts were lost that may just be off
+//! (`lost`), or do not take the version, it is uncertain, and somebody has to look. So it is where hosts
+//! rest by a pause that the version makes more likely, such as hours that it cuts: it may be meant so. What
+//! an owner takes away from the fleet is his doing, and not the version's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
