@@ -12,7 +12,7 @@ pub(crate) struct Own<'h> {
     all: usize,
     /// Those that are there and do not take it.
     lacking: Vec<&'h HostNow>,
-    /// None of these has not had time enough.
+    /// All of these have had time enough to take it.
     all_lack_for_long: bool,
     /// None is there nor ever had it, and they are few beside those that have it: nobody waits for them.
     is_passed_over: bool,
