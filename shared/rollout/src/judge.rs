@@ -124,8 +124,8 @@ pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[Placed<'_>]) ->
     // enough: what harms is no matter of opinion.
     let votes = soak.voting(rollout.plan.soak).next().is_some();
     let is_look = soak.look(rollout.plan.soak) || found != Judgement::Watch && votes;
-    // A wave may be waited for through days: guards are looked at once more in each soak time. Statistics are
-    // not, as their chance to be wrong is shared out among the other looks.
+    // A wave may be waited for through days: guards are looked at once more in each soak time. Statistics
+    // are not, as their chance to be wrong is shared out among the other looks.
     let is_later = is_last && votes && soak.look_later(rollout.plan.soak);
     let mut failed = if is_look || is_later { guards(rollout, soak) } else { Vec::new() };
     if is_look {
