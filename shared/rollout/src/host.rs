@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::agent_state::{HostState, ProjectState, SuspendedBy};
-use fallow_domain::{AgentId, DocumentVersion, MasterUrl, Preferences, printable};
+use fallow_domain::{AgentId, DocumentVersion, Instant, MasterUrl, Preferences, printable};
 use fallow_fleet::GroupName;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,8 @@ pub struct HostNow {
     pub given: Option<bool>,
     /// Its link stands.
     pub connected: bool,
+    /// When it was heard of last; none where that is not known.
+    pub seen: Option<Instant>,
     /// The version that it follows.
     pub version: DocumentVersion,
     /// The version that it refused last, and why.
@@ -224,6 +226,7 @@ impl HostNow {
             speaks: true,
             given: None,
             connected,
+            seen: None,
             version: state.document_version,
             refused: state.document_refused.as_ref().map(|(version, why)| (*version, said(why))),
             rolled_back: state.rolled_back.as_ref().map(|one| (one.version, said(&one.why))),

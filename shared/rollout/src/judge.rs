@@ -19,24 +19,26 @@
 //! Only hosts count to which the new version says something else. A link that is lost never condemns a
 //! version: machines are switched off.
 //!
-//! Where few hosts say little, that is no proof that all is well: a wave is waited for whose hosts are off
-//! for three days, whatever hosts of earlier waves show; if many of its hosts were lost that may just be
-//! off, or do not take the version, it is uncertain, and somebody has to look. So it is where hosts rest by
-//! a pause that the version makes more likely, such as hours that it cuts: it may be meant so. What an owner
-//! takes away from the fleet is his doing, and not the version's.
+//! Where few hosts say little, that is no proof that all is well: a wave whose hosts are off is waited for,
+//! whatever hosts of earlier waves show (`waiting`); if many of its hosts were lost that may just be off
+//! (`lost`), or do not take the version, it is uncertain, and somebody has to look. So it is where hosts
+//! rest by a pause that the version makes more likely, such as hours that it cuts: it may be meant so. What
+//! an owner takes away from the fleet is his doing, and not the version's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{AgentId, MasterUrl};
 
-use crate::own::{Own, WEEKEND};
+use crate::lost::Off;
+use crate::own::Own;
 use crate::rollout::Placed;
 use crate::soak::{LOOKS, Soak, Track};
 use crate::statistics::{fisher, rank_sum};
+use crate::waiting::{PATIENCE, coming};
 use crate::{Gate, HostNow, Load, Rollout};
 
 /// How often a wave may be called harmful by chance.
-const ALPHA: f64 = 0.01;
+pub(crate) const ALPHA: f64 = 0.01;
 /// Statistics of a look.
 const TESTS: f64 = 6.0;
 /// Below this part of what was before, hosts have collapsed.
@@ -48,9 +50,7 @@ const LEAST: f64 = 0.05;
 /// The part of hosts with the version before up to which what they show is usual.
 const USUAL: f64 = 0.1;
 /// The part of hosts up to which it is usual that some are switched off or slow.
-const MISSING_USUAL: f64 = 0.2;
-/// So many times the soak time hosts are waited for that are there and do not take the version.
-pub(crate) const PATIENCE: i64 = 3;
+pub(crate) const MISSING_USUAL: f64 = 0.2;
 
 /// What a version is found to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,17 +122,19 @@ pub(crate) fn judge(rollout: &Rollout, soak: &mut Soak, hosts: &[Placed<'_>]) ->
     let found = if is_last { end(rollout, soak, hosts) } else { Judgement::Watch };
     // The last look is taken whatever else is to be said, if there are hosts that were there for long
     // enough: what harms is no matter of opinion.
-    let is_end = found != Judgement::Watch && soak.voting(rollout.plan.soak).next().is_some();
-    if soak.look(rollout.plan.soak) || is_end {
-        let failed = guards(rollout, soak)
-            .into_iter()
-            .chain(statistics(rollout, soak))
-            .find(|(gate, _)| gates.has(*gate));
-        if let Some((gate, why)) = failed {
-            return Judgement::Fail(gate, why);
-        }
+    let votes = soak.voting(rollout.plan.soak).next().is_some();
+    let is_look = soak.look(rollout.plan.soak) || found != Judgement::Watch && votes;
+    // A wave may be waited for through days: guards are looked at once more in each soak time. Statistics
+    // are not, as their chance to be wrong is shared out among the other looks.
+    let is_later = is_last && votes && soak.look_later(rollout.plan.soak);
+    let mut failed = if is_look || is_later { guards(rollout, soak) } else { Vec::new() };
+    if is_look {
+        failed.extend(statistics(rollout, soak));
     }
-    found
+    match failed.into_iter().find(|(gate, _)| gates.has(*gate)) {
+        Some((gate, why)) => Judgement::Fail(gate, why),
+        None => found,
+    }
 }
 
 /// The copies of a machine that were given the version.
@@ -320,94 +322,45 @@ fn statistics(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
     found
 }
 
-/// Hosts that are not there, of those that a wave has reached and of the others.
-#[derive(Default)]
-struct Off {
-    new: OffOf,
-    old: OffOf,
-}
-
-/// Hosts on one side of a wave.
-#[derive(Clone, Copy, Default)]
-struct OffOf {
-    /// Those that are off, and all of them.
-    hosts: (usize, usize),
-    /// Their machines, of which one with copies is off by the part of these that is: many copies of one
-    /// machine are no proof of more than it, and one that is there is none that they all are.
-    machines: (f64, usize),
-}
-
-impl OffOf {
-    fn part(self) -> f64 {
-        let (off, all) = self.machines;
-        off / all.max(1) as f64
-    }
-}
-
-impl Off {
-    fn of(hosts: &[Placed<'_>]) -> Self {
-        let mut machines: BTreeMap<(&AgentId, bool), (usize, usize)> = BTreeMap::new();
-        // Who was not there since it was released to him was not lost by it.
-        let counts = |at: &&Placed<'_>| at.host.changed && (!at.is_released || at.host.given != Some(false));
-        for Placed { host, is_released, .. } in hosts.iter().filter(counts) {
-            let (off, all) = machines.entry((&host.machine, *is_released)).or_default();
-            *off += usize::from(!host.connected);
-            *all += 1;
-        }
-        let mut found = Self::default();
-        for ((_, is_new), (off, all)) in machines {
-            let side = if is_new { &mut found.new } else { &mut found.old };
-            side.hosts = (side.hosts.0 + off, side.hosts.1 + all);
-            side.machines = (side.machines.0 + off as f64 / all as f64, side.machines.1 + 1);
-        }
-        found
-    }
-
-    /// In the evening all of them go; and when all are reached, there is nobody to compare with.
-    fn is_more_of_new(&self) -> bool {
-        self.old.hosts.1 > 0 && self.new.part() > self.old.part() + MISSING_USUAL
-    }
-
-    fn why(&self) -> String {
-        let (new, old) = (self.new, self.old);
-        let has_copies = [new, old].iter().any(|side| side.machines.1 < side.hosts.1);
-        let copies = if has_copies { " (a machine and its copies count as one)" } else { "" };
-        format!(
-            "{} of {} that it has reached are off, {} of the {} others{copies}: they may just be switched off",
-            new.hosts.0,
-            crate::hosts(new.hosts.1),
-            old.hosts.0,
-            old.hosts.1
-        )
-    }
-}
-
 /// Machines that take the version and that do not. As with refusals half of the copies count that are there,
 /// whichever of them speaks. All hosts count, however few of a large fleet are watched one by one: parts of
 /// two samples that were drawn in different ways could not be compared.
 struct Taking<'h> {
-    /// Those that take it.
-    taking: usize,
+    /// Those that take it, and those that do not.
+    all: usize,
     lacking: BTreeSet<&'h AgentId>,
+    /// How many of these have had time enough.
+    for_long: usize,
     /// What a host is called that lacks it.
     example: String,
 }
 
-fn taking<'h>(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'h>]) -> Taking<'h> {
-    let mut machines: BTreeMap<&AgentId, (usize, usize)> = BTreeMap::new();
-    let lacks = |host: &&HostNow| soak.lacks(&host.id, rollout.plan.soak);
-    for host in given(hosts) {
-        if lacks(&host) || host.connected && host.version == rollout.candidate {
-            let (lacking, all) = machines.entry(&host.machine).or_default();
-            *lacking += usize::from(lacks(&host));
-            *all += 1;
+impl<'h> Taking<'h> {
+    fn of(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'h>]) -> Self {
+        let time = rollout.plan.soak;
+        let lacks = |host: &&HostNow| soak.lacks(&host.id, time);
+        let mut machines: BTreeMap<&AgentId, [usize; 3]> = BTreeMap::new();
+        for host in given(hosts) {
+            if lacks(&host) || host.connected && host.version == rollout.candidate {
+                let for_long = lacks(&host) && soak.has_lacked(&host.id, time * PATIENCE);
+                let [lacking, long, all] = machines.entry(&host.machine).or_default();
+                *lacking += usize::from(lacks(&host));
+                *long += usize::from(for_long);
+                *all += 1;
+            }
         }
+        let all = machines.len();
+        machines.retain(|_, [lacking, _, all]| *lacking * 2 >= *all);
+        let for_long = machines.values().filter(|[_, long, all]| long * 2 >= *all).count();
+        let example = given(hosts).filter(lacks).find(|host| machines.contains_key(&host.machine));
+        let example = example.map(HostNow::called).unwrap_or_default();
+        Self { all, lacking: machines.into_keys().collect(), for_long, example }
     }
-    let all = machines.len();
-    machines.retain(|_, (lacking, all)| *lacking * 2 >= *all);
-    let example = given(hosts).filter(lacks).find(|host| machines.contains_key(&host.machine));
-    let example = example.map(HostNow::called).unwrap_or_default();
-    Taking { taking: all - machines.len(), lacking: machines.into_keys().collect(), example }
+
+    /// Whether so many of them are more than are slow at any time.
+    fn are_many(&self, some: usize) -> bool {
+        some as f64 > MISSING_USUAL * self.all as f64
+    }
 }
 
 type Amount<'f> = &'f dyn Fn(&AgentId, &Track) -> Option<f64>;
@@ -420,47 +373,40 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'_>]) -> Judgement {
         return Judgement::Uncertain(why.to_owned());
     }
     let voting: BTreeSet<&AgentId> = soak.voting(rollout.plan.soak).map(|(id, _)| id).collect();
-    let Taking { taking, lacking, example } = taking(rollout, soak, hosts);
+    let taking = Taking::of(rollout, soak, hosts);
     // A copy that has it may speak for a machine that does not take it.
-    let votes = |host: &HostNow| voting.contains(&host.id) && !lacking.contains(&host.machine);
+    let votes = |host: &HostNow| voting.contains(&host.id) && !taking.lacking.contains(&host.machine);
     let is_seen = given(hosts).any(votes);
-    let (voting, lacking) = (voting.len(), lacking.len());
     let is_over = soak.watched() >= rollout.plan.soak * PATIENCE;
-    let off = Off::of(hosts);
-    let looks_lost = rollout.plan.gates.has(Gate::Lost) && off.is_more_of_new();
-    let all_there = taking + lacking;
-    let many_lack = lacking as f64 > MISSING_USUAL * all_there as f64;
+    let off = Off::of(rollout, hosts);
+    let looks_lost = rollout.plan.gates.has(Gate::Lost) && off.looks_lost();
+    let many_lack = taking.are_many(taking.lacking.len());
     if !is_seen || many_lack {
-        let all = released().count();
         // It reached them, and all of them went, beside others that are there: nobody waits for a weekend
         // to say so.
-        let had_it = given(hosts).filter(|host| !host.connected && host.version == rollout.candidate).count();
-        if is_over && all_there == 0 && had_it > 1 && looks_lost {
+        let went = |host: &&HostNow| {
+            !host.connected && (host.given == Some(true) || host.version == rollout.candidate)
+        };
+        if is_over && taking.all == 0 && given(hosts).filter(went).count() > 1 && looks_lost {
             return Judgement::Uncertain(off.why());
         }
-        // Who came a moment ago and has it will be seen: one that is slow, or came first, does not speak for
-        // those.
-        let long = rollout.plan.soak * PATIENCE;
-        let is_long = || {
-            let soak_time = rollout.plan.soak;
-            given(hosts).any(|host| soak.lacks(&host.id, soak_time) && soak.has_lacked(&host.id, long))
+        return match (is_over, many_lack) {
+            (false, _) => Judgement::Watch,
+            (true, true) if !taking.are_many(taking.for_long) => Judgement::Watch,
+            (true, true) => Judgement::Uncertain(format!(
+                "{} of {} that are there do not take the version, such as {}",
+                taking.lacking.len(),
+                crate::hosts(taking.all),
+                taking.example
+            )),
+            (true, false) => coming(soak, rollout.plan.soak, soak.there(), &crate::hosts(released().count())),
         };
-        if !is_over || many_lack && !is_long() || !many_lack && soak.watched() < WEEKEND {
-            return Judgement::Watch;
-        }
-        return Judgement::Uncertain(match many_lack {
-            true => format!(
-                "{lacking} of {} that are there do not take the version, such as {example}",
-                crate::hosts(all_there)
-            ),
-            false => format!("none of {} is there: they are off, or their networks are", crate::hosts(all)),
-        });
     }
     // Also those of which nothing was heard since they got it.
     if looks_lost {
         return Judgement::Uncertain(off.why());
     }
-    let own = Own::of(rollout, soak, hosts, MISSING_USUAL * voting as f64);
+    let own = Own::of(rollout, soak, hosts);
     if let Err(said) = own.are_seen(rollout, soak, is_over) {
         return said;
     }
@@ -487,9 +433,11 @@ fn end(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'_>]) -> Judgement {
             (format!(" (what it does to the computing of {unseen} of them was not seen)"), "nothing else")
         }
     };
+    // Not that all of them had it as long as the wave was watched, through a night or a weekend.
+    let least = soak.voting(rollout.plan.soak).map(|(_, track)| track.present()).min().unwrap_or_default();
     Judgement::Pass(format!(
-        "{} with it for {}{seen}{}, and {nothing} speaks against it beside {old} with the version before",
-        crate::hosts(voting),
+        "{} with it for {least} at least, in {}{seen}{}, and {nothing} speaks against it beside {old} with the version before",
+        crate::hosts(voting.len()),
         soak.watched(),
         own.said()
     ))

@@ -15,12 +15,14 @@ mod cohort;
 mod gate;
 mod host;
 pub mod judge;
+mod lost;
 mod own;
 mod plan;
 mod rollout;
 mod soak;
 mod speaker;
 mod statistics;
+mod waiting;
 
 pub use cohort::position;
 pub use gate::{Gate, Gates};

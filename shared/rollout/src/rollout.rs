@@ -83,6 +83,9 @@ pub struct Rollout {
     pub changes_hosts: u64,
     /// How many waves are released.
     pub released: usize,
+    /// When the newest of them was; none before the first, and in what was stored before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released_at: Option<Instant>,
     /// The hosts of waves that count them, by the number of the wave.
     pub counted: BTreeMap<usize, BTreeSet<AgentId>>,
     /// What some hosts of each wave, and some others, offered and computed when the wave was released: a
@@ -225,6 +228,8 @@ pub enum OrderError {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed<'h> {
     pub(crate) host: &'h HostNow,
+    /// Its wave, counted from 0.
+    pub(crate) wave: usize,
     /// It is to have the version.
     pub(crate) is_released: bool,
     /// It is in the wave that was released last.
@@ -263,6 +268,7 @@ impl Rollout {
             begun_at,
             changes_hosts,
             released: 0,
+            released_at: None,
             counted: BTreeMap::new(),
             before: BTreeMap::new(),
             phase,
@@ -313,7 +319,7 @@ impl Rollout {
     pub(crate) fn placed<'h>(&self, hosts: &'h [HostNow]) -> Vec<Placed<'h>> {
         let placed = |host: &'h HostNow| {
             let wave = self.wave_of(&host.id, &host.groups);
-            Placed { host, is_released: self.has_released(wave), is_newest: wave + 1 == self.released }
+            Placed { host, wave, is_released: self.has_released(wave), is_newest: wave + 1 == self.released }
         };
         hosts.iter().map(placed).collect()
     }
@@ -450,6 +456,7 @@ impl Rollout {
                     after.counted.insert(released - 1, counted.clone());
                 }
                 after.released = *released;
+                after.released_at = Some(now);
                 after.phase = Phase::Watching;
                 after.note_before(hosts);
                 // Waves without a host of their own are not waited for.

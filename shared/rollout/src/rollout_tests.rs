@@ -47,6 +47,15 @@ fn r6_5_hosts_that_a_version_was_taken_from_are_told_from_those_that_never_had_i
 }
 
 #[test]
+fn r6_5_a_rollout_that_was_stored_before_it_was_kept_when_its_wave_was_released_is_read() {
+    let rollout = Rollout { released_at: Some(Instant::EPOCH), ..taken_back(3) };
+    let mut stored = serde_json::to_value(&rollout).unwrap();
+    assert!(stored.as_object_mut().unwrap().remove("released_at").is_some());
+    let read: Rollout = serde_json::from_value(stored).unwrap();
+    assert_eq!(read, Rollout { released_at: None, ..rollout });
+}
+
+#[test]
 fn r6_5_who_says_that_it_had_a_version_which_it_was_not_given_did_not() {
     let says = |number, given, went_back: bool| {
         let candidate = DocumentVersion(2);

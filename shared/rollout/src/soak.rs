@@ -21,12 +21,16 @@ pub struct Soak {
     /// The number of the rollout.
     rollout: u64,
     watched: Duration,
-    /// How long a host of the wave itself has been there with the version, one or the other.
-    tried: Duration,
-    /// One was so at the last look.
-    is_tried: bool,
+    /// How long the wave had been watched when a host was there last that has the version.
+    there: Duration,
+    /// Hosts of the wave itself that have been there with the version.
+    tried: BTreeMap<AgentId, Tried>,
+    /// The same for one of these.
+    own_there: Duration,
     last: Option<Instant>,
     looks: u32,
+    /// Looks at counts alone, when the time is over.
+    later_looks: u32,
     tracks: BTreeMap<AgentId, Track>,
     /// Hosts that were given the version, were there since and do not have it.
     lacking: BTreeMap<AgentId, Lacking>,
@@ -50,6 +54,13 @@ pub(crate) struct Track {
     /// Those in which it rested by a pause that the version makes more likely.
     samples_at_rest: u32,
     sum: Load,
+    is_there: bool,
+}
+
+/// A host of the newest wave that has been there with the version.
+#[derive(Clone, Copy, Debug)]
+struct Tried {
+    there: Duration,
     is_there: bool,
 }
 
@@ -122,6 +133,11 @@ impl Track {
             self.sum.offered += host.offered;
             self.sum.computing += host.computing;
         }
+    }
+
+    /// How long it was there.
+    pub(crate) const fn present(&self) -> Duration {
+        self.present
     }
 
     pub(crate) const fn is_there(&self) -> bool {
@@ -218,14 +234,7 @@ impl Soak {
         self.last = Some(now);
         let since = since.clamp(Duration::ZERO, STEP_MAX);
         self.watched += since;
-        let has_tried = |at: &Placed<'_>| {
-            let host = at.host;
-            at.is_newest && host.changed && host.connected && host.version == rollout.candidate
-        };
-        let was_tried = std::mem::replace(&mut self.is_tried, hosts.iter().any(has_tried));
-        if was_tried && self.is_tried {
-            self.tried += since;
-        }
+        self.note_there(rollout, hosts, since);
         // Who left the fleet speaks for nothing.
         let members: BTreeSet<&AgentId> = hosts.iter().map(|at| &at.host.id).collect();
         self.tracks.retain(|id, _| members.contains(id));
@@ -254,6 +263,27 @@ impl Soak {
                 // Off since before the wave: it is no proof of anything.
                 _ => {}
             }
+        }
+    }
+
+    /// Notes who is there with the version, and how long each of the wave's own hosts has been.
+    fn note_there(&mut self, rollout: &Rollout, hosts: &[Placed<'_>], since: Duration) {
+        let has_it = |host: &HostNow| host.connected && host.version == rollout.candidate;
+        let released = || hosts.iter().filter(|at| at.is_released && at.host.changed);
+        if released().any(|at| has_it(at.host)) {
+            self.there = self.watched;
+        }
+        let now = |host: &HostNow| {
+            let before = self.tried.get(&host.id).copied();
+            let is_there = has_it(host);
+            let since = before.filter(|before| before.is_there && is_there).map_or(Duration::ZERO, |_| since);
+            let there = before.map_or(Duration::ZERO, |before| before.there) + since;
+            (is_there || before.is_some()).then_some(Tried { there, is_there })
+        };
+        let own = released().filter(|at| at.is_newest).map(|at| at.host);
+        self.tried = own.filter_map(|host| Some((host.id.clone(), now(host)?))).collect();
+        if self.tried.values().any(|one| one.is_there) {
+            self.own_there = self.watched;
         }
     }
 
@@ -298,9 +328,24 @@ impl Soak {
         self.watched
     }
 
-    /// Whether hosts of the wave itself have been there with the version for half of the time.
+    /// How long it had been watched when a host was there last that has the version.
+    pub(crate) const fn there(&self) -> Duration {
+        self.there
+    }
+
+    /// The same for hosts of the wave itself.
+    pub(crate) const fn own_there(&self) -> Duration {
+        self.own_there
+    }
+
+    /// Whether a host of the wave itself is there with the version.
+    pub(crate) fn is_tried(&self) -> bool {
+        self.tried.values().any(|one| one.is_there)
+    }
+
+    /// Whether one of them has been there with it for half of the time. Of two in turn neither has.
     pub(crate) fn was_tried(&self, soak: Duration) -> bool {
-        self.tried * 2 >= soak
+        self.tried.values().any(|one| one.is_there && one.there * 2 >= soak)
     }
 
     /// Whether a look is due, which is taken then. The last one is not: it is taken when all is said.
@@ -309,6 +354,14 @@ impl Soak {
         let due = due.min(f64::from(LOOKS - 1)) as u32;
         let is_due = due > self.looks;
         self.looks = self.looks.max(due);
+        is_due
+    }
+
+    /// Whether a look at counts is due, one in each soak time after the first.
+    pub(crate) fn look_later(&mut self, soak: Duration) -> bool {
+        let due = (self.watched.as_secs_f64() / soak.as_secs_f64()).floor() as u32;
+        let is_due = due > self.later_looks;
+        self.later_looks = self.later_looks.max(due);
         is_due
     }
 

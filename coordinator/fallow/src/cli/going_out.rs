@@ -3,7 +3,7 @@
 use clap::Args;
 use fallow_domain::DocumentVersion;
 use fallow_proto::operator::v1::{GetOrganisationRequest, ListRolloutsRequest, Rollout, RolloutPhase};
-use tonic::Response;
+use tonic::{Response, Status};
 
 use super::connect::Client;
 use super::table;
@@ -24,7 +24,7 @@ pub(super) async fn tell(client: &mut Client, rollout: u64) {
     if rollout == 0 {
         return tell_waiting(client).await;
     }
-    let begun = newest(client).await.filter(|begun| begun.number == rollout);
+    let begun = newest(client).await.ok().flatten().filter(|begun| begun.number == rollout);
     if begun.as_ref().is_some_and(|begun| begun.phase() == RolloutPhase::Waiting) {
         return warn(&format!(
             "no host gets it yet: rollout {rollout} waits until somebody else approves it with `fallow rollout approve`"
@@ -40,9 +40,9 @@ pub(super) async fn tell(client: &mut Client, rollout: u64) {
 }
 
 /// The newest rollout, if there is one.
-async fn newest(client: &mut Client) -> Option<Rollout> {
-    let listed = client.list_rollouts(ListRolloutsRequest { limit: 1 }).await.map(Response::into_inner);
-    listed.unwrap_or_default().rollouts.into_iter().next()
+async fn newest(client: &mut Client) -> Result<Option<Rollout>, Status> {
+    let listed = client.list_rollouts(ListRolloutsRequest { limit: 1 }).await?.into_inner();
+    Ok(listed.rollouts.into_iter().next())
 }
 
 /// Says how the newest version goes out, unless all hosts are to have it at once.
@@ -50,7 +50,7 @@ pub(super) async fn tell_of_newest(client: &mut Client) {
     if waiting(client).await.is_some() {
         return tell_waiting(client).await;
     }
-    if let Some(open) = newest(client).await.filter(|newest| {
+    if let Some(open) = newest(client).await.ok().flatten().filter(|newest| {
         matches!(newest.phase(), RolloutPhase::Waiting | RolloutPhase::Watching | RolloutPhase::Paused)
     }) {
         tell(client, open.number).await;
@@ -59,10 +59,18 @@ pub(super) async fn tell_of_newest(client: &mut Client) {
 
 /// The same of a version that has just begun to go out, as it waits for its signature no more.
 pub(super) async fn tell_newest(client: &mut Client, version: DocumentVersion) {
-    match newest(client).await.filter(|rollout| rollout.version == version.0) {
-        Some(rollout) => tell(client, rollout.number).await,
-        None => warn("it goes to all hosts at once"),
+    match rollout_of(version, newest(client).await) {
+        Some(0) => warn("it goes to all hosts at once"),
+        Some(rollout) => tell(client, rollout).await,
+        None => {}
     }
+}
+
+/// The number of the rollout by which a version goes out, 0 where it goes to all hosts at once; none where
+/// that could not be asked.
+fn rollout_of(version: DocumentVersion, newest: Result<Option<Rollout>, Status>) -> Option<u64> {
+    let rollout = newest.ok()?.filter(|rollout| rollout.version == version.0);
+    Some(rollout.map_or(0, |rollout| rollout.number))
 }
 
 /// A change that reached so many hosts at once is told to have done so.
@@ -96,4 +104,19 @@ pub(super) async fn waiting(client: &mut Client) -> Option<DocumentVersion> {
     let request = GetOrganisationRequest { briefly: true };
     let organisation = client.get_organisation(request).await.ok()?.into_inner();
     organisation.waits.then_some(DocumentVersion(organisation.document_version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_5_that_a_version_goes_to_all_hosts_at_once_is_not_said_where_it_cannot_be_asked() {
+        let rollout = Rollout { number: 3, version: 7, ..Rollout::default() };
+        let of = |newest| rollout_of(DocumentVersion(7), newest);
+        assert_eq!(of(Ok(Some(rollout.clone()))), Some(3));
+        assert_eq!(of(Ok(Some(Rollout { version: 6, ..rollout }))), Some(0));
+        assert_eq!(of(Ok(None)), Some(0));
+        assert_eq!(of(Err(Status::unavailable("the coordinator is gone"))), None);
+    }
 }

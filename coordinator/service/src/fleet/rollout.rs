@@ -31,6 +31,20 @@ impl Reach for Fleet {
     }
 
     fn hosts_now(&self, rollout: &Rollout) -> Vec<HostNow> {
+        let mut hosts = self.hosts_listed(rollout);
+        have_one_speak(rollout, &mut hosts, &mut lock(&self.speakers));
+        hosts
+    }
+}
+
+impl Fleet {
+    /// What all hosts are like now, for a rollout that is open.
+    pub(crate) fn hosts_of(&self, rollout: &Rollout) -> Vec<HostNow> {
+        if rollout.is_open() { self.hosts_now(rollout) } else { Vec::new() }
+    }
+
+    /// What all hosts are like now, whoever speaks for a machine: nobody who judges is kept waiting.
+    pub(crate) fn hosts_listed(&self, rollout: &Rollout) -> Vec<HostNow> {
         let release = self.documents.release();
         let (newest, base) = (set_of(release.newest.as_deref()), set_of(release.base.as_deref()));
         let mut differs = Differs::between(&base, &newest);
@@ -50,15 +64,7 @@ impl Reach for Fleet {
         let mut hosts: Vec<HostNow> = members.iter().map(now).collect();
         let machines = self.machines(members.iter().map(|agent| &agent.id));
         hosts.iter_mut().zip(machines).for_each(|(host, machine)| host.machine = machine);
-        have_one_speak(rollout, &mut hosts, &mut lock(&self.speakers));
         hosts
-    }
-}
-
-impl Fleet {
-    /// What all hosts are like now, for a rollout that is open.
-    pub(crate) fn hosts_of(&self, rollout: &Rollout) -> Vec<HostNow> {
-        if rollout.is_open() { self.hosts_now(rollout) } else { Vec::new() }
     }
 }
 
@@ -119,7 +125,7 @@ impl Agent {
         let state = lock(&self.state);
         let host = state.host().unwrap_or(&unknown);
         let now = HostNow::of(self.id.clone(), &name, self.is_connected(), host, state.projects());
-        HostNow { groups, given, ..now }
+        HostNow { groups, given, seen: Some(self.last_seen()), ..now }
     }
 }
 

@@ -14,6 +14,7 @@ mod groups;
 mod guard;
 mod health;
 mod incoming;
+mod listed;
 mod message;
 mod operators;
 mod organisation;

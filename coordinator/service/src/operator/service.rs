@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use fallow_domain::{DocumentVersion, Duration, Labels, printable};
 use fallow_fleet::{Contents, LabelEdit, Selector};
@@ -21,6 +22,7 @@ use wire::operator_server::Operator as Service;
 use super::call::{
     author_of, caller_of, code_name, document_for, full_name, is_own_failure, project_for, span_of,
 };
+use super::listed::Listed;
 use super::projects::page_size;
 use super::{
     audit, backups, convert, documents, groups, incoming, operators, organisation, rollouts, status, told,
@@ -52,6 +54,7 @@ pub struct OperatorService {
     restarts: Arc<AtomicBool>,
     source: Source,
     calls: Histogram<f64>,
+    listed: Arc<Listed>,
 }
 
 type Reply<T> = Result<Response<T>, Status>;
@@ -71,7 +74,8 @@ impl OperatorService {
         // `fallow.rpcs` counts scheduler RPCs.
         let calls = names::CALL_DURATION.seconds_histogram(&fallow_telemetry::meter("fallow_coordinator"));
         let (store, projects) = (source.store.clone(), source.projects.clone());
-        Self { store, fleet, documents, projects, operators, access, stop, restarts, source, calls }
+        let listed = Arc::default();
+        Self { store, fleet, documents, projects, operators, access, stop, restarts, source, calls, listed }
     }
 
     /// The organisation, with what there is for it to sign.
@@ -500,12 +504,13 @@ impl Service for OperatorService {
         request: Request<wire::ListRolloutsRequest>,
     ) -> Reply<wire::ListRolloutsReply> {
         let span = span_of(&request, "ListRollouts");
-        let (fleet, documents) = (self.fleet.clone(), self.documents.clone());
+        let (fleet, documents, listed) = (self.fleet.clone(), self.documents.clone(), self.listed.clone());
         let limit = rollouts::limit(request.get_ref().limit);
         let list = move || {
             let said = documents.rollouts(limit).map_err(|error| status::of_store(&error))?;
             let plan = documents.plan().map_err(|error| status::of_store(&error))?;
-            let rollouts = said.iter().map(|rollout| rollouts::to_wire(rollout, &fleet.hosts_of(rollout)));
+            let list = |rollout| listed.list(rollout, Instant::now, || fleet.hosts_listed(rollout));
+            let rollouts = said.iter().map(list);
             Ok(wire::ListRolloutsReply {
                 rollouts: rollouts.collect(),
                 plan: Some(rollouts::plan_to_wire(plan.as_ref())),

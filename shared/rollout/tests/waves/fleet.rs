@@ -37,16 +37,35 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Its first wave is released.
     pub(crate) fn with(number: u64, waves: &str, hosts: Vec<HostNow>) -> Self {
-        let plan = Plan::new(waves, SOAK).unwrap();
+        Self::soaked(number, (waves, SOAK), hosts)
+    }
+
+    /// The same, where each wave is watched for so long.
+    pub(crate) fn soaked(number: u64, (waves, soak): (&str, Duration), hosts: Vec<HostNow>) -> Self {
+        let plan = Plan::new(waves, soak).unwrap();
         let now = Instant::EPOCH + Duration::from_hours(24 * 365);
         let begun = ("anna".to_owned(), now);
         let rollout = Rollout::begin(number, (OLD, NEW), plan, BTreeMap::new(), begun, 9);
         let (soak, speakers) = (Soak::default(), BTreeSet::new());
         let mut fleet = Self { rollout, hosts, now, soak, speakers };
+        fleet.hear();
         fleet.speak();
         let first = fleet.rollout.tick(&mut fleet.soak, now, &fleet.hosts).unwrap();
         fleet.apply(&first);
         fleet
+    }
+
+    /// The coordinator hears of those that are there, and notes whom it gives the version.
+    fn hear(&mut self) {
+        for at in 0..self.hosts.len() {
+            let host = &self.hosts[at];
+            let is_given =
+                host.given == Some(true) || (host.connected || host.version == NEW) && self.has_reached(host);
+            let host = &mut self.hosts[at];
+            let last = host.seen.unwrap_or(Instant::EPOCH);
+            host.seen = Some(if host.connected { self.now } else { last });
+            host.given = Some(is_given);
+        }
     }
 
     fn speak(&mut self) {
@@ -97,6 +116,7 @@ impl Fleet {
         let end = self.now + time;
         while self.now < end {
             self.now = self.now + step;
+            self.hear();
             self.speak();
             let follows = self.rollout.tick(&mut self.soak, self.now, &self.hosts);
             if follows.is_some() {

@@ -5,4 +5,6 @@
 mod copies;
 mod fleet;
 mod large;
+mod lost;
 mod own_hosts;
+mod waiting;
