@@ -1,8 +1,7 @@
 // An application of BOINC's own kind, for the tests: made with BOINC's library as Debian ships it (libboinc-app-dev).
 //
-// It counts to the number in its input file, a second of CPU time for every unit, and writes what it counted into its
-// output file. It keeps where it is in a checkpoint when the client lets it, and says on standard error what it was
-// told: with which number it began, and that it was let keep one.
+// It counts to the number in its input file, a second of CPU time for every unit, and writes into its output file how far
+// it came, and from where it went on when it was started last. It keeps where it is in a checkpoint when the client lets it.
 #include <cstdio>
 #include <ctime>
 #include <string>
@@ -32,7 +31,7 @@ int main() {
         if (fscanf(kept, "%ld", &at) != 1) boinc_finish(3);
         fclose(kept);
     }
-    fprintf(stderr, "began with %ld\n", at);
+    const long begun = at;
     while (at < last) {
         // A tenth of a unit each time, so that the client hears often how far this is.
         for (int tenth = 0; tenth < 10; ++tenth) {
@@ -45,10 +44,9 @@ int main() {
             if (!keep || fprintf(keep, "%ld\n", at) < 0 || fclose(keep)) boinc_finish(4);
             if (boinc_rename("checkpoint.new", "checkpoint")) boinc_finish(5);
             boinc_checkpoint_completed();
-            fprintf(stderr, "kept %ld\n", at);
         }
     }
     FILE* out = boinc_fopen(resolved("out").c_str(), "w");
-    if (!out || fprintf(out, "counted to %ld\n", at) < 0 || fclose(out)) boinc_finish(6);
+    if (!out || fprintf(out, "counted to %ld, at last from %ld\n", at, begun) < 0 || fclose(out)) boinc_finish(6);
     boinc_finish(0);
 }

@@ -157,7 +157,7 @@ fn refused_calls() -> Result<Rules, Error> {
     // Typing into the owner's terminal.
     let types = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| when(1, Is::Eq, request));
     rules.insert(libc::SYS_ioctl, types.into_iter().collect::<Result<_, _>>()?);
-    // A lease has whoever opens the file wait, of any program: a file that this user owns need only be readable.
+    // A lease has whoever opens the file wait, of any program; the file need only be this user's.
     let watches = [libc::F_SETLEASE, libc::F_NOTIFY].map(|command| u64::from(command.unsigned_abs()));
     let watches = watches.map(|command| when(1, Is::Eq, command));
     rules.insert(libc::SYS_fcntl, watches.into_iter().collect::<Result<_, _>>()?);

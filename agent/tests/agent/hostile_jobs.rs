@@ -387,16 +387,18 @@ fn r6_10_what_a_job_closes_to_the_agent_or_opens_to_others_is_put_right_while_it
     assert_eq!(end_of(&bench, JOB).exit, Ended::Code(3));
 }
 
-/// A timer sends it SIGCONT a thousand times a second, which it listens to, for else the timer would rest.
+/// Timers send it SIGCONT, to which it listens, for else they would rest. They are many, since one whose
+/// signal waits to be taken while the task is stopped sends no other.
 const RESTLESS: &str = r#"exec python3 -c '
 import ctypes, signal, struct
 signal.signal(signal.SIGCONT, lambda *_: None)
 c = ctypes.CDLL(None)
-timer = ctypes.c_void_p()
-event = ctypes.create_string_buffer(struct.pack("Pii48x", 0, 18, 0))
-every = ctypes.create_string_buffer(struct.pack("llll", 0, 1000000, 0, 1000000))
-assert c.timer_create(0, event, ctypes.byref(timer)) == 0
-assert c.timer_settime(timer, 0, every, None) == 0
+for millis in range(20, 220):
+    timer = ctypes.c_void_p()
+    event = ctypes.create_string_buffer(struct.pack("Pii48x", 0, 18, 0))
+    every = ctypes.create_string_buffer(struct.pack("llll", 0, millis * 1000000, 0, millis * 1000000))
+    assert c.timer_create(0, event, ctypes.byref(timer)) == 0
+    assert c.timer_settime(timer, 0, every, None) == 0
 while True: pass
 '"#;
 

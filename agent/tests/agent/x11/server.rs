@@ -11,7 +11,7 @@ use x11rb::rust_connection::RustConnection;
 /// A server without a screen, and somebody at its keyboard.
 pub(crate) struct Server {
     process: Child,
-    keyboard: RustConnection,
+    pub(crate) keyboard: RustConnection,
     /// Its name, such as `:1`.
     pub(crate) display: String,
 }
@@ -50,12 +50,5 @@ impl Server {
             self.keyboard.xtest_fake_input(what, 38, 0, x11rb::NONE, 0, 0, 0).unwrap();
         }
         self.keyboard.flush().unwrap();
-    }
-
-    /// For how long nobody has used it, by its own counter, in milliseconds.
-    pub(crate) fn idle(&self) -> u32 {
-        let counters = self.keyboard.sync_list_system_counters().unwrap().reply().unwrap().counters;
-        let counter = counters.iter().find(|counter| counter.name == b"IDLETIME").unwrap().counter;
-        self.keyboard.sync_query_counter(counter).unwrap().reply().unwrap().counter_value.lo
     }
 }

@@ -174,8 +174,8 @@ impl TotalLimit {
         }
     }
 
-    /// The most that it could be on this volume, if nobody else used it: a job that holds more than that could
-    /// never go on.
+    /// The most that it could be on this volume, if nobody else used it: a job that holds more than that
+    /// could never go on.
     pub fn at_most(owner: &OwnerDisk, volume: &Volume) -> Bytes {
         Self::new(owner, &Volume { free: volume.size, ours: Bytes(0), ..*volume }).bytes
     }
