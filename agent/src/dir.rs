@@ -83,7 +83,7 @@ impl DataDir {
     /// [`AgentError::InUse`] when another process has it, [`AgentError::Directory`] when it cannot be made
     /// or written, [`AgentError::BadInput`] when it is no directory, or not an agent's and not empty either.
     pub fn lock(&self) -> Result<FileLock, AgentError> {
-        // A job may have closed it: whose it is, nobody could see.
+        // A job may have closed it to its own user: whose it is could not be seen.
         modes::open_up(self);
         self.check_owner()?;
         if self.0.exists() && !self.0.is_dir() {
@@ -100,6 +100,7 @@ impl DataDir {
         // No access for others: account keys lie here.
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.0).map_err(fail)?;
         self.require_owner().map_err(fail)??;
+        modes::put_all_right(self);
         let lock = FileLock::take(&self.0.join("lock")).map_err(|refused| match refused {
             LockError::InUse(holder) => AgentError::InUse { dir: self.0.clone(), holder },
             LockError::Io(source) => fail(source),
@@ -115,7 +116,6 @@ impl DataDir {
             .and_then(|()| fs::set_permissions(self.store(), closed))
             .map_err(fail)?;
         self.make_usable().map_err(fail)?;
-        modes::put_all_right(self);
         Ok(lock)
     }
 

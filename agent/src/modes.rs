@@ -23,33 +23,42 @@ const STORE_DEPTH: u32 = 4;
 /// What a file or directory grants: the first to its user at least, the second to nobody else.
 #[derive(Clone, Copy)]
 struct Rights {
+    is_dir: bool,
     own: Mode,
     never: Mode,
 }
 
 const OTHERS: Mode = Mode::RWXG.union(Mode::RWXO);
 /// The directory itself: its group may enter it.
-const TOP: Rights = Rights { own: Mode::RWXU, never: Mode::WGRP.union(Mode::RWXO) };
-const SECRET_DIR: Rights = Rights { own: Mode::RWXU, never: OTHERS };
-const SECRET: Rights = Rights { own: Mode::RUSR.union(Mode::WUSR), never: OTHERS };
-/// What others may read, and a group may write if an administrator wants it so.
-const WORD: Rights = Rights { own: Mode::RUSR.union(Mode::WUSR), never: Mode::WOTH };
+const TOP: Rights = Rights { is_dir: true, own: Mode::RWXU, never: Mode::WGRP.union(Mode::RWXO) };
+const SECRET_DIR: Rights = Rights { is_dir: true, own: Mode::RWXU, never: OTHERS };
+const SECRET: Rights = Rights { is_dir: false, own: Mode::RUSR.union(Mode::WUSR), never: OTHERS };
+/// What somebody else writes: others may read it, and a group may write it if an administrator wants it so.
+const WORD: Rights = Rights { is_dir: false, own: Mode::RUSR, never: Mode::WOTH };
 
-/// Opens to the agent what was closed to it: at a start, before it is known whose the directory is. Nothing
-/// is opened or closed to anybody else.
+/// Opens to the agent what says whose the directory is, as far as to read it: at a start, before that is
+/// known. Root needs nothing opened.
 pub(crate) fn open_up(dir: &DataDir) {
-    let only_own = |rights: Rights| Rights { never: Mode::empty(), ..rights };
-    let mut changed = each(dir, |path, rights| put_right(path, only_own(rights)));
-    changed += below(&dir.store(), STORE_DEPTH, &mut STORE_MAX.clone(), &|path, rights| {
-        put_right(path, only_own(rights))
-    });
-    tell(dir, changed);
+    if rustix::process::geteuid().is_root() || !dir.path().is_dir() {
+        return;
+    }
+    let enter = Rights { is_dir: true, own: Mode::RUSR.union(Mode::XUSR), never: Mode::empty() };
+    let read = Rights { is_dir: false, own: Mode::RUSR, never: Mode::empty() };
+    let store = dir.store();
+    let all =
+        [(dir.path(), enter), (&store, enter), (&store.join("kind"), read), (&store.join("sled"), enter)];
+    tell(dir, all.into_iter().filter(|(path, rights)| put_right(path, *rights)).count());
 }
 
-/// Puts right all that belongs to the agent itself, and all of its store.
+/// Puts right all that belongs to the agent itself, and opens all of its store to it. Into that nobody else
+/// comes, whatever modes its engine gives its files.
 pub(crate) fn put_all_right(dir: &DataDir) {
-    let changed = each(dir, put_right);
-    tell(dir, changed + below(&dir.store(), STORE_DEPTH, &mut STORE_MAX.clone(), &put_right));
+    let mut changed = each(dir, put_right);
+    if !dir.store().is_symlink() {
+        let open = |path: &Path, rights| put_right(path, Rights { never: Mode::empty(), ..rights });
+        changed += below(&dir.store(), STORE_DEPTH, &mut STORE_MAX.clone(), &open);
+    }
+    tell(dir, changed);
 }
 
 /// The same of what keeps the rest, a handful of files and directories: how many were not right.
@@ -70,16 +79,21 @@ pub(crate) fn tell(dir: &DataDir, changed: usize) {
 
 fn each(dir: &DataDir, with: impl Fn(&Path, Rights) -> bool) -> usize {
     const SECRETS: [&str; 6] =
-        ["identity.json", "identity.key", "separation.json", "separation.key", "control.sock", "token"];
-    const WORDS: [&str; 5] =
-        ["lock", "daemon.json", "preferences.toml", "global_prefs_override.xml", "cc_config.xml"];
+        ["identity.json", "identity.key", "separation.json", "separation.key", "control.sock", "lock"];
+    const WORDS: [&str; 4] =
+        ["daemon.json", "preferences.toml", "global_prefs_override.xml", "cc_config.xml"];
     let at = |names: &'static [&'static str], rights| {
         names.iter().map(move |name| (dir.path().join(name), rights))
     };
     // From the top down, for what lies below a closed directory cannot be looked at.
-    let dirs =
-        [(dir.path().to_path_buf(), TOP), (dir.store(), SECRET_DIR), (dir.store().join("sled"), SECRET_DIR)];
-    let all = dirs.into_iter().chain(at(&SECRETS, SECRET)).chain(at(&WORDS, WORD));
+    let (store, sled) = (dir.store(), dir.store().join("sled"));
+    let blobs = sled.join("blobs");
+    let dirs = [(dir.path().to_path_buf(), TOP)];
+    let all = dirs
+        .into_iter()
+        .chain([store, sled, blobs].map(|path| (path, SECRET_DIR)))
+        .chain(at(&SECRETS, SECRET))
+        .chain(at(&WORDS, WORD));
     all.filter(|(path, rights)| with(path, *rights)).count()
 }
 
@@ -109,8 +123,8 @@ fn below(dir: &Path, depth: u32, left: &mut usize, with: &impl Fn(&Path, Rights)
 fn put_right(path: &Path, rights: Rights) -> bool {
     let Ok(seen) = path.symlink_metadata() else { return false };
     let kind = seen.file_type();
-    let is_known = kind.is_dir() || kind.is_file() || kind.is_socket();
-    if !is_known || seen.uid() != rustix::process::geteuid().as_raw() || is_right(seen.mode(), rights) {
+    let is_meant = if rights.is_dir { kind.is_dir() } else { kind.is_file() || kind.is_socket() };
+    if !is_meant || seen.uid() != rustix::process::geteuid().as_raw() || is_right(seen.mode(), rights) {
         return false;
     }
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -123,6 +137,8 @@ fn put_right(path: &Path, rights: Rights) -> bool {
     let mode = Mode::from_raw_mode(now.st_mode).union(rights.own).difference(rights.never);
     // The descriptor itself cannot change a mode; its name in /proc can, and leads to that very file.
     let changed = chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), mode).is_ok();
+    // There are file systems without modes.
+    let changed = changed && fstat(&file).is_ok_and(|now| is_right(now.st_mode, rights));
     tracing::debug!(path = %path.display(), was = now.st_mode & 0o7777, is = mode.bits(), changed, "a mode is put right");
     changed
 }
@@ -176,8 +192,29 @@ mod tests {
         keep(&dir);
         assert_eq!((mode(dir.path()), mode(&dir.store()), mode(&dir.identity_key())), (0o750, 0o700, 0o700));
         drop(dir.lock().unwrap());
-        assert!(all.iter().all(|path| mode(path) & 0o027 == 0), "{all:?}");
-        assert_eq!(mode(&dir.store().join("sled/db")) & 0o077, 0);
+        assert_eq!(mode(&dir.store().join("sled/blobs")), 0o700);
+    }
+
+    #[test]
+    fn r6_10_a_directory_that_is_no_agents_stays_as_it_is() {
+        let top = tempfile::tempdir().unwrap();
+        let dir = top.path().join("sources");
+        fs::create_dir_all(dir.join("store/deeper")).unwrap();
+        let files = ["identity.key", "token", "store/deeper/object"].map(|name| dir.join(name));
+        files.iter().for_each(|path| fs::write(path, "x").unwrap());
+        fs::write(dir.join("letter"), "x").unwrap();
+        let all: Vec<_> =
+            files.into_iter().chain([dir.join("store/deeper"), dir.join("store"), dir.clone()]).collect();
+        all.iter().for_each(|path| set(path, 0o555));
+        let refused = DataDir::at(&dir).lock().unwrap_err();
+        assert!(refused.to_string().contains("is not an agent's directory"), "{refused}");
+        assert!(all.iter().all(|path| mode(path) == 0o555));
+        let plain = top.path().join("notes.txt");
+        fs::write(&plain, "").unwrap();
+        set(&plain, 0o644);
+        let refused = DataDir::at(&plain).lock().unwrap_err();
+        assert!(refused.to_string().contains("is not a directory"), "{refused}");
+        assert_eq!(mode(&plain), 0o644);
     }
 
     #[test]

@@ -85,12 +85,9 @@ const ABSENT: [i64; 8] = [
     libc::SYS_openat2,
 ];
 
-/// What is absent, too, for jobs that do not share System V memory with the agent: memory, semaphores and
-/// queues that are nobody's in particular. Any job of the same user could use those of any other, they count
-/// for no process, and they are left when it ends.
-const NOBODYS: [i64; 14] = [
-    libc::SYS_shmget,
-    libc::SYS_shmat,
+/// What is absent, too: memory, semaphores and queues that are nobody's in particular. Any job of the same
+/// user could use those of any other, they count for no process, and they are left when it ends.
+const NOBODYS: [i64; 12] = [
     libc::SYS_shmctl,
     libc::SYS_semget,
     libc::SYS_semop,
@@ -104,6 +101,10 @@ const NOBODYS: [i64; 14] = [
     libc::SYS_mq_unlink,
     libc::SYS_mq_notify,
 ];
+
+/// And this for jobs that do not share System V memory with the agent. The others may find and use what is
+/// there, and make none.
+const SYSTEM_V: [i64; 2] = [libc::SYS_shmget, libc::SYS_shmat];
 
 /// Changes a mode, since Linux 6.6: the same number on all processors.
 const SYS_FCHMODAT2: i64 = 452;
@@ -128,11 +129,17 @@ pub(super) struct Refused {
 /// The filters for jobs that are refused this much.
 pub(super) fn filters(what: Refused) -> Result<Vec<Filter>, String> {
     let absent = || {
-        let nobodys = NOBODYS.iter().filter(|_| !what.leaves_system_v);
-        ABSENT.iter().chain(nobodys).map(|call| (*call, Vec::new())).collect()
+        let system_v = SYSTEM_V.iter().filter(|_| !what.leaves_system_v);
+        ABSENT.iter().chain(&NOBODYS).chain(system_v).map(|call| (*call, Vec::new())).collect()
     };
     let made = || {
         let mut rules = if what.calls { refused_calls()? } else { Rules::new() };
+        if what.calls && what.leaves_system_v {
+            let creates = u64::from(libc::IPC_CREAT.unsigned_abs());
+            let own = u64::from(libc::IPC_PRIVATE.unsigned_abs());
+            let makes = vec![when(2, Is::MaskedEq(creates), creates)?, when(0, Is::Eq, own)?];
+            rules.insert(libc::SYS_shmget, makes);
+        }
         if what.sockets {
             refuse_sockets(&mut rules)?;
         }

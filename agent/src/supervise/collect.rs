@@ -216,19 +216,21 @@ fn found(
         return Ok(None);
     }
     let place = project.join(&output.name);
-    if let Some(slot) = slot.filter(|slot| slot.has(&output.place()))
+    let slot = slot.filter(|slot| slot.has(&output.place()));
+    // Before it is moved: to another volume that is a copy, in which holes take space.
+    let opened = slot.map_or_else(|| open_own(&place), |slot| slot.read(&output.place()));
+    if let Ok(nbytes) = opened.and_then(|file| file.metadata()).map(|data| Bytes(data.len()))
+        && nbytes > output.longest()
+    {
+        return Ok(Some(OutputFound { name: output.name.clone(), nbytes, md5: String::new() }));
+    }
+    if let Some(slot) = slot
         && let Err(error) = slot.move_out(&output.place(), &place)
     {
         if !is_its_own(&error) {
             return Err(error);
         }
         tracing::error!(output = shown(&output.name), %error, "cannot move an output to its project's directory");
-    }
-    let size = open_own(&place).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
-    if let Ok(nbytes) = &size
-        && *nbytes > output.longest()
-    {
-        return Ok(Some(OutputFound { name: output.name.clone(), nbytes: *nbytes, md5: String::new() }));
     }
     if output.gzip
         && is_over

@@ -11,7 +11,7 @@
 //! told to leave goes on, or it never would.
 //!
 //! Left out: cgroups, whose freezer no process can undo. What goes on by a SIGCONT is stopped again by the
-//! next look, and a task that goes on again and again is killed ([`super::restless`]).
+//! next look, and a task that goes on again and again is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -20,16 +20,11 @@ use crate::dir::DataDir;
 use crate::proc::{self, Process};
 use crate::sys::Segment;
 
-/// For so long a start reads what finished tasks left. Those whose outputs are not read by then go on from
-/// their checkpoints.
-const READING_MAX: StdDuration = StdDuration::from_mins(5);
-
 /// Kills what is left of tasks of earlier lives, looks through the slots, and tells what is in them.
 ///
 /// On return no such process runs any more, unless the system cannot kill it (a process in uninterruptible
 /// sleep), which is said in the log.
 pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
-    let begun = StdInstant::now();
     let slots = slots(dir);
     let records: Vec<_> =
         slots.iter().map(|&slot| (slot, SlotRecord::read(&dir.slot_record(slot)))).collect();
@@ -75,8 +70,7 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
                 let exit = Ended::Code(finish.status);
                 // Where this host has trouble with them, it goes on from its checkpoint and makes them once
                 // more.
-                let is_to_leave = || begun.elapsed() > READING_MAX;
-                let end = collect(dir, slot, place.as_ref(), &record, exit, cpu, Bytes(0), &is_to_leave);
+                let end = collect(dir, slot, place.as_ref(), &record, exit, cpu, Bytes(0), &|| false);
                 let say = |error: &io::Error| {
                     tracing::error!(%slot, %error, "cannot take what a finished task left: it goes on from its checkpoint");
                 };

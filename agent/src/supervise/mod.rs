@@ -69,6 +69,8 @@ pub type SendEvent = Arc<dyn Fn(Event) -> Option<Event> + Send + Sync>;
 /// Passes on an event only if the engine has room for it at once. False when it was not passed on.
 pub type TrySendEvent = Arc<dyn Fn(Event) -> bool + Send + Sync>;
 
+/// So often it is said that modes of the agent's own files are changed, while they are.
+const TELL_MODES: StdDuration = StdDuration::from_hours(1);
 /// How often tasks are looked at.
 const TICK: StdDuration = StdDuration::from_secs(1);
 
@@ -214,7 +216,7 @@ impl Supervisor {
             ended_tasks: EndedTasks::default(),
             reports: Reports::default(),
             unsent: UnsentMessages::default(),
-            told_modes: false,
+            told_modes: None,
             kill_all_at: None,
             room: None,
             stopping: false,
@@ -290,8 +292,8 @@ struct Supervision {
     ended_tasks: EndedTasks,
     reports: Reports,
     unsent: UnsentMessages,
-    /// It was said that modes of the agent's own files were changed.
-    told_modes: bool,
+    /// When it was said last that modes of the agent's own files were changed.
+    told_modes: Option<StdInstant>,
     kill_all_at: Option<StdInstant>,
     /// What tasks may hold while there is no space on the disk.
     room: Option<Room>,
@@ -496,9 +498,9 @@ impl Supervision {
         }
         // A task may change them at any time, and is not to fill the log by that.
         let changed = modes::keep(&self.shared.dir);
-        if !self.told_modes {
+        if changed > 0 && self.told_modes.is_none_or(|at| at.elapsed() > TELL_MODES) {
             modes::tell(&self.shared.dir, changed);
-            self.told_modes = changed > 0;
+            self.told_modes = Some(StdInstant::now());
         }
         let now = fallow_daemon::clock::now();
         let overdue = self.kill_all_at.is_some_and(|at| at <= StdInstant::now());

@@ -2,21 +2,23 @@
 //!
 //! Nothing but SIGCONT does that, which any process of the same user may send: one that a timer of the task's
 //! own sends comes a thousand times a second, and being stopped again by the next look is no hindrance.
-//! Whoever uses the machine is not to wait for it: such a task is killed. One look is no proof, since a
-//! process is told to stop between two of them, and one that waits for a disk hears of it later.
+//! Whoever uses the machine is not to wait for it: such a task is killed. What is stopped uses no CPU time,
+//! so all that it uses since then counts, however it spreads it. It begins to count with the second look: a
+//! process is told to stop between two, and one in a call of the kernel's hears of it at the end of that.
 
 use fallow_domain::Duration;
 
-/// CPU time from one look to the next, a second later, beyond which it is not stopped.
-const COMPUTES: Duration = Duration::from_millis(100);
-/// After so many such looks one after the other it is killed.
-const LOOKS: u32 = 4;
+/// CPU time that a stopped task may use before it is killed.
+const MOST: Duration = Duration::from_secs(1);
+/// Looks, a second apart, before it counts.
+const FIRST: u32 = 2;
 
-/// What the last looks have found.
+/// What the looks have found since the task was stopped.
 #[derive(Debug, Default)]
 pub(super) struct Restless {
-    cpu_then: Option<Duration>,
     looks: u32,
+    /// The CPU time at the last look that did not count.
+    cpu_then: Duration,
 }
 
 impl Restless {
@@ -26,9 +28,10 @@ impl Restless {
             *self = Self::default();
             return false;
         }
-        let goes_on = self.cpu_then.replace(cpu).is_some_and(|then| cpu - then > COMPUTES);
-        self.looks = if goes_on { self.looks + 1 } else { 0 };
-        self.looks >= LOOKS
+        if self.looks < FIRST {
+            (self.looks, self.cpu_then) = (self.looks + 1, cpu);
+        }
+        cpu - self.cpu_then > MOST
     }
 }
 
@@ -37,16 +40,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r6_10_a_task_is_restless_when_it_computes_at_one_look_after_the_other_while_it_is_stopped() {
+    fn r6_10_a_task_is_restless_when_it_uses_a_second_of_cpu_time_while_it_is_stopped() {
         let at = |looks: &[(bool, i64)]| {
             let mut restless = Restless::default();
             looks.iter().any(|&(stopped, millis)| restless.look(stopped, Duration::from_millis(millis)))
         };
-        assert!(at(&[(true, 0), (true, 200), (true, 400), (true, 600), (true, 800)]));
+        assert!(at(&[(true, 0), (true, 900), (true, 1_500), (true, 1_901)]));
+        assert!(!at(&[(true, 0), (true, 900), (true, 1_500), (true, 1_900)]));
+        // With rests between, which are no excuse.
+        assert!(at(&[(true, 0), (true, 0), (true, 600), (true, 600), (true, 600), (true, 1_001)]));
         // It was stopped only after the first.
-        assert!(!at(&[(false, 0), (true, 900), (true, 1_000), (true, 1_000), (true, 1_000), (true, 1_000)]));
+        assert!(!at(&[(false, 0), (true, 9_000), (true, 9_900), (true, 9_950), (true, 9_950)]));
         // It went on meanwhile, as it may.
-        assert!(!at(&[(true, 0), (true, 200), (true, 400), (true, 600), (false, 800), (true, 1_000)]));
-        assert!(!at(&[(true, 0), (true, 90), (true, 180), (true, 270), (true, 360), (true, 450)]));
+        assert!(!at(&[(true, 0), (true, 0), (true, 900), (false, 5_000), (true, 5_900), (true, 6_000)]));
     }
 }

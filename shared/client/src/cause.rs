@@ -241,7 +241,7 @@ pub enum LimitExceeded {
         held: Bytes,
         /// Of that, files without a name, which its processes hold open.
         nameless: Bytes,
-        /// What its project allows, or the owner of the host.
+        /// What its project allows, or the volume has.
         allowed: Bytes,
     },
     /// Its files cannot be counted, so nobody can say that they hold no more than they may.
@@ -250,7 +250,7 @@ pub enum LimitExceeded {
         why: Uncounted,
         /// What was counted.
         held: Bytes,
-        /// What its project allows, or the owner of the host.
+        /// What its project allows, or the volume has.
         allowed: Bytes,
     },
 }

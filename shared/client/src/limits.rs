@@ -7,7 +7,7 @@
 
 use fallow_boinc::runtime::exit;
 use fallow_domain::{Bytes, JobId};
-use fallow_policy::disk::TotalLimit;
+use fallow_policy::disk::Volume;
 
 use crate::end_state::EndState;
 use crate::machine::Client;
@@ -30,16 +30,12 @@ impl Client {
     }
 
     /// What the slot and the outputs of a job may hold: what its project says (BOINC: `rsc_disk_bound`), and
-    /// never more than the owner would let all have on an otherwise empty disk. A project that says more is
-    /// not to fill the disk, or to have all others wait, for ever.
+    /// never more than the whole volume has, once it was measured. What is longer than that is full of
+    /// holes, and whoever reads it has to read them all. The owner's limit is no bound of a single job: it
+    /// may be changed at any time, and nobody's work is to be lost by that (R4.8).
     pub(crate) fn disk_bound(&self, job: &Job) -> Bytes {
-        self.disk_bound_said(job).min(self.disk_at_most())
-    }
-
-    /// What the owner would let all have on an otherwise empty disk, once it was measured.
-    fn disk_at_most(&self) -> Bytes {
-        let volume = self.disk.volume();
-        volume.map_or(Bytes(u64::MAX), |volume| TotalLimit::at_most(&self.owner_disk(), volume))
+        let volume = self.disk.volume().map_or(Bytes(u64::MAX), Volume::size);
+        self.disk_bound_said(job).min(volume)
     }
 
     fn disk_bound_said(&self, job: &Job) -> Bytes {

@@ -441,11 +441,11 @@ impl Client {
                 // read.
                 let is_too_big =
                     file.info.max_nbytes.is_some_and(|max| max > Bytes(0) && output.nbytes > max);
-                file.status = match is_too_big {
-                    true => {
-                        FileStatus::Failed(exit::OUTPUT_TOO_BIG, "larger than its project takes".to_owned())
-                    }
-                    false => FileStatus::Present,
+                let failed = |status, why: &str| FileStatus::Failed(status, why.to_owned());
+                file.status = match (is_too_big, output.md5.is_empty()) {
+                    (true, _) => failed(exit::OUTPUT_TOO_BIG, "larger than its project takes"),
+                    (false, true) => failed(exit::DISK_LIMIT_EXCEEDED, "larger than its job's files may be"),
+                    (false, false) => FileStatus::Present,
                 };
                 is_stale
             });

@@ -266,11 +266,13 @@ impl Soak {
         }
     }
 
-    /// Notes who is there with the version, and how long each of the wave's own hosts has been.
+    /// Notes whether anybody is there to have the version, and how long each of the wave's own hosts has been
+    /// there with it.
     fn note_there(&mut self, rollout: &Rollout, hosts: &[Placed<'_>], since: Duration) {
         let has_it = |host: &HostNow| host.connected && host.version == rollout.candidate;
         let released = || hosts.iter().filter(|at| at.is_released && at.host.changed);
-        if released().any(|at| has_it(at.host)) {
+        // Also without it: who comes, and has yet to take it, is not off.
+        if released().any(|at| at.host.connected) {
             self.there = self.watched;
         }
         let now = |host: &HostNow| {
@@ -280,9 +282,9 @@ impl Soak {
             let there = before.map_or(Duration::ZERO, |before| before.there) + since;
             (is_there || before.is_some()).then_some(Tried { there, is_there })
         };
-        let own = released().filter(|at| at.is_newest).map(|at| at.host);
-        self.tried = own.filter_map(|host| Some((host.id.clone(), now(host)?))).collect();
-        if self.tried.values().any(|one| one.is_there) {
+        let own = || released().filter(|at| at.is_newest).map(|at| at.host);
+        self.tried = own().filter_map(|host| Some((host.id.clone(), now(host)?))).collect();
+        if own().any(|host| host.connected) {
             self.own_there = self.watched;
         }
     }

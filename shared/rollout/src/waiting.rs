@@ -23,12 +23,12 @@ const COMING: i64 = 10;
 
 /// What is to be said of hosts that had the patience of three times the soak time, of which none has the
 /// version for long enough and few, or none, are there without it. `there`: how long the wave had been
-/// watched when one of them was there with it last.
+/// watched when one of them was there last.
 pub(crate) fn coming(soak: &Soak, soak_time: Duration, there: Duration, who: &str) -> Judgement {
     let watched = soak.watched();
     if watched >= WEEKEND + soak_time * COMING {
         return Judgement::Uncertain(format!(
-            "none of {who} has been there with it for half of {soak_time}, in {watched}: they come and go"
+            "none of {who} has been there with it for half of {soak_time}, in {watched}: they come and go, or do not take it"
         ));
     }
     match watched - there < WEEKEND {

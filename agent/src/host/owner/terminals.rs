@@ -86,7 +86,7 @@ impl Terminals {
         let read_at = |(_, path): (String, PathBuf)| {
             // Also one that a test has put there under another name.
             let found = fs::metadata(&path).ok().filter(|found| found.file_type().is_char_device())?;
-            let micros = found.atime().saturating_mul(1_000_000) + found.atime_nsec() / 1_000;
+            let micros = found.atime().saturating_mul(1_000_000).saturating_add(found.atime_nsec() / 1_000);
             Some((path.into_os_string(), micros))
         };
         all.filter_map(read_at).collect()

@@ -123,13 +123,13 @@ fn total(hosts: &[Host]) -> String {
     let up = hosts.iter().filter(|host| host.connected).count();
     match hosts.len() {
         0 => String::new(),
-        1 => format!("1 host, {}\n", if up == 1 { "up" } else { "down" }),
-        all => format!("{all} hosts, {up} of them up\n"),
+        1 => format!("1 host is listed, {}\n", if up == 1 { "up" } else { "down" }),
+        all => format!("{all} hosts are listed, {up} of them up\n"),
     }
 }
 
 /// A name for sorting: numbers in it count as numbers, so that `pc-2` comes before `pc-10`.
-fn in_order(name: &str) -> Vec<(String, u64)> {
+fn in_order(name: &str) -> Vec<(String, Option<u64>)> {
     let mut parts = Vec::new();
     let mut rest = name;
     while !rest.is_empty() {
@@ -137,7 +137,8 @@ fn in_order(name: &str) -> Vec<(String, u64)> {
         let (text, after) = rest.split_at(text);
         let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
         let (digits, after) = after.split_at(digits);
-        parts.push((text.to_lowercase(), digits.parse().unwrap_or(u64::MAX)));
+        let number = (!digits.is_empty()).then(|| digits.parse().unwrap_or(u64::MAX));
+        parts.push((text.to_lowercase(), number));
         rest = after;
     }
     parts
@@ -361,13 +362,13 @@ mod tests {
 
     #[test]
     fn r6_11_hosts_are_listed_by_name_with_numbers_as_numbers_and_how_many_there_are_is_said() {
-        let mut names = ["pc-10", "pc-2", "b", "Pc-2a", "", "99999999999999999999999", "pc-02"];
+        let mut names = ["pc-10", "pc-2", "b", "Pc-2a", "", "99999999999999999999999", "pc-02", "pc-"];
         names.sort_by_cached_key(|name| in_order(name));
-        assert_eq!(names, ["", "99999999999999999999999", "b", "pc-2", "pc-02", "Pc-2a", "pc-10"]);
+        assert_eq!(names, ["", "99999999999999999999999", "b", "pc-", "pc-2", "pc-02", "Pc-2a", "pc-10"]);
         let up = Host { connected: true, ..Host::default() };
         assert_eq!(total(&[]), "");
-        assert_eq!(total(std::slice::from_ref(&up)), "1 host, up\n");
-        assert_eq!(total(&[up, Host::default()]), "2 hosts, 1 of them up\n");
+        assert_eq!(total(std::slice::from_ref(&up)), "1 host is listed, up\n");
+        assert_eq!(total(&[up, Host::default()]), "2 hosts are listed, 1 of them up\n");
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn r4_8_computing_is_suspended_while_others_fill_the_disk_and_resumes_by_itself(
 }
 
 #[test]
-fn r4_8_a_job_that_may_hold_more_than_the_owner_allows_all_is_ended_when_it_does_and_others_go_on() {
+fn r4_8_a_job_that_may_hold_more_than_the_whole_disk_has_is_ended_when_its_files_are_longer() {
     let mut world = World::on_a_volume(7, 10_000);
     world.alter = Some(|reply, _| {
         let bound = Some(Bytes(1_000_000_000_000_000));
@@ -80,16 +80,19 @@ fn r4_8_a_job_that_may_hold_more_than_the_owner_allows_all_is_ended_when_it_does
     });
     world.add_project("a", 2, Duration::from_secs(600));
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], half_of_it())));
-    world.disk_held = Some(DiskHeld { all: Bytes(5_000), ..DiskHeld::default() });
+    world.disk_held = Some(DiskHeld { all: Bytes(10_000), ..DiskHeld::default() });
     world.run_until("a task computes", Duration::from_mins(10), |w| w.computing() > 0);
     world.run_for(Duration::from_mins(1));
-    assert!(world.computing() > 0, "it holds what all may hold");
-    world.disk_held = Some(DiskHeld { all: Bytes(5_001), ..DiskHeld::default() });
+    assert!(
+        world.computing() > 0,
+        "it is no longer than the disk, and what all may have is no bound of a single one"
+    );
+    world.disk_held = Some(DiskHeld { all: Bytes(10_001), ..DiskHeld::default() });
     world.run_until("the report", Duration::from_hours(30), |w| w.acknowledged("a") > 0);
     let report = &world.projects["a"].reports[0];
     assert_eq!((report.exit_status, report.state.code()), (196, 3));
     let said = report.stderr_out.message.as_ref().unwrap();
-    assert!(said.contains("its files hold 5001 B, and may hold 5000 B"), "{said}");
+    assert!(said.contains("its files hold 10.0 kB, and may hold 10.0 kB"), "{said}");
 }
 
 #[test]

@@ -174,12 +174,6 @@ impl TotalLimit {
         }
     }
 
-    /// The most that it could be on this volume, if nobody else used it: a job that holds more than that
-    /// could never go on.
-    pub fn at_most(owner: &OwnerDisk, volume: &Volume) -> Bytes {
-        Self::new(owner, &Volume { free: volume.size, ours: Bytes(0), ..*volume }).bytes
-    }
-
     /// The smallest of the three bounds (R4.1).
     pub fn new(owner: &OwnerDisk, volume: &Volume) -> Self {
         let size = volume.size;

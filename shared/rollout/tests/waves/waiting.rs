@@ -50,6 +50,18 @@ fn r6_5_a_host_that_comes_at_the_end_of_three_days_is_still_seen() {
 }
 
 #[test]
+fn r6_5_a_host_that_is_there_by_day_and_does_not_take_the_version_is_not_said_to_be_off() {
+    let (mut fleet, one) = of_one(HOUR * 3);
+    fleet.hosts[one].version = OLD;
+    be_there(&mut fleet, one, false, HOUR * 63);
+    be_there(&mut fleet, one, true, HOUR * 8);
+    be_there(&mut fleet, one, false, HOUR * 16);
+    fleet.hosts[one].connected = true;
+    let why = paused(fleet.watch(HOUR * 2));
+    assert!(why.starts_with("1 of 1 host that are there do not take the version"), "{why}");
+}
+
+#[test]
 fn r6_5_hosts_that_are_never_there_for_long_enough_are_not_waited_for_without_end() {
     let (mut fleet, one) = of_one(HOUR * 2);
     for _ in 0..9 {
@@ -58,7 +70,7 @@ fn r6_5_hosts_that_are_never_there_for_long_enough_are_not_waited_for_without_en
     }
     let why = paused(fleet.watch(HOUR * 2));
     assert!(why.starts_with("none of 1 host has been there with it for half of 2.0 h"), "{why}");
-    assert!(why.contains("in 3.8 days: they come and go"), "{why}");
+    assert!(why.contains("in 3.8 days: they come and go, or do not take it"), "{why}");
     // One that died soon is missed after three days, as if it had never been there.
     let (mut fleet, one) = of_one(DAY);
     be_there(&mut fleet, one, true, HOUR);
