@@ -100,12 +100,13 @@ impl DataDir {
         // No access for others: account keys lie here.
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.0).map_err(fail)?;
         self.require_owner().map_err(fail)??;
-        modes::put_all_right(self);
+        modes::open_all(self);
         let lock = FileLock::take(&self.0.join("lock")).map_err(|refused| match refused {
             LockError::InUse(holder) => AgentError::InUse { dir: self.0.clone(), holder },
             LockError::Io(source) => fail(source),
         })?;
         self.check_whole()?;
+        modes::put_all_right(self);
         // One that was made beforehand may be open to others; earlier versions made the lock by their mask.
         file::close(&self.0, 0o027).map_err(fail)?;
         let _ = file::close(&self.0.join("lock"), 0o022).map_err(fail)?;

@@ -50,15 +50,21 @@ pub(crate) fn open_up(dir: &DataDir) {
     tell(dir, all.into_iter().filter(|(path, rights)| put_right(path, *rights)).count());
 }
 
-/// Puts right all that belongs to the agent itself, and opens all of its store to it. Into that nobody else
-/// comes, whatever modes its engine gives its files.
-pub(crate) fn put_all_right(dir: &DataDir) {
-    let mut changed = each(dir, put_right);
+/// Opens to the agent what is its own, and all of its store: when it is known that the directory is an
+/// agent's or empty. Nothing is closed to anybody.
+pub(crate) fn open_all(dir: &DataDir) {
+    let open = |path: &Path, rights| put_right(path, Rights { never: Mode::empty(), ..rights });
+    let mut changed = each(dir, open);
     if !dir.store().is_symlink() {
-        let open = |path: &Path, rights| put_right(path, Rights { never: Mode::empty(), ..rights });
         changed += below(&dir.store(), STORE_DEPTH, &mut STORE_MAX.clone(), &open);
     }
     tell(dir, changed);
+}
+
+/// Puts right all that belongs to the agent itself. Into its store nobody else comes, whatever modes the
+/// engine gives the files in it.
+pub(crate) fn put_all_right(dir: &DataDir) {
+    tell(dir, keep(dir));
 }
 
 /// The same of what keeps the rest, a handful of files and directories: how many were not right.
@@ -209,6 +215,12 @@ mod tests {
         let refused = DataDir::at(&dir).lock().unwrap_err();
         assert!(refused.to_string().contains("is not an agent's directory"), "{refused}");
         assert!(all.iter().all(|path| mode(path) == 0o555));
+        // Nor one in which an agent worked, and that lacks what it had.
+        let dir = top.path().join("volume");
+        fs::create_dir_all(dir.join("projects/x")).unwrap();
+        set(&dir, 0o755);
+        DataDir::at(&dir).lock().unwrap_err();
+        assert_eq!(mode(&dir), 0o755);
         let plain = top.path().join("notes.txt");
         fs::write(&plain, "").unwrap();
         set(&plain, 0o644);

@@ -232,6 +232,11 @@ fn found(
         }
         tracing::error!(output = shown(&output.name), %error, "cannot move an output to its project's directory");
     }
+    // Also one that its job had closed: it is opened up here alone.
+    let size = open_own(&place).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
+    if let Some(nbytes) = size.ok().filter(|nbytes| *nbytes > output.longest()) {
+        return Ok(Some(OutputFound { name: output.name.clone(), nbytes, md5: String::new() }));
+    }
     if output.gzip
         && is_over
         && let Err(error) = compress(&place, is_to_leave)

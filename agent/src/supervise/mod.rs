@@ -342,6 +342,7 @@ impl Supervision {
                     }
                     if message != ProcessControl::Suspend {
                         self.freezer.thaw(task.pid().unwrap_or_default());
+                        task.goes_on();
                     }
                     task.tell(message);
                 }

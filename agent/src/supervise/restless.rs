@@ -22,10 +22,16 @@ pub(super) struct Restless {
 }
 
 impl Restless {
+    /// It was let go on: what it used until the next look counts for nothing, also where it is stopped again
+    /// before that.
+    pub(super) fn goes_on(&mut self) {
+        *self = Self::default();
+    }
+
     /// A look, and the CPU time of all of it until now. True when it is to be killed.
     pub(super) fn look(&mut self, is_stopped: bool, cpu: Duration) -> bool {
         if !is_stopped {
-            *self = Self::default();
+            self.goes_on();
             return false;
         }
         if self.looks < FIRST {
@@ -51,6 +57,11 @@ mod tests {
         assert!(at(&[(true, 0), (true, 0), (true, 600), (true, 600), (true, 600), (true, 1_001)]));
         // It was stopped only after the first.
         assert!(!at(&[(false, 0), (true, 9_000), (true, 9_900), (true, 9_950), (true, 9_950)]));
+        // It was let go on and stopped again with no look between.
+        let mut restless = Restless::default();
+        (0..5).for_each(|_| assert!(!restless.look(true, Duration::ZERO)));
+        restless.goes_on();
+        assert!(!restless.look(true, Duration::from_secs(30)));
         // It went on meanwhile, as it may.
         assert!(!at(&[(true, 0), (true, 0), (true, 900), (false, 5_000), (true, 5_900), (true, 6_000)]));
     }

@@ -414,6 +414,11 @@ impl Task {
         frozen
     }
 
+    /// It is let go on.
+    pub(super) fn goes_on(&mut self) {
+        self.restless.goes_on();
+    }
+
     /// Something lies in the slot that the application is to be told of.
     pub(super) fn note_delivery(&mut self, what: &Delivery) {
         match what {

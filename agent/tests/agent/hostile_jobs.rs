@@ -327,6 +327,24 @@ fn r6_10_a_finished_job_whose_outputs_wait_is_not_computed_again_when_it_is_to_m
 
 /// Finishes at once, with an output of a terabyte of nothing.
 const HOLES: &str = "truncate -s 1T out; echo 0 > boinc_finish_called; exit 0";
+/// The same, and closes it.
+const CLOSED: &str = "truncate -s 1T out; chmod 0 out; echo 0 > boinc_finish_called; exit 0";
+
+#[test]
+fn r6_10_an_output_longer_than_its_job_may_hold_is_not_read_also_where_it_was_closed() {
+    let name = "r6_10_an_output_longer_than_its_job_may_hold_is_not_read_also_where_it_was_closed";
+    if as_ordinary_user(name) {
+        return;
+    }
+    let bench = Bench::unconfined();
+    let mut setup = bench.script(CLOSED);
+    setup.files = vec![output("out", true)];
+    setup.disk_max = Bytes(1_000_000);
+    bench.supervisor.start_task(setup);
+    let end = end_of(&bench, JOB);
+    let [found] = &end.outputs[..] else { panic!("{end:?}") };
+    assert_eq!((found.nbytes, found.md5.as_str()), (Bytes(1 << 40), ""));
+}
 
 #[test]
 fn r6_10_an_output_longer_than_its_job_may_hold_is_not_read_also_where_it_would_be_compressed() {

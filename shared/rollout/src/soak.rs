@@ -21,11 +21,11 @@ pub struct Soak {
     /// The number of the rollout.
     rollout: u64,
     watched: Duration,
-    /// How long the wave had been watched when a host was there last that has the version.
+    /// How long the wave had been watched when a host was there last that it was released to.
     there: Duration,
     /// Hosts of the wave itself that have been there with the version.
     tried: BTreeMap<AgentId, Tried>,
-    /// The same for one of these.
+    /// The same as `there` for hosts of the wave itself.
     own_there: Duration,
     last: Option<Instant>,
     looks: u32,
@@ -330,7 +330,7 @@ impl Soak {
         self.watched
     }
 
-    /// How long it had been watched when a host was there last that has the version.
+    /// How long it had been watched when a host was there last that the version was released to.
     pub(crate) const fn there(&self) -> Duration {
         self.there
     }
