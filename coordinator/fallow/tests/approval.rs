@@ -6,6 +6,7 @@
 mod peers;
 mod support;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -30,6 +31,8 @@ impl Person {
         let elsewhere = tempfile::tempdir().unwrap();
         let token = elsewhere.path().join("operator.token");
         std::fs::write(&token, done(dir, &["operators", "create", name, "--role", role])).unwrap();
+        // Else each command warns of it.
+        std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
         Self { elsewhere, token }
     }
 
