@@ -52,10 +52,14 @@ fn process(lab: &Lab) -> Option<Process> {
     Process::read(u32::try_from(pid).ok()?)
 }
 
-/// Submits jobs that count so far, and use so much of a CPU.
-fn submit(lab: &Lab, program: &Path, uses: &str, jobs: usize, to: u32) {
+/// Adds the application, whose jobs use so much of a CPU.
+fn add(lab: &Lab, program: &Path, uses: &str) {
     let program = program.to_str().unwrap();
     lab.json(&["app", "add", "sums", "counter", program, "--version", "1.0", "--uses", uses]);
+}
+
+/// Submits jobs that count so far.
+fn submit(lab: &Lab, jobs: usize, to: u32) {
     let input = lab.place().with_file_name("number");
     std::fs::write(&input, format!("{to}\n")).unwrap();
     let one = format!(
@@ -74,7 +78,8 @@ fn r6_2_an_application_of_boincs_own_library_checkpoints_rests_leaves_and_goes_o
     let Some(program) = compiled(dir.path()) else { return };
     let mut lab = Lab::start(1);
     lab.json(&["preferences", "set", "--checkpoint-period", "1s", "--leave-in-memory", "true"]);
-    submit(&lab, &program, "cpu=1", 1, 12);
+    add(&lab, &program, "cpu=1");
+    submit(&lab, 1, 12);
 
     let told = |what, holds: &dyn Fn(&Value) -> bool| {
         wait_for(what, PATIENCE, || task(&lab).filter(|task| holds(task)));
