@@ -7,28 +7,23 @@
 //! messages under way, as the real one does. `cargo bench -p fallow-coordinator --bench link`; with any other
 //! argument than `--bench` (as in `cargo test --benches`) it makes a short run of it.
 
-#[path = "../../../shared/tls/tests/support/incoming.rs"]
-mod incoming;
+mod bare;
 #[path = "../tests/peers/mod.rs"]
 mod peers;
 
-use std::pin::Pin;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bare::Bare;
 use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::operator::v1::CreateTokensRequest;
-use fallow_tls::{AccessString, Authority, CoordinatorCertificate, HostKey, Purpose};
 use peers::{Identity, connect, enroll};
 use prost::Message as _;
 use tokio::sync::mpsc;
-use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::Streaming;
 use wire::fleet_client::FleetClient;
-use wire::fleet_server::{Fleet, FleetServer};
 use wire::from_agent::Body as Said;
 use wire::from_coordinator::Body as Heard;
 
@@ -59,7 +54,7 @@ struct Server {
 
 enum Running {
     Real { _coordinator: Box<Coordinator>, _dir: tempfile::TempDir },
-    Bare,
+    Bare(#[expect(dead_code, reason = "it lives as long as the measurement")] Bare),
 }
 
 fn measure<F>(agents: usize, time: Duration, start: fn(usize) -> F) -> Result<f64, Failure>
@@ -172,83 +167,12 @@ async fn real(agents: usize) -> Result<Server, Failure> {
     Ok(Server { identities, _running: running })
 }
 
-/// A server that does nothing but carry messages.
+/// A server that does nothing but carry messages, with as many hosts.
 async fn bare(agents: usize) -> Result<Server, Failure> {
-    let socket = tokio::net::TcpSocket::new_v4()?;
-    socket.bind("127.0.0.1:0".parse()?)?;
-    let listener = socket.listen(4_096)?;
-    let life = fallow_domain::Duration::from_hours(1);
-    let now = fallow_daemon::clock::now();
-    let (authority, ..) = Authority::create(now)?;
-    let shown = CoordinatorCertificate::issue(&authority, &[], now, life)?;
-    let access = AccessString {
-        purpose: Purpose::Operator,
-        addresses: vec![listener.local_addr()?.to_string().parse()?],
-        authority: authority.fingerprint(),
-        secret: "0".repeat(64),
-        organisation: Vec::new(),
-    };
-    let tls = fallow_tls::server_config(&authority, Arc::new(shown))?;
-    let service = FleetServer::new(Bare);
-    let server = tonic::transport::Server::builder().add_service(service);
-    // Ends with the runtime.
-    tokio::spawn(server.serve_with_incoming(incoming::incoming(listener, tls)));
+    let bare = Bare::start().await?;
     let mut identities = Vec::new();
-    for number in 0..agents {
-        let key = Arc::new(HostKey::generate()?);
-        let agent_id = fallow_domain::AgentId(number.to_string());
-        let issued = authority.issue_host(&key.certificate_request()?, &agent_id, now, life)?;
-        identities.push(Identity {
-            agent_id: agent_id.0,
-            access: access.clone(),
-            key,
-            certificate: issued.der,
-        });
+    for _ in 0..agents {
+        identities.push(enroll(&bare.access, "").await?);
     }
-    Ok(Server { identities, _running: Running::Bare })
-}
-
-struct Bare;
-
-#[tonic::async_trait]
-impl Fleet for Bare {
-    type LinkStream = Pin<Box<dyn Stream<Item = Result<wire::FromCoordinator, Status>> + Send>>;
-
-    async fn enroll(&self, _: Request<wire::EnrollRequest>) -> Result<Response<wire::EnrollReply>, Status> {
-        Err(Status::unimplemented("not measured"))
-    }
-
-    async fn renew(&self, _: Request<wire::RenewRequest>) -> Result<Response<wire::RenewReply>, Status> {
-        Err(Status::unimplemented("not measured"))
-    }
-
-    async fn separate(
-        &self,
-        _: Request<wire::SeparateRequest>,
-    ) -> Result<Response<wire::SeparateReply>, Status> {
-        Err(Status::unimplemented("not measured"))
-    }
-
-    async fn link(
-        &self,
-        request: Request<Streaming<wire::FromAgent>>,
-    ) -> Result<Response<Self::LinkStream>, Status> {
-        let mut incoming = request.into_inner();
-        let (outgoing, replies) = mpsc::channel(8);
-        tokio::spawn(async move {
-            while let Ok(Some(message)) = incoming.message().await {
-                let sequence = match message.body {
-                    Some(Said::Delta(delta)) => delta.sequence,
-                    Some(Said::Snapshot(snapshot)) => snapshot.sequence,
-                    _ => continue,
-                };
-                let body = Some(Heard::Acknowledge(wire::Acknowledge { sequence }));
-                let reply = wire::FromCoordinator { traceparent: String::new(), body };
-                if outgoing.send(Ok(reply)).await.is_err() {
-                    return;
-                }
-            }
-        });
-        Ok(Response::new(Box::pin(ReceiverStream::new(replies))))
-    }
+    Ok(Server { identities, _running: Running::Bare(bare) })
 }
