@@ -49,6 +49,8 @@ const COMPUTING_MIN: f64 = 0.1;
 const LEAST: f64 = 0.05;
 /// The part of hosts with the version before up to which what they show is usual.
 const USUAL: f64 = 0.1;
+/// So few hosts with the version before may be one that does not tell the truth.
+const OTHERS_MIN: usize = 3;
 /// The part of hosts up to which it is usual that some are switched off or slow.
 pub(crate) const MISSING_USUAL: f64 = 0.2;
 
@@ -94,10 +96,12 @@ impl Shown {
         new > 0 && new * 2 >= all
     }
 
-    /// Hardly any of the old ones, of which there are some.
+    /// Hardly any of the old ones, of which there are some. One of several is none, or it could have all
+    /// others cut off.
     fn is_unusual(&self) -> bool {
         let (old, all) = self.old;
-        all > 0 && old as f64 <= USUAL * all as f64
+        let one = if all >= OTHERS_MIN { 1.0_f64 } else { 0.0 };
+        all > 0 && old as f64 <= one.max(USUAL * all as f64)
     }
 
     fn said(&self) -> String {
@@ -192,12 +196,13 @@ fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
         found.push((Gate::CutOff, format!("{url} is not reached by {}", cut_off.said())));
     }
     let offered = Change::of(rollout, soak, Track::load, |load| load.offered);
-    if offered.has_collapsed(0.0) {
+    // Nothing from outside takes CPUs from hosts, as a server that is down takes jobs.
+    if offered.has_collapsed(0.0, OTHERS_MIN) {
         found.push((Gate::Offered, format!("of their CPUs {}", offered.said("may be used"))));
     }
     let computing = Change::of(rollout, soak, Track::load, |load| load.computing);
     let [_, old] = computing.hosts;
-    if old > 0 && computing.has_collapsed(COMPUTING_MIN) {
+    if old > 0 && computing.has_collapsed(COMPUTING_MIN, 1) {
         found.push((Gate::Idle, format!("of their CPUs {}", computing.said("compute"))));
     }
     found
@@ -240,13 +245,14 @@ impl Change {
         Self { new: pair(before_new, now_new), old: pair(before_old, now_old), hosts: [new, old] }
     }
 
-    fn has_collapsed(&self, least: f64) -> bool {
+    /// `others` are as many with the version before as are believed where they fare likewise.
+    fn has_collapsed(&self, least: f64, others: usize) -> bool {
         let ([before, now], [before_old, now_old]) = (self.new, self.old);
         let [hosts, hosts_old] = self.hosts;
         if hosts == 0 || before <= least {
             return false;
         }
-        let usual = match hosts_old > 0 && before_old > least {
+        let usual = match hosts_old >= others && before_old > least {
             true => (now_old / before_old).min(1.0),
             false => 1.0,
         };
@@ -451,7 +457,7 @@ fn rest(rollout: &Rollout, soak: &Soak) -> Option<String> {
     let mut resting = soak.voting(rollout.plan.soak).filter(resting);
     let (_, first) = resting.next()?;
     let offered = Change::of(rollout, soak, Track::load_with_rest, |load| load.offered);
-    offered.has_collapsed(0.0).then(|| {
+    offered.has_collapsed(0.0, 1).then(|| {
         format!(
             "{} rested, or had GPUs rest, such as {}, and the version makes that more likely: by its hours, by \
              what it says of machines in use, or of disks. If it is meant so, promote it, else abort. Of their \

@@ -68,7 +68,9 @@ impl Off {
             return Self { new, old, all_old, is_among_reached: false };
         }
         let is_part = |at: &Placed<'_>| matches!(rollout.plan.waves.get(at.wave), Some(Wave::Part(_)));
-        let is_drawn = |at: &&Placed<'_>| at.host.groups.is_empty() && is_part(at);
+        // One that tries the version for a part was chosen because it was there.
+        let is_chosen = |at: &Placed<'_>| rollout.counted.values().any(|wave| wave.contains(&at.host.id));
+        let is_drawn = |at: &&Placed<'_>| at.host.groups.is_empty() && is_part(at) && !is_chosen(at);
         let [new, old] = sides(missed().filter(is_drawn).map(|at| (at, at.is_newest)));
         Self { new, old, all_old: OffOf::default(), is_among_reached: true }
     }

@@ -7,7 +7,7 @@ use fallow_domain::{Duration, Fraction, Invalid};
 use fallow_fleet::GroupName;
 use serde::{Deserialize, Serialize};
 
-use crate::Gates;
+use crate::{Gate, Gates};
 
 /// Waves of a plan at most.
 pub const WAVES_MAX: usize = 20;
@@ -139,6 +139,21 @@ impl Plan {
     }
 }
 
+impl fmt::Display for Plan {
+    /// All of it: who takes away what guards a fleet is seen by that.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "waves of {}, {} each", self.written(), self.soak)?;
+        let without: Vec<_> = Gate::ALL.into_iter().filter(|gate| !self.gates.has(*gate)).collect();
+        for (at, gate) in without.iter().enumerate() {
+            write!(f, "{}{gate}", if at == 0 { ", not judged by " } else { ", " })?;
+        }
+        match self.approval_over {
+            Some(most) => write!(f, "; a second person for more than {}", crate::hosts(most as usize)),
+            None => f.write_str("; no second person"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,5 +196,15 @@ mod tests {
         let plan = Plan::new("1,staff,33.3%", Duration::from_mins(10)).unwrap();
         let stored = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<Plan>(&stored).unwrap(), plan);
+    }
+
+    #[test]
+    fn r6_5_a_plan_says_all_that_guards_a_fleet() {
+        let plan = Plan::new("1,100%", Duration::from_mins(10)).unwrap();
+        assert_eq!(plan.to_string(), "waves of 1,100%, 10.0 min each; no second person");
+        let gates = Gates::without(&[Gate::Idle, Gate::Failed]);
+        let plan = Plan { gates, approval_over: Some(100), ..plan };
+        let all = "waves of 1,100%, 10.0 min each, not judged by idle, failed; a second person for more than 100 hosts";
+        assert_eq!(plan.to_string(), all);
     }
 }

@@ -86,7 +86,8 @@ pub struct Rollout {
     /// When the newest of them was; none before the first, and in what was stored before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released_at: Option<Instant>,
-    /// The hosts of waves that count them, by the number of the wave.
+    /// The hosts of waves that count them, by the number of the wave; of another wave the one that tries the
+    /// version for it, where that concerns none of its own.
     pub counted: BTreeMap<usize, BTreeSet<AgentId>>,
     /// What some hosts of each wave, and some others, offered and computed when the wave was released: a
     /// coordinator that starts anew has seen nothing.
@@ -104,7 +105,7 @@ pub enum Transition {
     Release {
         /// How many waves are released then.
         released: usize,
-        /// Its hosts, if it counts them.
+        /// Its hosts, if it counts them, or the one that tries the version for it.
         counted: BTreeSet<AgentId>,
         /// Why.
         why: String,
@@ -298,8 +299,10 @@ impl Rollout {
         let last = self.plan.waves.len().saturating_sub(1);
         let mut known = None;
         let mut position = || *known.get_or_insert_with(|| cohort::position(self.number, host));
+        let is_counted = |at| self.counted.get(&at).is_some_and(|counted| counted.contains(host));
         let is_in = |(at, wave): (usize, &Wave)| match wave {
-            Wave::Hosts(_) => self.counted.get(&at).is_some_and(|counted| counted.contains(host)),
+            _ if is_counted(at) => true,
+            Wave::Hosts(_) => false,
             Wave::Part(part) => cohort::is_in_part(&mut position, *part),
             Wave::Group(name) => groups.contains(name),
         };
@@ -369,22 +372,30 @@ impl Rollout {
         }
     }
 
-    /// The next wave that has hosts; the end, if there is none.
+    /// The next wave that has hosts; the end, if there is none. Before any host has tried the version, a wave
+    /// is not passed over because it has none: another one tries it then, or all would get it at once.
     fn next(&self, why: String, hosts: &[HostNow]) -> Transition {
         // A host to which the version says nothing new is no trial of it.
         let changed = || hosts.iter().filter(|host| host.changed);
         let open = || changed().filter(|host| !self.is_released_to(&host.id, &host.groups));
         let reached = || changed().filter(|host| self.is_released_to(&host.id, &host.groups));
+        let counted = |host: &AgentId| self.counted.values().any(|wave| wave.contains(host));
+        let first = |count| cohort::first(self.number, count, counted, reached(), open());
         for (at, wave) in self.plan.waves.iter().enumerate().skip(self.released) {
             let released = at + 1;
             if let Wave::Hosts(count) = wave {
-                let counted = |host: &AgentId| self.counted.values().any(|wave| wave.contains(host));
-                let counted = cohort::first(self.number, *count, counted, reached(), open());
+                let counted = first(*count);
                 if !counted.is_empty() {
                     return Transition::Release { released, counted, why };
                 }
             } else if open().any(|host| self.wave_of(&host.id, &host.groups) == at) {
                 return Transition::Release { released, counted: BTreeSet::new(), why };
+            } else if reached().next().is_none() {
+                let counted = first(1);
+                if !counted.is_empty() {
+                    let why = format!("{why}; none of its hosts is concerned, so another one tries it");
+                    return Transition::Release { released, counted, why };
+                }
             }
         }
         Transition::Complete { why }

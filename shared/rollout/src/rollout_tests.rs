@@ -142,6 +142,40 @@ fn r6_5_what_a_host_did_before_is_kept_of_the_copy_that_a_wave_reaches() {
     assert!(counted.len() == 1 && rollout.before.len() == 2);
 }
 
+#[test]
+fn r6_5_a_version_that_concerns_no_host_of_the_first_waves_is_tried_by_one_before_all_get_it() {
+    let versions = (DocumentVersion(1), DocumentVersion(2));
+    let lab: GroupName = "lab".parse().unwrap();
+    for waves in ["lab,100%", "0.000001%,100%", "lab,0.000001%,100%", "lab,2,100%"] {
+        let plan = Plan::new(waves, Duration::from_mins(4)).unwrap();
+        let groups = BTreeMap::from([(lab.clone(), "room=12".parse().unwrap())]);
+        let begun = ("anna".to_owned(), Instant::EPOCH);
+        let mut rollout = Rollout::begin(1, versions, plan, groups, begun, 9);
+        // The lab's own five hosts, and twenty that the version concerns, of which some are there.
+        let now = |number: usize| HostNow {
+            changed: number >= 5,
+            connected: number > 15,
+            groups: if number < 5 { vec![lab.clone()] } else { Vec::new() },
+            ..HostNow::named(host(number))
+        };
+        let hosts: Vec<_> = (0..25).map(now).collect();
+        let mut reached = Vec::new();
+        while rollout.phase != Phase::Completed {
+            let next = rollout.order(Order::Promote, "bob", &hosts).unwrap();
+            rollout = rollout.after(&next, Instant::EPOCH, DocumentVersion(3), &hosts);
+            let has_it = |host: &&HostNow| rollout.is_released_to(&host.id, &host.groups);
+            let concerned = hosts.iter().filter(|host| host.changed).filter(has_it);
+            reached.push(concerned.cloned().collect::<Vec<_>>());
+        }
+        assert!(reached[0].len() == 1 && reached[0][0].connected, "{waves}: {:?}", reached[0]);
+        let counts: Vec<_> = reached.iter().map(Vec::len).collect();
+        let expected: &[usize] = if waves.contains(",2,") { &[1, 2, 20, 20] } else { &[1, 20, 20] };
+        assert_eq!(counts, expected, "{waves}");
+        let text = serde_json::to_string(&rollout.steps).unwrap();
+        assert!(text.contains("wave 1 of") && text.contains("so another one tries it"), "{text}");
+    }
+}
+
 proptest! {
     /// Waves of all kinds, a fleet that grows between them, and hosts of any names.
     #[test]

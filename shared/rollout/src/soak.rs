@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{AgentId, Duration, Instant, MasterUrl};
 
+use crate::own::Machines;
 use crate::rollout::Placed;
 use crate::{Calls, HostNow, Load, Rollout, cohort};
 
@@ -23,7 +24,7 @@ pub struct Soak {
     watched: Duration,
     /// How long the wave had been watched when a host was there last that it was released to.
     there: Duration,
-    /// Hosts of the wave itself that have been there with the version.
+    /// Hosts of the wave itself that are a trial of it and have been there with the version.
     tried: BTreeMap<AgentId, Tried>,
     /// The same as `there` for hosts of the wave itself.
     own_there: Duration,
@@ -282,9 +283,9 @@ impl Soak {
             let there = before.map_or(Duration::ZERO, |before| before.there) + since;
             (is_there || before.is_some()).then_some(Tried { there, is_there })
         };
-        let own = || released().filter(|at| at.is_newest).map(|at| at.host);
-        self.tried = own().filter_map(|host| Some((host.id.clone(), now(host)?))).collect();
-        if own().any(|host| host.connected) {
+        let own = Machines::of(hosts).trial(hosts);
+        self.tried = own.iter().filter_map(|host| Some((host.id.clone(), now(host)?))).collect();
+        if own.iter().any(|host| host.connected) {
             self.own_there = self.watched;
         }
     }

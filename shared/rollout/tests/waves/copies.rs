@@ -104,6 +104,36 @@ fn r6_5_each_wave_of_a_lab_from_one_image_is_judged_by_a_host_that_it_reached() 
     assert!(fleet.hosts[first].speaks);
 }
 
+#[test]
+fn r6_5_copies_of_one_machine_are_no_trial_for_a_wave_whose_other_machines_are_all_off() {
+    for copies in [20, 60] {
+        // Copies, and 20 machines of others.
+        let waves_of = |number| Fleet::with(number, "1,20%,100%", lab(copies, 20));
+        let of_both = |fleet: &Fleet| {
+            let second = fleet.of_wave(2);
+            let others = second.iter().filter(|at| **at >= copies).count();
+            others * 4 >= second.len() && others < second.len()
+        };
+        let numbers: Vec<u64> = (1..60).filter(|number| of_both(&waves_of(*number))).collect();
+        assert!(numbers.len() >= 5, "{numbers:?}");
+        for number in numbers {
+            let mut fleet = waves_of(number);
+            fleet.take();
+            let passed = fleet.watch(SOAK * 2).unwrap();
+            fleet.apply(&passed);
+            assert_eq!(fleet.rollout.released, 2);
+            fleet.hosts[copies..].iter_mut().for_each(|host| host.connected = false);
+            fleet.take();
+            assert_eq!(fleet.watch(SOAK * 20), None, "rollout {number}");
+            // In the morning one of them is enough.
+            let other = fleet.of_wave(2).into_iter().find(|at| *at >= copies).unwrap();
+            fleet.hosts[other].connected = true;
+            fleet.take();
+            released(fleet.watch(SOAK * 2));
+        }
+    }
+}
+
 /// The hosts that have it when the last wave before all is released.
 fn reached_in_the_end(number: u64, waves: &str, hosts: &[HostNow]) -> (usize, usize) {
     let mut fleet = Fleet::with(number, waves, hosts.to_vec());

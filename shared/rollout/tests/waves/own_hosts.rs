@@ -3,7 +3,7 @@
 use fallow_domain::Duration;
 use fallow_rollout::HostNow;
 
-use crate::fleet::{Fleet, OLD, SOAK, host, paused, released};
+use crate::fleet::{Fleet, OLD, SOAK, host, paused, released, taken_back};
 
 pub(crate) const NIGHT: Duration = Duration::from_hours(10);
 const LONG_WEEKEND: Duration = Duration::from_hours(73);
@@ -192,4 +192,26 @@ fn r6_5_hosts_that_come_in_the_morning_are_not_judged_by_one_that_is_slow() {
     fleet.hosts[0].version = OLD;
     let why = released(fleet.watch(SOAK));
     assert!(why.starts_with("19 hosts with it for"), "{why}");
+}
+
+/// A host offers a tenth of its CPUs with the version. Beside it so many others do so without it, of so many.
+fn beside(fare_likewise: usize, others: usize) -> Fleet {
+    let mut fleet = Fleet::with(1, "1,100%", (0..=others).map(host).collect());
+    fleet.take();
+    let first = fleet.of_wave(1)[0];
+    let rest = (0..=others).filter(|at| *at != first).take(fare_likewise);
+    for at in rest.chain([first]).collect::<Vec<_>>() {
+        fleet.hosts[at].offered = 0.1;
+    }
+    fleet
+}
+
+#[test]
+fn r6_5_one_host_that_tells_of_fewer_cpus_does_not_hide_that_a_version_takes_them() {
+    for (fare_likewise, others) in [(0, 1), (1, 1), (1, 2), (2, 2), (1, 3), (1, 10)] {
+        let why = taken_back(beside(fare_likewise, others).watch(SOAK * 2));
+        assert!(why.ends_with("(gate offered)"), "{why}");
+    }
+    // What happens to several others as well is not the version's doing.
+    released(beside(3, 3).watch(SOAK * 2));
 }
