@@ -1,4 +1,5 @@
-//! Stops all tasks for somebody who wants the machine, and has each go on (R6.2).
+//! Stops all tasks for somebody who wants the machine, or one that does not heed messages, and has each go on
+//! (R6.2, R6.10).
 //!
 //! Model: SIGSTOP, first to each task's process group and to those of the sessions that it is known to have
 //! made, which takes microseconds, then to whatever else these sessions hold or has the task's number
@@ -56,9 +57,19 @@ impl Freezer {
 
     /// Stops all tasks, but those that were told to leave.
     pub fn freeze(&self) {
+        self.freeze_those(|_| true);
+    }
+
+    /// Stops one task.
+    pub(super) fn freeze_one(&self, leader: u32) {
+        self.freeze_those(|other| other == leader);
+    }
+
+    fn freeze_those(&self, wanted: impl Fn(u32) -> bool) {
         let tasks = fallow_daemon::lock(&self.tasks);
         let stay = |meter: &Meter| !meter.is_gone() && !meter.is_leaving();
-        let stopped: Vec<_> = tasks.iter().filter(|(_, meter)| stay(meter)).collect();
+        let stopped: Vec<_> =
+            tasks.iter().filter(|(leader, meter)| wanted(**leader) && stay(meter)).collect();
         // All groups at first: that is nearly everything.
         for (leader, meter) in &stopped {
             meter.set_frozen(true);

@@ -526,6 +526,9 @@ impl Supervision {
                 Some(TaskSample { job, cpu_time, working_set, threads, disk, status })
             })
             .collect();
+        for pid in self.tasks.values().filter_map(Task::heedless) {
+            self.freezer.freeze_one(pid);
+        }
         let (tasks, shared) = (&self.tasks, &self.shared);
         let (news, unsure) =
             (tasks.values().any(Task::is_uncounted), tasks.values().any(Task::is_unsurely_counted));

@@ -1,43 +1,62 @@
-//! A task that goes on although its processes are stopped (R6.10).
+//! A task that goes on although it is to rest (R6.10).
 //!
-//! Nothing but SIGCONT does that, which any process of the same user may send: one that a timer of the task's
-//! own sends comes a thousand times a second, and being stopped again by the next look is no hindrance.
-//! Whoever uses the machine is not to wait for it: such a task is killed. What is stopped uses no CPU time,
-//! so all that it uses since then counts, however it spreads it. It begins to count with the second look: a
-//! process is told to stop between two, and one in a call of the kernel's hears of it at the end of that.
+//! One whose processes are stopped: nothing but SIGCONT has it go on, which any process of the same user may
+//! send: one that a timer of the task's own sends comes a thousand times a second, and being stopped again by
+//! the next look is no hindrance. Whoever uses the machine is not to wait for it: such a task is killed. What
+//! is stopped uses no CPU time, so all that it uses since then counts, however it spreads it. It begins to
+//! count with the second look: a process is told to stop between two, and one in a call of the kernel's hears
+//! of it at the end of that.
+//!
+//! One that was told to rest by a message: an application made with BOINC's library does so within a second,
+//! or at the end of what it must not leave half done. Another may not read messages at all, or not heed them.
+//! It computes for three seconds at most (of CPU time) and is stopped then, as for somebody at the machine.
 
 use fallow_domain::Duration;
 
-/// CPU time that a stopped task may use before it is killed.
-const MOST: Duration = Duration::from_secs(1);
 /// Looks, a second apart, before it counts.
 const FIRST: u32 = 2;
 
-/// What the looks have found since the task was stopped.
-#[derive(Debug, Default)]
+/// What the looks have found since the task was to rest.
+#[derive(Debug)]
 pub(super) struct Restless {
+    /// CPU time that it may use meanwhile.
+    most: Duration,
     looks: u32,
     /// The CPU time at the last look that did not count.
     cpu_then: Duration,
 }
 
 impl Restless {
-    /// It was let go on: what it used until the next look counts for nothing, also where it is stopped again
-    /// before that.
-    pub(super) fn goes_on(&mut self) {
-        *self = Self::default();
+    /// Of a task whose processes are stopped.
+    pub(super) fn stopped() -> Self {
+        Self::with(Duration::from_secs(1))
     }
 
-    /// A look, and the CPU time of all of it until now. True when it is to be killed.
-    pub(super) fn look(&mut self, is_stopped: bool, cpu: Duration) -> bool {
-        if !is_stopped {
+    /// Of a task that was told to rest.
+    pub(super) fn told() -> Self {
+        Self::with(Duration::from_secs(3))
+    }
+
+    fn with(most: Duration) -> Self {
+        Self { most, looks: 0, cpu_then: Duration::ZERO }
+    }
+
+    /// It was let go on: what it used until the next look counts for nothing, also where it is to rest again
+    /// before that.
+    pub(super) fn goes_on(&mut self) {
+        *self = Self::with(self.most);
+    }
+
+    /// A look, and the CPU time of all of it until now. True when it has used too much.
+    pub(super) fn look(&mut self, is_to_rest: bool, cpu: Duration) -> bool {
+        if !is_to_rest {
             self.goes_on();
             return false;
         }
         if self.looks < FIRST {
             (self.looks, self.cpu_then) = (self.looks + 1, cpu);
         }
-        cpu - self.cpu_then > MOST
+        cpu - self.cpu_then > self.most
     }
 }
 
@@ -48,7 +67,7 @@ mod tests {
     #[test]
     fn r6_10_a_task_is_restless_when_it_uses_a_second_of_cpu_time_while_it_is_stopped() {
         let at = |looks: &[(bool, i64)]| {
-            let mut restless = Restless::default();
+            let mut restless = Restless::stopped();
             looks.iter().any(|&(stopped, millis)| restless.look(stopped, Duration::from_millis(millis)))
         };
         assert!(at(&[(true, 0), (true, 900), (true, 1_500), (true, 1_901)]));
@@ -58,10 +77,16 @@ mod tests {
         // It was stopped only after the first.
         assert!(!at(&[(false, 0), (true, 9_000), (true, 9_900), (true, 9_950), (true, 9_950)]));
         // It was let go on and stopped again with no look between.
-        let mut restless = Restless::default();
+        let mut restless = Restless::stopped();
         (0..5).for_each(|_| assert!(!restless.look(true, Duration::ZERO)));
         restless.goes_on();
         assert!(!restless.look(true, Duration::from_secs(30)));
+        // Told by a message: it may take longer until it rests.
+        let mut told = Restless::told();
+        assert!(
+            [0, 1_000, 2_500, 4_000].iter().all(|&millis| !told.look(true, Duration::from_millis(millis)))
+        );
+        assert!(told.look(true, Duration::from_millis(4_001)));
         // It went on meanwhile, as it may.
         assert!(!at(&[(true, 0), (true, 0), (true, 900), (false, 5_000), (true, 5_900), (true, 6_000)]));
     }

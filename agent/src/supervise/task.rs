@@ -184,6 +184,11 @@ pub(super) struct Task {
     leave_by: Option<StdInstant>,
     /// Whether it goes on although it is stopped.
     restless: Restless,
+    /// It was told to rest by a message.
+    is_to_rest: bool,
+    /// Whether it goes on although it was told that.
+    heedless: Restless,
+    is_heedless: bool,
     /// When its finish file was first seen.
     finished_since: Option<StdInstant>,
     /// It was stopped when that was looked at last.
@@ -215,7 +220,10 @@ impl Task {
             queue: ControlQueue::default(),
             said: None,
             leave_by: None,
-            restless: Restless::default(),
+            restless: Restless::stopped(),
+            is_to_rest: false,
+            heedless: Restless::told(),
+            is_heedless: false,
             finished_since: None,
             was_frozen: false,
             killed: false,
@@ -276,6 +284,7 @@ impl Task {
     /// nothing: see [`super::freezer`], which has it go on before it is told to.
     pub(super) fn tell(&mut self, message: ProcessControl) {
         tracing::debug!(task = shown(&self.name), ?message, "telling a task");
+        self.is_to_rest |= message == ProcessControl::Suspend;
         self.queue.push(message);
         if matches!(message, ProcessControl::Quit | ProcessControl::Abort) {
             self.meter.set_leaving();
@@ -399,9 +408,17 @@ impl Task {
             self.kill_if_overdue(now);
         }
         if self.restless.look(frozen, used.cpu) {
-            self.kill("it goes on although it is stopped, for somebody uses the machine");
+            self.kill("it goes on although it is stopped");
         }
+        self.is_heedless = self.heedless.look(self.is_to_rest && !frozen, used.cpu);
         Some((used, status))
+    }
+
+    /// Its first process, where it goes on although it was told to rest and has now to be stopped.
+    pub(super) fn heedless(&self) -> Option<u32> {
+        let pid = self.pid().filter(|_| self.is_heedless && !self.meter.is_leaving())?;
+        tracing::warn!(task = shown(&self.name), pid, "stopping a task that goes on although it is to rest");
+        Some(pid)
     }
 
     /// Whether its processes are stopped. The time in which they were counts as nobody's fault.
@@ -417,6 +434,8 @@ impl Task {
     /// It is let go on.
     pub(super) fn goes_on(&mut self) {
         self.restless.goes_on();
+        self.heedless.goes_on();
+        self.is_to_rest = false;
     }
 
     /// Something lies in the slot that the application is to be told of.

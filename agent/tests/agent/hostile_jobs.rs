@@ -424,6 +424,30 @@ fn r6_10_a_job_that_has_itself_go_on_while_it_is_stopped_is_killed() {
 }
 
 #[test]
+fn r6_10_a_job_that_does_not_heed_that_it_is_to_rest_is_stopped_and_goes_on_when_it_may() {
+    let bench = Bench::unconfined();
+    // All of it, also what it has started.
+    bench.supervisor.start_task(bench.script("(while :; do :; done) & while :; do :; done"));
+    let pid = bench.started();
+    bench.sample("it to compute", |sample| sample.cpu_time > fallow_domain::Duration::from_millis(500));
+    bench.supervisor.tell(JOB, ProcessControl::Suspend);
+    let wait = |what, stopped: bool| {
+        wait_for(what, || {
+            let all = fallow_agent::proc::all();
+            let states: Vec<_> = all.iter().filter(|one| one.session == pid).map(|one| one.stopped).collect();
+            (states == [stopped; 2]).then_some(())
+        });
+    };
+    wait("both to be stopped", true);
+    bench.supervisor.tell(JOB, ProcessControl::Resume);
+    wait("both to go on", false);
+    bench.supervisor.tell(JOB, ProcessControl::Abort);
+    bench.supervisor.stop(StdDuration::from_secs(1));
+    let end = end_of(&bench, JOB);
+    assert!(matches!(end.exit, Ended::Signal { number: 9, .. }), "{end:?}");
+}
+
+#[test]
 fn r6_10_a_channel_cut_short_ends_its_own_task_only() {
     let name = "r6_10_a_channel_cut_short_ends_its_own_task_only";
     if as_ordinary_user(name) {
