@@ -25,7 +25,7 @@ use crate::error::AgentError;
 use crate::fleet::identity::Identity;
 use crate::fleet::link::LinkStatus;
 use crate::host::owner::OwnerSensors;
-use crate::{account, control, guard, host, manual, preferences as files};
+use crate::{account, control, guard, host, manual, preferences as files, sys};
 
 /// Longest file that holds a key, a token or a password.
 const SECRET_MAX: u64 = 4096;
@@ -75,6 +75,8 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
             .map_err(|error| AgentError::system("cannot say what GPUs there are", error))
         }
         Command::Guard { mark, grace_ms } => {
+            // It waits from now on, for days.
+            sys::give_back_code();
             guard::watch(std::io::stdin().lock(), &mark, Duration::from_millis(grace_ms));
             Ok(())
         }

@@ -10,12 +10,13 @@
 //! - a process without privileges, within rules for files and filters of system calls;
 //! - a descriptor that the runtime waits for;
 //! - limits of what a process may take, and the number by which it is known;
-//! - giving freed memory back to the system;
+//! - giving back freed memory to the system, and code that is not run now;
 //! - the end of a process, at once.
 #![allow(unsafe_code)]
 
 mod confined;
 mod limits;
+mod own_code;
 
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
@@ -34,6 +35,7 @@ use tokio::io::unix::AsyncFd;
 
 pub use confined::{Filter, Rules, confine, filter_calls, give_up_new_privileges};
 pub use limits::{Limits, limit, lock_limit};
+pub use own_code::give_back_code;
 
 /// How much of the machine a process may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
@@ -50,6 +51,8 @@ use crate::{host, proc};
 const VERSION: ClientVersion = ClientVersion { major: 8, minor: 3, release: 0 };
 /// How often the host is measured again.
 const MEASURE: StdDuration = StdDuration::from_secs(600);
+/// How long after its start an agent without tasks is at rest.
+const AT_REST: StdDuration = StdDuration::from_secs(60);
 /// How long the last answers may take to be read, at the agent's end.
 const LAST_ANSWERS: StdDuration = StdDuration::from_secs(2);
 
@@ -724,6 +727,8 @@ impl Life<'_> {
         let HostFacts { host_cpid, mut speed, mut coprocessors, .. } = facts;
         let mut clock_set = ClockSet::watch();
         let mut measure = interval_at(Instant::now() + MEASURE, MEASURE);
+        let mut started = pin!(sleep(AT_REST));
+        let mut is_new = true;
         loop {
             self.engine.keep_owner_wish().await?;
             self.engine.keep_departures().await?;
@@ -738,7 +743,14 @@ impl Life<'_> {
                 Some(input) = self.incoming.recv() => self.engine.take(input).await?,
                 () = sleep(nap) => self.engine.turn(Event::WakeUp, None).await?,
                 () = clock_set.changed() => self.engine.turn(Event::WakeUp, None).await?,
-                _ = measure.tick() => self.measured(dir, &host_cpid, speed).await?,
+                _ = measure.tick() => {
+                    self.measured(dir, &host_cpid, speed).await?;
+                    self.rests();
+                }
+                () = &mut started, if is_new => {
+                    is_new = false;
+                    self.rests();
+                }
                 turn = self.engine.gpus.turn() => {
                     let before = std::mem::take(&mut coprocessors);
                     coprocessors = self.engine.gpus.found();
@@ -781,6 +793,13 @@ impl Life<'_> {
                 tracing::info!("asked over the control socket to end");
                 return Ok(());
             }
+        }
+    }
+
+    /// While there is no task, what the agent ran is not to take memory of its machine.
+    fn rests(&self) {
+        if !self.engine.client.has_processes() {
+            tokio::task::block_in_place(crate::sys::give_back_code);
         }
     }
 
