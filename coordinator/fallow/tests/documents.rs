@@ -138,6 +138,48 @@ async fn r6_5_a_change_of_the_whole_fleet_is_tried_first_and_changes_nothing_the
     assert!(text(&tried).contains("rollout 1 is"), "{}", text(&tried));
     let tried = done(dir, &["shares", "set", "sums=60", "--dry-run", "--emergency"]);
     assert!(tried.contains("share 100") && tried.contains("share 60"), "{tried}");
+    let made = text(&fallow(dir, &["shares", "set", "sums=60", "--emergency"]));
+    let gone = "it took the place of rollout 1, which operator@";
+    assert!(
+        made.contains(gone) && made.contains("began: what version 3 said is taken back with it"),
+        "{made}"
+    );
+    let later = text(&fallow(dir, &["rollout", "plan", "--at-once"]));
+    assert!(!later.contains(gone), "{later}");
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r6_5_what_is_not_named_of_a_plan_stays_and_the_audit_log_has_all_that_guards_the_fleet() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    let refused = fallow(dir, &["rollout", "plan", "--soak", "10m"]);
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(text(&refused).contains("there is no plan yet: name its waves"), "{}", text(&refused));
+    let plan = |arguments: &[&str]| done(dir, &[&["rollout", "plan"], arguments].concat());
+    plan(&["--waves", "1,100%", "--approval-over", "5", "--without", "idle,failed"]);
+    let guarded = ", not judged by: idle, failed; one for more than 5 hosts waits for a second person.\n";
+    assert_eq!(
+        plan(&["--soak", "10m"]),
+        format!("Changes go out in waves of 1,100%, each watched for 10.0 min{guarded}")
+    );
+    assert_eq!(
+        plan(&["--waves", "2,100%"]),
+        format!("Changes go out in waves of 2,100%, each watched for 10.0 min{guarded}")
+    );
+    let free = "Changes go out in waves of 2,100%, each watched for 10.0 min.\n";
+    assert_eq!(plan(&["--without", "none", "--approval-over", "none"]), free);
+    assert_eq!(plan(&[]), free);
+    let entries = json(dir, &["audit"])["entries"].as_array().unwrap().clone();
+    let last = entries.iter().rfind(|entry| entry["action"] == "rollout planned").unwrap();
+    let before =
+        "waves of 2,100%, 10.0 min each, not judged by idle, failed; a second person for more than 5 hosts";
+    assert_eq!(last["before"], before);
+    assert_eq!(last["after"], "waves of 2,100%, 10.0 min each; no second person");
+    let wrong = fallow(dir, &["rollout", "plan", "--approval-over", "some"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong).contains("expected a number of hosts, or none"), "{}", text(&wrong));
     assert_eq!(running.stop(), Some(0));
 }
 

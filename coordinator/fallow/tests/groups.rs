@@ -120,6 +120,15 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
     assert_eq!(document(&mut pc[2], 3).await.0, 1.0);
     assert!(done(dir, &["apply", "-f", &groups]).contains("the groups are so already"));
 
+    // A group that chooses no host may have a slip in it.
+    let slip = dir.join("slip.toml");
+    std::fs::write(&slip, QUIET.replace("quiet", "slip").replace("room=12", "rooom=12")).unwrap();
+    let slip = slip.to_str().unwrap();
+    let said = done(dir, &["apply", "-f", slip, "--dry-run"]);
+    assert!(said.contains("fallow: no host is chosen by slip: "), "{said}");
+    assert_eq!(json(dir, &["diff", "-f", slip])["groups_choosing_none"], serde_json::json!(["slip"]));
+    assert!(!applied.contains("no host is chosen"), "{applied}");
+
     // Who sets the same value for the whole fleet is told, and for other values is not.
     let overruled = done(dir, &["preferences", "set", "--cpu-fraction", "75%"]);
     assert!(

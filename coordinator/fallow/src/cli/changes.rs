@@ -7,7 +7,7 @@ use fallow_proto::operator::v1::{ChangeGroupsReply, ChangedValue, Finding, Previ
 use serde_json::{Value, json};
 
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, print, print_json};
+use super::{Failure, print, print_json, warn};
 use crate::printable;
 
 /// Digits of a hash that people are shown.
@@ -32,7 +32,18 @@ pub(super) fn show(
     if !reply.findings.is_empty() {
         return Err(wrong(&reply.findings, as_json));
     }
-    if as_json { Ok(()) } else { print(&to_text(reply, is_tried, names)) }
+    if as_json {
+        return Ok(());
+    }
+    print(&to_text(reply, is_tried, names))?;
+    if !reply.choosing_none.is_empty() {
+        // Perhaps on purpose: hosts of a new room may come later.
+        warn(&format!(
+            "no host is chosen by {}: `fallow hosts --selector` tries a selector, `fallow hosts show HOST` shows labels",
+            reply.choosing_none.join(", ")
+        ));
+    }
+    Ok(())
 }
 
 /// Prints what a change of the whole fleet's document would make different.
@@ -143,6 +154,7 @@ fn to_json(reply: &ChangeGroupsReply) -> Value {
         "hash": reply.hash,
         "groups_put": reply.put,
         "groups_removed": reply.removed,
+        "groups_choosing_none": reply.choosing_none,
         "hosts": reply.hosts,
         "changed_hosts": reply.changed_hosts,
         "values": reply.values.iter().map(value_json).collect::<Vec<_>>(),

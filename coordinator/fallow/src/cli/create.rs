@@ -322,9 +322,16 @@ fn account_text(url: &str, key: &str) -> String {
         return String::new();
     }
     let (url, key) = (printable::line(url, usize::MAX), printable::line(key, usize::MAX));
-    format!(
+    let text = format!(
         "\nTo attach any BOINC client by hand; the key is a secret:\n  URL          {url}\n  account key  {key}\n"
-    )
+    );
+    match url.strip_prefix("https://") {
+        Some(rest) => format!(
+            "{text}A client that does not trust the fleet's authority (authority.pem) cannot come by https. With\n\
+             `fallow coordinator run --allow-plain-http` it comes by http://{rest}\n"
+        ),
+        None => text,
+    }
 }
 
 /// How programs begin: ELF, a script, Windows' and Apple's own.

@@ -2,7 +2,9 @@
 
 use clap::Args;
 use fallow_domain::DocumentVersion;
-use fallow_proto::operator::v1::{GetOrganisationRequest, ListRolloutsRequest, Rollout, RolloutPhase};
+use fallow_proto::operator::v1::{
+    GetDocumentRequest, GetOrganisationRequest, ListRolloutsRequest, Rollout, RolloutPhase,
+};
 use tonic::{Response, Status};
 
 use super::connect::Client;
@@ -22,6 +24,7 @@ pub(super) struct GoingOut {
 /// change was made.
 pub(super) async fn tell(client: &mut Client, rollout: u64) {
     if rollout == 0 {
+        tell_overtaken(client).await;
         return tell_waiting(client).await;
     }
     let begun = newest(client).await.ok().flatten().filter(|begun| begun.number == rollout);
@@ -37,6 +40,23 @@ pub(super) async fn tell(client: &mut Client, rollout: u64) {
     warn(&format!(
         "it goes out{hosts}{waves}, as rollout {rollout}: `fallow rollout watch` shows how it fares"
     ));
+}
+
+/// Names the rollout that the newest change has taken the place of, as an emergency does: what it brought is
+/// gone, and who began it may not know.
+async fn tell_overtaken(client: &mut Client) {
+    let Ok(Some(newest)) = newest(client).await else { return };
+    if newest.phase() != RolloutPhase::TakenBack {
+        return;
+    }
+    let Ok(reply) = client.get_document(GetDocumentRequest::default()).await else { return };
+    if reply.into_inner().document.is_some_and(|document| document.version == newest.taken_back_by) {
+        let (number, version) = (newest.number, DocumentVersion(newest.version));
+        warn(&format!(
+            "it took the place of rollout {number}, which {} began: what version {version} said is taken back with it",
+            newest.begun_by
+        ));
+    }
 }
 
 /// The newest rollout, if there is one.

@@ -128,18 +128,19 @@ struct Promote {
 
 #[derive(Args, Debug)]
 struct Plan {
-    /// The waves, such as 1,10%,100%.
+    /// The waves, such as 1,10%,100%. What else is not named stays as it is.
     #[arg(long, value_name = "WAVES", conflicts_with = "at_once")]
     waves: Option<String>,
     /// How long each wave is watched, from 5s to 30d.
-    #[arg(long, value_name = "TIME", value_parser = units::time, requires = "waves")]
+    #[arg(long, value_name = "TIME", value_parser = units::time, conflicts_with = "at_once")]
     soak: Option<Span>,
-    /// What changes are not judged by.
-    #[arg(long, value_name = "GATES", value_delimiter = ',', requires = "waves")]
+    /// What changes are not judged by, or "none".
+    #[arg(long, value_name = "GATES", value_delimiter = ',', conflicts_with = "at_once")]
     without: Vec<String>,
-    /// A change that makes more hosts different waits until a second person approves it.
-    #[arg(long, value_name = "HOSTS", requires = "waves")]
-    approval_over: Option<u64>,
+    /// A change that makes more hosts different waits until a second person approves it; "none": no change
+    /// does.
+    #[arg(long, value_name = "HOSTS", value_parser = approval_over, conflicts_with = "at_once")]
+    approval_over: Option<Approval>,
     /// Changes go to all hosts at once.
     #[arg(long)]
     at_once: bool,
@@ -148,6 +149,20 @@ struct Plan {
     message: String,
     #[command(flatten)]
     show: Show,
+}
+
+/// How many hosts a change may make different without a second person; none: any number.
+#[derive(Clone, Copy, Debug)]
+struct Approval(Option<u64>);
+
+fn approval_over(text: &str) -> Result<Approval, String> {
+    match text {
+        "none" => Ok(Approval(None)),
+        _ => text
+            .parse()
+            .map(|most| Approval(Some(most)))
+            .map_err(|_| "expected a number of hosts, or none".to_owned()),
+    }
 }
 
 /// Rollouts among which the one that is watched is looked for.
@@ -223,16 +238,35 @@ async fn plan(plan: Plan) -> Result<(), Failure> {
         return Err(Failure::bad_input(text));
     }
     let mut client = show.target.connect().await?;
-    let said = if waves.is_some() || at_once {
+    let stands = client.list_rollouts(ListRolloutsRequest { limit: 1 }).await?.into_inner().plan;
+    let stands = stands.unwrap_or_default();
+    let is_said = waves.is_some() || soak.is_some() || !without.is_empty() || approval_over.is_some();
+    let said = if is_said || at_once {
+        let had_one = !stands.waves.is_empty();
+        let waves = match waves {
+            _ if at_once => String::new(),
+            Some(waves) => waves,
+            None if had_one => stands.waves,
+            None => {
+                return Err(Failure::bad_input(
+                    "there is no plan yet: name its waves, such as --waves 1,10%,100%",
+                ));
+            }
+        };
+        let soak_stands = if had_one { stands.soak_micros } else { USUAL_SOAK.as_micros() };
         let plan = RolloutPlan {
-            waves: waves.unwrap_or_default(),
-            soak_micros: soak.unwrap_or(USUAL_SOAK).as_micros(),
-            without_gates: without,
-            approval_over,
+            waves,
+            soak_micros: soak.map_or(soak_stands, Span::as_micros),
+            without_gates: match without.as_slice() {
+                [] => stands.without_gates,
+                [none] if none == "none" => Vec::new(),
+                _ => without,
+            },
+            approval_over: approval_over.map_or(stands.approval_over, |approval| approval.0),
         };
         client.set_rollout_plan(SetRolloutPlanRequest { plan: Some(plan), message }).await?.into_inner()
     } else {
-        client.list_rollouts(ListRolloutsRequest { limit: 1 }).await?.into_inner().plan.unwrap_or_default()
+        stands
     };
     if show.json { print_json(&plan_json(&said)) } else { print(&format!("{}\n", plan_text(&said))) }
 }

@@ -15,7 +15,7 @@ pub(crate) const EXAMPLE: &str = "\
 Example:
   fallow tokens create >token
   fallow-agent run --dir lab/agent-1 --token-file token
-  fallow tokens create --uses 400 --expires 7d --label room=12 >token
+  fallow tokens create --uses 400 --expires 7d --label site=brno >token
 
 A token is one line. It says where the coordinator is and what it is known by,
 so that an agent trusts no other. It is shown here and nowhere else: only the

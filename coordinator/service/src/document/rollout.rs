@@ -32,10 +32,8 @@ impl Documents {
         super::require_planned(plan.as_ref(), &groups)?;
         blocking(move || {
             let _alone = alone;
-            let words = |plan: Option<&Plan>| match plan {
-                Some(plan) => format!("waves of {}, {} each", plan.written(), plan.soak),
-                None => "to all hosts at once".to_owned(),
-            };
+            let words =
+                |plan: Option<&Plan>| plan.map_or_else(|| "to all hosts at once".to_owned(), Plan::to_string);
             let before = words(release::plan(&*store)?.as_ref());
             let (key, value) = release::plan_entry(plan.as_ref())?;
             let record = author.record(Action::RolloutPlanned, "how changes go out");

@@ -76,6 +76,11 @@ fn changed(
     let hash = after.hash().map_err(|error| Status::internal(error.to_string()))?;
     let changed = before.groups.changed(&after.groups);
     let Preview { hosts, changed_hosts, values } = fleet.preview(before, after);
+    let put: Vec<_> =
+        changed.put.iter().filter_map(|name| Some((*name, &after.groups.0.get(*name)?.selector))).collect();
+    let selectors: Vec<_> = put.iter().map(|(_, selector)| *selector).collect();
+    let chosen = fleet.chosen(&selectors);
+    let none = put.iter().zip(&chosen).filter(|(_, hosts)| **hosts == 0);
     Ok(wire::ChangeGroupsReply {
         findings: Vec::new(),
         document_version: after.fleet.version.0,
@@ -86,6 +91,7 @@ fn changed(
         hosts,
         changed_hosts,
         rollout: 0,
+        choosing_none: none.map(|((name, _), _)| name.to_string()).collect(),
     })
 }
 
