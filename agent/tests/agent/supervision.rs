@@ -120,8 +120,8 @@ impl Bench {
         std::mem::forget(data.lock().unwrap());
         let (sender, events) = channel();
         let life = format!("test{:?}", std::thread::current().id());
-        let guard =
-            GuardHandle::start(agent(), life_mark(&data, &life), StdDuration::from_millis(300)).unwrap();
+        let guard = GuardHandle::start(agent(), life_mark(&data, &life), StdDuration::from_millis(300), None)
+            .unwrap();
         let for_samples = std::sync::Mutex::new(dropped.unwrap_or_else(|| sender.clone()));
         let sender = std::sync::Mutex::new(sender);
         let context = Context {
@@ -129,6 +129,7 @@ impl Bench {
             life,
             guard,
             confinement,
+            groups: Arc::new(Groups::none("not wanted")),
             memory: Bytes::from_mebibytes(1024),
             send_event: Arc::new(move |event| {
                 if full.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n > 0).then(|| n + 1)).is_ok()
