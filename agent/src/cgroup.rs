@@ -13,13 +13,13 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, Mode, OFlags, fchmod, mkdirat, open, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, chmodat, fchmod, mkdirat, open, openat, unlinkat};
 use rustix::io::Errno;
 
 use crate::proc;
 
 /// The mode of a group's directory.
-const OWN: Mode = Mode::RWXU;
+const OWN: Mode = Mode::from_raw_mode(0o755);
 /// A file of a group tells no more than so much.
 const READ_MAX: usize = 256 * 1024;
 /// How often the processes of a group are killed one by one, where the kernel cannot kill a group.
@@ -63,7 +63,13 @@ impl Group {
     /// # Errors
     /// The system's.
     pub fn child(&self, name: &str) -> io::Result<Self> {
-        let dir = self.anyway(|dir| openat(dir, name, directory(), Mode::empty()))?;
+        let dir = self.anyway(|dir| match openat(dir, name, directory(), Mode::empty()) {
+            // Closed itself.
+            Err(Errno::ACCESS) if chmodat(dir, name, OWN, AtFlags::empty()).is_ok() => {
+                openat(dir, name, directory(), Mode::empty())
+            }
+            opened => opened,
+        })?;
         Ok(Self { path: self.path.join(name), dir })
     }
 

@@ -420,3 +420,27 @@ fn is_handed_over(own: &Group) -> bool {
 fn may_not(own: &Group, error: &io::Error) -> String {
     format!("the agent may not make control groups in {}: {error}", own.path().display())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_10_a_group_has_a_little_more_memory_than_its_task_may_and_less_than_what_is_above_it() {
+        let gib = |gib: u64| gib << 30;
+        let cases = [
+            // Enough for the client to see the excess.
+            (gib(16), None, gib(17)),
+            (gib(16), Some(gib(64)), gib(17)),
+            (0, None, MARGIN_MIN),
+            (256 << 20, None, 320 << 20),
+            // Below the ceiling by what the agent itself takes, or by half where that is more.
+            (gib(16), Some(gib(16)), gib(16) - AGENTS),
+            (gib(16), Some(100 << 20), 50 << 20),
+            (u64::MAX, None, u64::MAX),
+        ];
+        for (allowed, ceiling, expected) in cases {
+            assert_eq!(memory_max(Bytes(allowed), ceiling), expected, "{allowed} {ceiling:?}");
+        }
+    }
+}
