@@ -104,7 +104,12 @@ impl Groups {
             before.kill();
             let _ = own.remove_within(&name, GONE);
         }
-        let jobs = own.make(&name).map_err(|error| may_not(&own, &error))?;
+        let jobs = own.make(&name).map_err(|error| {
+            if let Some(leaf) = &leaf {
+                move_back(&own, leaf);
+            }
+            may_not(&own, &error)
+        })?;
         let there = own.read("cgroup.controllers").unwrap_or_default();
         let there: Vec<&str> = there.split_whitespace().collect();
         let hand_on = |group: &Group, controller: &str| {
@@ -173,8 +178,8 @@ impl Groups {
     /// ends those that have too much.
     pub(super) fn allow(&self, limits: TaskLimits) {
         let Ok(made) = &self.0 else { return };
-        *fallow_daemon::lock(&made.limits) = Some(limits);
         let mut tasks = fallow_daemon::lock(&made.tasks);
+        *fallow_daemon::lock(&made.limits) = Some(limits);
         tasks.retain(|task| task.strong_count() > 0);
         for task in tasks.iter().filter_map(Weak::upgrade) {
             task.allow(memory_max(limits.memory, made.ceiling()));
@@ -188,8 +193,10 @@ impl Groups {
     pub(super) fn make(&self, slot: SlotId, urgency: Urgency) -> io::Result<Option<Arc<TaskGroup>>> {
         let Ok(made) = &self.0 else { return Ok(None) };
         let name = format!("slot-{slot}-{}", made.count.fetch_add(1, Ordering::Relaxed));
+        // Limits that change meanwhile wait until it is among the others.
+        let mut tasks = fallow_daemon::lock(&made.tasks);
         let group = Arc::new(made.task(name, urgency)?);
-        fallow_daemon::lock(&made.tasks).push(Arc::downgrade(&group));
+        tasks.push(Arc::downgrade(&group));
         Ok(Some(group))
     }
 }
@@ -245,9 +252,14 @@ impl Drop for Made {
         for controller in &self.controllers {
             let _ = self.own.write("cgroup.subtree_control", &format!("-{controller}"));
         }
-        if self.own.write("cgroup.procs", "0").is_ok() {
-            let _ = self.own.remove(leaf);
-        }
+        move_back(&self.own, leaf);
+    }
+}
+
+/// Leaves a group below its own, which is not divided any more.
+fn move_back(own: &Group, leaf: &str) {
+    if own.write("cgroup.procs", "0").is_ok() {
+        let _ = own.remove(leaf);
     }
 }
 
