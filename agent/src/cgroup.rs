@@ -328,6 +328,37 @@ mod tests {
     }
 
     #[test]
+    fn r6_10_what_is_in_a_group_and_below_it_is_killed_also_where_the_kernel_kills_no_groups() {
+        let mounts = mounts(&std::fs::read_to_string("/proc/self/mountinfo").unwrap());
+        let name = format!("guest-test-cgroup-{}", std::process::id());
+        let made = mounts.iter().find_map(|(_, at)| {
+            let parent = Group::open(at).ok()?;
+            Some((parent.make(&name).ok()?, parent))
+        });
+        let Some((group, parent)) = made else {
+            let must = std::env::var("FALLOW_REQUIRE_PEERS").is_ok_and(|value| value == "1");
+            assert!(!must || !rustix::process::geteuid().is_root(), "no group can be made: {mounts:?}");
+            return println!("skipped: this user can make no control group of version 2");
+        };
+        let inner = group.make("inner").unwrap();
+        let sleeper = |group: &Group| {
+            let door = group.file("cgroup.procs", true).unwrap();
+            let mut command = std::process::Command::new("sleep");
+            crate::sys::enter(&mut command, door.as_fd());
+            command.arg("1000").spawn().unwrap()
+        };
+        let mut sleepers = [sleeper(&group), sleeper(&inner)];
+        let pids = [group.processes().unwrap(), inner.processes().unwrap()];
+        let is_populated = group.is_populated();
+        group.kill_each();
+        let ended = sleepers.each_mut().map(|sleeper| sleeper.wait().unwrap());
+        parent.remove_within(&name, Duration::from_secs(60)).unwrap();
+        assert!(is_populated && ended.iter().all(|status| !status.success()), "{ended:?}");
+        assert_eq!(pids, [vec![sleepers[0].id()], vec![sleepers[1].id()]]);
+        assert!(!group.path().exists());
+    }
+
+    #[test]
     fn numbers_are_found_by_their_whole_word() {
         let text = "low 0\nmax 3\noom 1\noom_kill 2\noom_group_kill x\n";
         let found = ["oom", "oom_kill", "oom_group_kill", "kill", "max"].map(|word| number(text, word));
