@@ -9,8 +9,8 @@
 //! The number says which agent's directory, which life of that agent and which slot. Two of these would have
 //! to be alike in 28, 19 and 15 bits to be taken for each other, and to be of one user besides.
 //!
-//! Left out: a process that nothing confines can lower its own number and be known by its session and its
-//! [mark](crate::proc::MARK) alone. So is everything where an administrator's limit is lower than the number.
+//! Left out: a process that nothing confines can lower its own number and be known by its session, its
+//! [mark](crate::proc::MARK) and its control group alone. So is everything where an administrator's limit is lower than the number.
 
 use std::collections::BTreeMap;
 

@@ -14,6 +14,7 @@ use fallow_policy::fetch::FetchChoice;
 
 use crate::confine::LAYERS;
 use crate::dir::{DataDir, default_dir};
+use crate::supervise::groups;
 
 /// Columns of help. Fixed, so that examples, whose lines are shorter, stay as they are and can be pasted.
 const WIDTH: usize = 80;
@@ -259,6 +260,9 @@ pub enum Command {
         /// How long they have to leave by themselves, in milliseconds
         #[arg(long)]
         grace_ms: u64,
+        /// The control group that they are in
+        #[arg(long, value_name = "DIR")]
+        groups: Option<PathBuf>,
     },
 }
 
@@ -349,7 +353,7 @@ pub struct Run {
         hide = true,
         value_name = "LAYERS",
         value_delimiter = ',',
-        value_parser = clap::builder::PossibleValuesParser::new(LAYERS),
+        value_parser = clap::builder::PossibleValuesParser::new(LAYERS.into_iter().chain([groups::LAYER])),
         conflicts_with = "require_confinement"
     )]
     pub without_layers: Vec<String>,

@@ -74,10 +74,11 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
             })
             .map_err(|error| AgentError::system("cannot say what GPUs there are", error))
         }
-        Command::Guard { mark, grace_ms } => {
+        Command::Guard { mark, grace_ms, groups } => {
             // It waits from now on, for days.
             sys::give_back_code();
-            guard::watch(std::io::stdin().lock(), &mark, Duration::from_millis(grace_ms));
+            let grace = Duration::from_millis(grace_ms);
+            guard::watch(std::io::stdin().lock(), &mark, grace, groups.as_deref());
             Ok(())
         }
     }

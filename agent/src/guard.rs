@@ -12,28 +12,36 @@
 //! left.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{BufRead, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::brand::Brand;
+use crate::cgroup::Group;
 use crate::proc::{self, Process, Sessions};
 use crate::sys::{self, Urgency};
 
 /// How long applications have to leave by themselves: BOINC's library looks for its client every 10 s.
 pub const GRACE: Duration = Duration::from_secs(11);
 
+/// How long it takes at most until a group is empty of what was killed.
+const GONE: Duration = Duration::from_secs(2);
+
 /// How often the guard looks whether everything is gone already.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The guard process itself: reads from `input` until it ends, then waits and kills.
 ///
-/// `mark` is the beginning of the mark that processes of this life of the agent carry.
-pub fn watch(input: impl BufRead, mark: &str, grace: Duration) {
+/// `mark` is the beginning of the mark that processes of this life of the agent carry; `groups` is the control
+/// group that those of its tasks are in, if there is one.
+pub fn watch(input: impl BufRead, mark: &str, grace: Duration, groups: Option<&Path>) {
+    // Now, when no job has been there that could close them.
+    let groups = groups.and_then(TaskGroups::open);
     let mut watched = Sessions::new();
     for line in input.lines() {
         match line {
@@ -43,18 +51,40 @@ pub fn watch(input: impl BufRead, mark: &str, grace: Duration) {
     }
     let end = Instant::now() + grace;
     let brand = Brand::of_life(mark);
-    while Instant::now() < end {
-        if remaining(&proc::all(), &watched, mark, brand).is_empty() {
-            return;
-        }
+    let is_over = || {
+        let in_groups = groups.as_ref().is_some_and(|groups| groups.jobs.is_populated());
+        !in_groups && remaining(&proc::all(), &watched, mark, brand).is_empty()
+    };
+    while Instant::now() < end && !is_over() {
         std::thread::sleep(LOOK.min(grace));
     }
     // Several rounds, for a process may fork between the look and the kill.
     for _ in 0..20 {
+        if let Some(groups) = &groups {
+            groups.jobs.kill();
+        }
         if proc::end(|all| remaining(all, &watched, mark, brand)) == 0 {
-            return;
+            break;
         }
         std::thread::sleep(Duration::from_millis(50));
+    }
+    if let Some(groups) = groups {
+        let _ = groups.parent.remove_within(&groups.name, GONE);
+    }
+}
+
+/// The control group of all tasks of a life, and where it lies.
+struct TaskGroups {
+    parent: Group,
+    jobs: Group,
+    name: String,
+}
+
+impl TaskGroups {
+    fn open(place: &Path) -> Option<Self> {
+        let parent = Group::open(place.parent()?).ok()?;
+        let name = place.file_name()?.to_str()?.to_owned();
+        Some(Self { jobs: parent.child(&name).ok()?, parent, name })
     }
 }
 
@@ -86,6 +116,7 @@ pub struct GuardHandle {
     program: PathBuf,
     mark: String,
     grace: Duration,
+    groups: Option<PathBuf>,
     state: Mutex<State>,
 }
 
@@ -98,15 +129,22 @@ struct State {
 }
 
 impl GuardHandle {
-    /// Starts a guard by running `program`, which is `fallow-agent` itself.
+    /// Starts a guard by running `program`, which is `fallow-agent` itself. `groups` is the control group of
+    /// all tasks, if there is one.
     ///
     /// # Errors
     /// An I/O error of the operating system, when the process cannot be started.
-    pub fn start(program: PathBuf, mark: String, grace: Duration) -> std::io::Result<Self> {
+    pub fn start(
+        program: PathBuf,
+        mark: String,
+        grace: Duration,
+        groups: Option<PathBuf>,
+    ) -> std::io::Result<Self> {
         let handle = Self {
             program,
             mark,
             grace,
+            groups,
             state: Mutex::new(State { watched: Sessions::new(), strays: Sessions::new(), running: None }),
         };
         handle.restart(&mut handle.lock())?;
@@ -187,6 +225,7 @@ impl GuardHandle {
             .arg(&self.mark)
             .arg("--grace-ms")
             .arg(self.grace.as_millis().to_string())
+            .args(self.groups.iter().flat_map(|place| [OsStr::new("--groups"), place.as_os_str()]))
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))

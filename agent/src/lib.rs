@@ -17,6 +17,7 @@
 
 pub mod account;
 pub mod brand;
+pub mod cgroup;
 pub mod cli;
 pub mod commands;
 pub mod confine;

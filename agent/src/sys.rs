@@ -9,7 +9,7 @@
 //! - System V memory shared with an old application, seen as the atomic bytes that `fallow_boinc` works on;
 //! - a process without privileges, within rules for files and filters of system calls;
 //! - a descriptor that the runtime waits for;
-//! - limits of what a process may take, and the number by which it is known;
+//! - limits of what a process may take, the number by which it is known, and its control group;
 //! - giving back freed memory to the system, and code that is not run now;
 //! - the end of a process, at once.
 #![allow(unsafe_code)]
@@ -34,7 +34,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub use confined::{Filter, Rules, confine, filter_calls, give_up_new_privileges};
-pub use limits::{Limits, limit, lock_limit};
+pub use limits::{Limits, enter, limit, lock_limit};
 pub use own_code::give_back_code;
 
 /// How much of the machine a process may take.

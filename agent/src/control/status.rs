@@ -13,6 +13,7 @@ use super::preferences::PreferenceStatus;
 use crate::confine::Layer;
 use crate::fleet::link::LinkStatus;
 use crate::host::owner::{LastInput, SensorStatus};
+use crate::supervise::groups;
 
 /// Longest name in a table, in bytes.
 const NAME_MAX: usize = 255;
@@ -533,6 +534,11 @@ impl Status {
         }
         let mut reasons: BTreeMap<&str, Vec<&Layer>> = BTreeMap::new();
         for layer in off {
+            if layer.name == groups::LAYER {
+                let why = printable::line(&layer.why, TEXT_MAX);
+                let _ = writeln!(out, "jobs are in no control groups: {why}");
+                continue;
+            }
             reasons.entry(layer.why.as_str()).or_default().push(layer);
         }
         for (why, layers) in reasons {

@@ -179,6 +179,8 @@ impl Engine {
             // processes.
             self.supervisor.freeze();
         }
+        // Before a task is started by it.
+        self.supervisor.allow(self.client.task_limits());
         self.store(&step).await?;
         self.wake_at = step.wake_at;
         for entity in step.touched {

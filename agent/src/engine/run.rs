@@ -1,7 +1,7 @@
 //! From the start of the agent to its end.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
@@ -24,7 +24,7 @@ use super::benchmark::{Benchmark, Turn};
 use super::gpus::{self, Gpus};
 use super::metrics::Metrics;
 use super::{Asked, Engine, Input, QUEUE, ToEngine};
-use crate::confine::{Allowed, Confinement};
+use crate::confine::{Allowed, Confinement, Layer};
 use crate::control::people;
 use crate::control::places::Peers;
 use crate::control::protocol::Request;
@@ -42,7 +42,8 @@ use crate::host::local_time::WallClock;
 use crate::host::owner::{OwnerSensors, Sensors, Tell};
 use crate::host::surroundings::{Places, Watcher};
 use crate::records::{HostIdentity, Records};
-use crate::supervise::{Context, Supervisor, leftovers, life_mark};
+use crate::supervise::groups::{self, Groups};
+use crate::supervise::{Context, Supervisor, agent_mark, leftovers, life_mark};
 use crate::transfer::{Transfers, Web};
 use crate::{host, proc};
 
@@ -172,6 +173,9 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     }
     let process = Process::draw(hostname.clone())?;
     let confinement = confinement(&settings)?;
+    // Before the first process is started that is to be in the same group.
+    let life = life();
+    let groups = Arc::new(groups(&settings, &life));
     let (ends, mut signals) = count_signals()?;
     let client = restore(&settings, &records, &host_identity)?;
     tracing::info!(policy = %settings.policy, "the policies that are followed");
@@ -197,15 +201,17 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     }
     // Leftovers first: no process of an earlier life may meet one of this.
     let slots = blocking({
-        let (dir, records) = (dir.clone(), records.clone());
+        let (dir, records, groups) = (dir.clone(), records.clone(), Arc::clone(&groups));
         let stems = client.project_views().into_iter().map(|view| view.directory).collect();
         move || {
             let slots = leftovers::take_over(&dir);
+            groups.sweep();
             delete_forsaken(&dir, &records, &stems).map(|()| slots)
         }
     })
     .await??;
-    let supervisor = supervisor(&settings, &facts, &confinement, inputs.clone())?;
+    let supervisor =
+        supervisor(&settings, &facts, &confinement, (life, Arc::clone(&groups)), inputs.clone())?;
     let web = Web::new(settings.proxies.clone())
         .map_err(|why| AgentError::system(why, std::io::Error::other("TLS")))?;
     let fleet = member.as_ref().map(|member| member.identity().authority.to_string());
@@ -297,7 +303,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         separated: false,
         signals: signals.clone(),
         wall_clock: WallClock::default(),
-        confinement: confinement.layers(),
+        confinement: confinement.layers().into_iter().chain([groups.layer()]).collect(),
         sensors: None,
         surroundings: None,
     };
@@ -391,6 +397,29 @@ fn confinement(settings: &Settings) -> Result<Confinement, AgentError> {
         )));
     }
     Ok(confinement)
+}
+
+/// Names this life of the agent, as no other life of an agent on this host is named.
+fn life() -> String {
+    let pid = std::process::id();
+    format!("{pid}.{}", proc::find(pid).map_or(0, |me| me.start))
+}
+
+/// Looks whether tasks can be in control groups here, and says it.
+fn groups(settings: &Settings, life: &str) -> Groups {
+    let is_unwanted =
+        settings.unconfined || settings.without_layers.iter().any(|layer| layer == groups::LAYER);
+    let groups = match is_unwanted {
+        true => Groups::none("switched off"),
+        false => Groups::at_start(&agent_mark(&settings.dir), life),
+    };
+    let Layer { on, why, .. } = groups.layer();
+    match on {
+        true => tracing::info!("jobs are in {why}"),
+        // Nothing is missing: other means do the same.
+        false => tracing::info!("jobs are in no control groups: {why}"),
+    }
+    groups
 }
 
 /// How the sensors tell: what is to be stopped for somebody is stopped before the engine has heard of it,
@@ -586,16 +615,16 @@ fn supervisor(
     settings: &Settings,
     facts: &HostFacts,
     confinement: &Confinement,
+    (life, groups): (String, Arc<Groups>),
     inputs: mpsc::Sender<Input>,
 ) -> Result<Supervisor, AgentError> {
     let fail = |what: &str| {
         let what = what.to_owned();
         move |error| AgentError::system(what, error)
     };
-    let pid = std::process::id();
-    let life = format!("{pid}.{}", proc::find(pid).map_or(0, |me| me.start));
     let mark = life_mark(&settings.dir, &life);
-    let guard = GuardHandle::start(settings.guard.clone(), mark, settings.guard_grace)
+    let place = groups.jobs().map(Path::to_path_buf);
+    let guard = GuardHandle::start(settings.guard.clone(), mark, settings.guard_grace, place)
         .map_err(fail("cannot start the guard process"))?;
     let for_offers = inputs.clone();
     let offer = move |event: Event| {
@@ -616,6 +645,7 @@ fn supervisor(
         life,
         guard,
         confinement: confinement.clone(),
+        groups,
         memory: facts.memory,
         send_event: Arc::new(report),
         try_send_event: Arc::new(offer),

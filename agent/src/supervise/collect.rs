@@ -92,6 +92,7 @@ pub(super) fn collect(
         peak_working_set: peak,
         disk_usage,
         made_room: None,
+        memory_exceeded: None,
     })
 }
 
@@ -146,6 +147,7 @@ pub(super) fn interrupted(cpu_time: Duration, peak: Bytes) -> TaskEnd {
         peak_working_set: peak,
         disk_usage: Bytes(0),
         made_room: None,
+        memory_exceeded: None,
     }
 }
 

@@ -11,8 +11,9 @@
 //! Whoever hears of the owner first may call, on any thread; nothing here waits for a disk. A task that was
 //! told to leave goes on, or it never would.
 //!
-//! Left out: cgroups, whose freezer no process can undo. What goes on by a SIGCONT is stopped again by the
-//! next look, and a task that goes on again and again is killed.
+//! Left out: the freezer of control groups, which no process can undo: it stops no sooner, its worst case is
+//! later, and not all hosts have it. What goes on by a SIGCONT is stopped again by the next look, and a task
+//! that goes on again and again is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use fallow_boinc::runtime::{files, softlink};
 use fallow_client::{StartFault, TaskSetup};
@@ -15,6 +16,7 @@ use rustix::io::Errno;
 use super::Context;
 use super::slot::StartFailure;
 use super::slot_dir::SlotDir;
+use super::task::Meter;
 use super::verify::Program;
 use crate::confine::Reach;
 use crate::proc;
@@ -29,12 +31,14 @@ const FILE_FLOOR: u64 = 4 << 30;
 /// out. Root has no such limit.
 const THREADS_BESIDE: u32 = 8_192;
 
-/// Starts the program of `setup` in its slot. Returns its process id.
+/// Starts the program of `setup` in its slot, and in a control group where it has one, which `meter` is told.
+/// Returns its process id.
 pub(super) fn launch(
     context: &Context,
     setup: &TaskSetup,
     place: &SlotDir,
     program: &Program,
+    meter: &Meter,
 ) -> Result<u32, StartFailure> {
     // Relative to the slot, as BOINC does it: what the kernel passes on to scripts is this path too. The
     // child goes into the slot before it becomes the program.
@@ -53,7 +57,18 @@ pub(super) fn launch(
         processes: (proc::threads_of_user().saturating_add(THREADS_BESIDE)).into(),
         brand: context.brand(setup.slot).value(),
     };
+    let group = context.groups.make(setup.slot, urgency);
+    let group = group.map_err(|error| {
+        let reason = format!("cannot make a control group in {:?}: {error}", context.groups.jobs());
+        StartFailure::new(StartFault::Host, reason)
+    })?;
+    if let Some(group) = &group {
+        meter.set_group(Arc::clone(group));
+    }
     let child = context.guard.with_line(|line| {
+        if let Some(group) = &group {
+            sys::enter(&mut command, group.door());
+        }
         sys::isolate(&mut command, urgency, line);
         sys::work_in(&mut command, place.fd());
         sys::limit(&mut command, limits);

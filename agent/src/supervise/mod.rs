@@ -16,6 +16,7 @@ mod disk;
 mod early_uploads;
 mod eviction;
 pub mod freezer;
+pub mod groups;
 mod launch;
 
 pub mod leftovers;
@@ -33,15 +34,15 @@ mod unsent_messages;
 mod verify;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Event, Room, StartFault, TaskEnd, TaskSample, TaskSetup};
+use fallow_client::{Event, Room, StartFault, TaskEnd, TaskLimits, TaskSample, TaskSetup};
 use fallow_domain::{Bytes, JobId, SlotId};
 
 use crate::brand::Brand;
@@ -54,6 +55,7 @@ use crate::proc::Sessions;
 use disk::DiskLook;
 use eviction::EndedTasks;
 use freezer::Freezer;
+use groups::Groups;
 use members::Members;
 use reports::Reports;
 use slot_dir::SlotDir;
@@ -91,6 +93,8 @@ pub struct Context {
     pub guard: GuardHandle,
     /// What keeps applications in their slots.
     pub confinement: Confinement,
+    /// The control groups that they are in.
+    pub groups: Arc<Groups>,
     /// The host's memory, which heartbeats tell to applications.
     pub memory: Bytes,
     /// Where events go that must not be lost.
@@ -155,6 +159,7 @@ pub fn agent_mark(dir: &DataDir) -> String {
 pub struct Supervisor {
     orders: Sender<Order>,
     freezer: Arc<Freezer>,
+    allowed: Mutex<Option<TaskLimits>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -182,6 +187,7 @@ enum Order {
     Tell(JobId, ProcessControl),
     Kill(JobId),
     Freeze,
+    Allow(TaskLimits),
     Clean(SlotId),
     Deliver(JobId, SlotId, Delivery),
     /// Kill what has no room, and empty its slot; nothing is to be killed from now on if it is none.
@@ -224,7 +230,7 @@ impl Supervisor {
         let thread = std::thread::Builder::new()
             .name("supervisor".into())
             .spawn(move || supervision.run(&incoming))?;
-        Ok(Self { orders, freezer, thread: Some(thread) })
+        Ok(Self { orders, freezer, allowed: Mutex::new(None), thread: Some(thread) })
     }
 
     /// Starts a task: `TaskStarted` or `TaskStartFailed` follows.
@@ -259,6 +265,14 @@ impl Supervisor {
     /// `None`.
     pub fn make_room(&self, room: Option<Room>) {
         let _ = self.orders.send(Order::MakeRoom(room));
+    }
+    /// What the system is to hold each task to, from now on. To be called before the first is started, and
+    /// whenever that may have changed.
+    pub fn allow(&self, limits: TaskLimits) {
+        let mut allowed = fallow_daemon::lock(&self.allowed);
+        if allowed.replace(limits) != Some(limits) {
+            let _ = self.orders.send(Order::Allow(limits));
+        }
     }
     /// Empties a slot.
     pub fn clean(&self, slot: SlotId) {
@@ -353,6 +367,7 @@ impl Supervision {
                 }
             }
             Order::Freeze => self.freezer.freeze(),
+            Order::Allow(limits) => self.shared.groups.allow(limits),
             Order::Clean(slot) => {
                 self.clean(slot);
             }

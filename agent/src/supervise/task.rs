@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use fallow_boinc::names;
@@ -18,6 +18,7 @@ use rustix::process::{WaitId, WaitIdOptions};
 
 use super::disk::{Files, Misses};
 use super::early_uploads::EarlyLook;
+use super::groups::TaskGroup;
 use super::members::{First, Members};
 use super::memory::SharedMemory;
 use super::record::{Leader, Output, SlotRecord};
@@ -61,13 +62,16 @@ pub(super) struct Meter {
     frozen: AtomicBool,
     /// Its process is gone for good: its id may be another's by now.
     gone: AtomicBool,
+    /// The control group of its processes, where it has one.
+    group: OnceLock<Arc<TaskGroup>>,
 }
 
 impl Meter {
     /// Notes a look. CPU time never falls.
     fn note(&self, used: Used) -> Used {
-        let cpu =
-            used.cpu.as_micros().max(self.cpu_micros.fetch_max(used.cpu.as_micros(), Ordering::Relaxed));
+        // Its group has counted what came and went between two looks, too.
+        let seen = used.cpu.max(self.group().and_then(TaskGroup::cpu).unwrap_or_default()).as_micros();
+        let cpu = seen.max(self.cpu_micros.fetch_max(seen, Ordering::Relaxed));
         self.peak_bytes.fetch_max(used.memory.0, Ordering::Relaxed);
         Used { cpu: Duration::from_micros(cpu), ..used }
     }
@@ -131,6 +135,13 @@ impl Meter {
     }
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
+    }
+    /// Its processes are to be in this group.
+    pub(super) fn set_group(&self, group: Arc<TaskGroup>) {
+        let _ = self.group.set(group);
+    }
+    fn group(&self) -> Option<&TaskGroup> {
+        self.group.get().map(Arc::as_ref)
     }
     fn peak(&self) -> Bytes {
         Bytes(self.peak_bytes.load(Ordering::Relaxed))
@@ -299,6 +310,9 @@ impl Task {
         self.meter.set_leaving();
         if !std::mem::replace(&mut self.killed, true) {
             tracing::warn!(task = shown(&self.name), pid = process.pid, "killing a task: {why}");
+        }
+        if let Some(group) = self.meter.group() {
+            group.kill();
         }
         let mut strays = self.meter.strays();
         let all = proc::all();
@@ -534,7 +548,7 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     shared.uncollected.forget(setup.slot);
     let mut record = SlotRecord::of(setup);
     meter.set_brand(shared.brand(setup.slot).value());
-    let (leader, place) = match start(shared, setup, &mut record) {
+    let (leader, place) = match start(shared, setup, &mut record, meter) {
         Ok((leader, channel, place)) => {
             meter.set_start(leader.start);
             say(Order::Up(setup.job, Process { pid: leader.pid, channel, place: Arc::clone(&place) }));
@@ -542,6 +556,9 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
             (leader, place)
         }
         Err(failure) => {
+            if let Some(group) = meter.group() {
+                group.end();
+            }
             // Half of what belongs into it: nothing in it is worth its space.
             if setup.fresh && failure.fault != StartFault::Slot {
                 shared.clean(setup.slot);
@@ -555,16 +572,21 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     drop(threads);
     let strays = kill_strays(meter, young, &shared.mark(setup.slot));
     meter.gone.store(true, Ordering::Relaxed);
+    let memory_exceeded = meter.group().and_then(TaskGroup::memory_exceeded);
+    if let Some(group) = meter.group() {
+        group.end();
+    }
     strays.keys().chain([&leader.pid]).for_each(|&session| shared.guard.remove(session));
     let peak = meter.peak();
     let is_to_leave = || meter.is_leaving();
     let collect =
         || collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, peak, &is_to_leave);
     collect::give_way();
-    let end = collect::patiently(&setup.name, is_to_leave, collect).unwrap_or_else(|_| {
+    let mut end = collect::patiently(&setup.name, is_to_leave, collect).unwrap_or_else(|_| {
         shared.uncollected.note(setup, exit, cpu, peak);
         collect::interrupted(cpu, peak)
     });
+    end.memory_exceeded = memory_exceeded;
     say_end(setup, &leader, &end);
     // From now on nobody runs under this id, so no later start of the agent may look for it.
     record.process = None;
@@ -603,7 +625,12 @@ fn kill_strays(meter: &Meter, young: Sessions, mark: &str) -> Sessions {
 
 type Begun = (Leader, Option<SharedMemory>, Arc<SlotDir>);
 
-fn start(shared: &Shared, setup: &TaskSetup, record: &mut SlotRecord) -> Result<Begun, StartFailure> {
+fn start(
+    shared: &Shared,
+    setup: &TaskSetup,
+    record: &mut SlotRecord,
+    meter: &Meter,
+) -> Result<Begun, StartFailure> {
     let path = shared.dir.slot_record(setup.slot);
     let fail = |error: std::io::Error| StartFailure::from_io("write", &path, &error);
     let place = slot::fill(shared, setup)?;
@@ -625,7 +652,7 @@ fn start(shared: &Shared, setup: &TaskSetup, record: &mut SlotRecord) -> Result<
     let key = channel.as_ref().map_or(record.shm_key.unwrap_or_default(), SharedMemory::key);
     slot::write_init_data(shared, setup, &place, key)?;
     let program = verify::verify(shared, &shared.known, setup)?;
-    let pid = launch::launch(shared, setup, &place, &program)?;
+    let pid = launch::launch(shared, setup, &place, &program, meter)?;
     let start = proc::find(pid).map_or(0, |process| process.start);
     let leader = Leader { pid, start, boot: fallow_daemon::proc::boot().unwrap_or_default() };
     shared.guard.add(leader.pid, leader.start);
@@ -684,6 +711,9 @@ fn wait(leader: &Leader, meter: &Meter) -> (Ended, Duration, Sessions) {
     meter.note(proc::used(&all, leader.pid));
     let young = proc::offspring(leader.pid, &all);
     proc::kill_session(leader.pid);
+    if let Some(group) = meter.group() {
+        group.kill();
+    }
     match sys::wait_with_usage(pid) {
         Ok((status, cpu)) => (Ended::from_wait_status(status), cpu.max(meter.cpu()), young),
         Err(error) => {
@@ -712,6 +742,9 @@ fn say_start(setup: &TaskSetup, pid: u32) {
 fn say_end(setup: &TaskSetup, leader: &Leader, end: &TaskEnd) {
     let (task, cpu) = (shown(&setup.name), end.cpu_time.as_secs_f64());
     let how = match end.exit {
+        _ if let Some(most) = end.memory_exceeded => {
+            format!("was killed by the system, for it needed more memory than {most},")
+        }
         Ended::Code(code) if end.finish.is_some() => format!("finished, exit code {code}"),
         Ended::Code(code) => format!("left with exit code {code}"),
         Ended::Signal { number, .. } => format!("ended by signal {number}"),

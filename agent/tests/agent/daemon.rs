@@ -61,7 +61,7 @@ impl Daemon {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
-    fn code(&mut self) -> Option<i32> {
+    pub(crate) fn code(&mut self) -> Option<i32> {
         wait_for("the agent's end", || self.0.try_wait().unwrap()).code()
     }
 }

@@ -19,13 +19,13 @@ use crate::supervision::{Bench, JOB, OUTPUT, SLOT};
 use crate::support::{is_alive, put, signed, wait_for};
 
 /// The number of an ordinary user that owns nothing here.
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 /// Descriptors that the ordinary user's agent may have.
 const DESCRIPTORS: u32 = 128;
 
 /// A directory in memory where programs in it can be executed: removing a hundred thousand files from a disk
 /// takes minutes, whoever does it.
-fn quick_dir() -> tempfile::TempDir {
+pub(crate) fn quick_dir() -> tempfile::TempDir {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
     let executes = |line: &str| line.contains(" /dev/shm tmpfs ") && !line.contains("noexec");
     let in_memory = mounts.lines().any(executes).then(|| tempfile::tempdir_in("/dev/shm").ok());

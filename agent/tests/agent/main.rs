@@ -10,6 +10,7 @@ mod cut_off;
 mod daemon;
 mod disk;
 mod gpus;
+mod groups;
 mod guard;
 mod guest;
 mod host;

@@ -1,6 +1,7 @@
 //! Tasks as real processes. The application is this test binary itself, run with the name of an ignored test.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,6 +11,7 @@ use fallow_agent::confine::{Allowed, Confinement};
 use fallow_agent::dir::DataDir;
 use fallow_agent::guard::GuardHandle;
 use fallow_agent::proc;
+use fallow_agent::supervise::groups::Groups;
 use fallow_agent::supervise::{Context, Supervisor, agent_mark, leftovers, life_mark};
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::init_data::AppInitData;
@@ -84,7 +86,13 @@ impl Bench {
 
     /// Whose jobs are confined by so much.
     pub(crate) fn confined_by(dir: tempfile::TempDir, confinement: Confinement) -> Self {
-        Self::of(dir, confinement, None, Arc::new(AtomicBool::new(true)), Arc::default())
+        Self::of(dir, confinement, None, None, Arc::new(AtomicBool::new(true)), Arc::default())
+    }
+
+    /// The same, with tasks in control groups below this one.
+    pub(crate) fn in_groups(dir: tempfile::TempDir, confinement: Confinement, place: &Path) -> Self {
+        let room = Arc::new(AtomicBool::new(true));
+        Self::of(dir, confinement, Some(place), None, room, Arc::default())
     }
 
     /// Nothing is taken in but what must not be lost, unless there is `room`.
@@ -106,12 +114,13 @@ impl Bench {
         full: Arc<AtomicUsize>,
     ) -> Self {
         let confinement = Confinement::probe(Allowed::default(), dir.path());
-        Self::of(dir, confinement, dropped, room, full)
+        Self::of(dir, confinement, None, dropped, room, full)
     }
 
     fn of(
         dir: tempfile::TempDir,
         confinement: Confinement,
+        groups: Option<&Path>,
         dropped: Option<Sender<Event>>,
         room: Arc<AtomicBool>,
         full: Arc<AtomicUsize>,
@@ -120,8 +129,11 @@ impl Bench {
         std::mem::forget(data.lock().unwrap());
         let (sender, events) = channel();
         let life = format!("test{:?}", std::thread::current().id());
-        let guard =
-            GuardHandle::start(agent(), life_mark(&data, &life), StdDuration::from_millis(300)).unwrap();
+        let groups = groups.map(|place| Groups::below(place, &agent_mark(&data), &life));
+        let groups = groups.unwrap_or_else(|| Groups::none("not wanted"));
+        let jobs = groups.jobs().map(Path::to_path_buf);
+        let mark = life_mark(&data, &life);
+        let guard = GuardHandle::start(agent(), mark, StdDuration::from_millis(300), jobs).unwrap();
         let for_samples = std::sync::Mutex::new(dropped.unwrap_or_else(|| sender.clone()));
         let sender = std::sync::Mutex::new(sender);
         let context = Context {
@@ -129,6 +141,7 @@ impl Bench {
             life,
             guard,
             confinement,
+            groups: Arc::new(groups),
             memory: Bytes::from_mebibytes(1024),
             send_event: Arc::new(move |event| {
                 if full.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n > 0).then(|| n + 1)).is_ok()

@@ -287,10 +287,14 @@ fn start(
     columns
 }
 
-/// Layers that this system lacks.
+/// Layers that this system lacks, but for control groups: the agents here have none of their own.
 fn missing(confined: &Column) -> Vec<String> {
     let layers = confined.status()["confinement"].as_array().unwrap().clone();
-    layers.iter().filter(|layer| layer["on"] != true).map(ToString::to_string).collect()
+    layers
+        .iter()
+        .filter(|layer| layer["on"] != true && layer["name"] != "groups")
+        .map(ToString::to_string)
+        .collect()
 }
 
 /// Jobs that never end are there when their agents end.

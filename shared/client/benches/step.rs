@@ -183,6 +183,7 @@ impl Host {
             peak_working_set: Bytes(0),
             disk_usage: Bytes(0),
             made_room: None,
+            memory_exceeded: None,
         };
         let step = self.event(Event::TaskEnded { job, end: Box::new(end) });
         let uploads: Vec<FileKey> = step.actions.iter().filter_map(|action| upload(&action.effect)).collect();

@@ -228,6 +228,11 @@ pub enum LimitExceeded {
         /// What this host allows.
         limit: Bytes,
     },
+    /// The system killed it, for it needed more memory than it may have there.
+    MemoryHeld {
+        /// So much.
+        most: Bytes,
+    },
     /// It has started too many processes and threads.
     Threads {
         /// So many.
@@ -379,6 +384,9 @@ impl fmt::Display for LimitExceeded {
             }
             Self::Memory { working_set, limit } => {
                 write!(f, "working set of {working_set} is over this host's limit of {limit}")
+            }
+            Self::MemoryHeld { most } => {
+                write!(f, "it needed more memory than the {most} that it may have here: the system killed it")
             }
             Self::Threads { threads, allowed } => {
                 write!(f, "has {threads} processes and threads, this host allows {allowed}")

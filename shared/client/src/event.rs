@@ -374,6 +374,9 @@ pub struct TaskEnd {
     pub disk_usage: Bytes,
     /// Why it was killed to make room on a full disk (see [`crate::Room`]), and its slot emptied, if it was.
     pub made_room: Option<Goes>,
+    /// The system itself killed its processes, for they needed more memory than the most that it gives them,
+    /// which is this. It knows the instant; what is seen once a second may miss it.
+    pub memory_exceeded: Option<Bytes>,
 }
 
 /// An output file in the project directory.

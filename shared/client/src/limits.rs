@@ -21,7 +21,21 @@ const DISK_BOUND: Bytes = Bytes(1_000_000_000);
 const THREADS_MAX: u32 = 1_000;
 const THREADS_PER_CPU: u32 = 16;
 
+/// The most that a single task may have on this host, whoever uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskLimits {
+    /// Memory of all its processes together.
+    pub memory: Bytes,
+    /// Processes and threads.
+    pub threads: u32,
+}
+
 impl Client {
+    /// What the shell may have the system hold each task to.
+    pub fn task_limits(&self) -> TaskLimits {
+        TaskLimits { memory: self.memory_limit_unused(), threads: self.threads_allowed() }
+    }
+
     /// How many processes and threads a task may have. BOINC sets no limit, nor has it a number for one that
     /// is exceeded.
     pub(crate) fn threads_allowed(&self) -> u32 {
@@ -121,7 +135,9 @@ impl Client {
         let Some(job) = self.state.jobs.get(&id).filter(|job| job.process.exists()) else { return };
         let (pid, was_over) = (job.process.pid(), job.outcome.is_some());
         let end = match why {
-            LimitExceeded::Memory { .. } | LimitExceeded::Threads { .. } => Effect::KillTask { job: id },
+            LimitExceeded::Memory { .. }
+            | LimitExceeded::MemoryHeld { .. }
+            | LimitExceeded::Threads { .. } => Effect::KillTask { job: id },
             LimitExceeded::Elapsed { .. }
             | LimitExceeded::Disk { .. }
             | LimitExceeded::UncountedDisk { .. } => Effect::AbortTask { job: id },

@@ -253,6 +253,11 @@ impl Client {
         let failure = match &ended {
             _ if was_over => None,
             exit::ExitMeaning::Finished => self.bad_output(id),
+            // It would need as much once more, wherever it goes on.
+            _ if let Some(most) = end.memory_exceeded => {
+                let why = LimitExceeded::MemoryHeld { most };
+                Some((exit::MEM_LIMIT_EXCEEDED, why.to_string()))
+            }
             exit::ExitMeaning::Failed { exit_status, message } => {
                 // One device of many may be broken (R3.14).
                 let on = devices_of(job).map(|(kind, devices)| self.ran_on(kind, devices));
@@ -265,6 +270,9 @@ impl Client {
         };
         let goes_on = !was_over && failure.is_none();
         if let Some((exit_status, message)) = failure {
+            if end.memory_exceeded.is_some() {
+                self.note_forbidden();
+            }
             self.job_failed(id, exit_status, EndState::ComputeError, message);
         }
         let (stderr, at) = (tail(&end.stderr), self.now());

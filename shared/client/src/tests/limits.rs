@@ -7,7 +7,7 @@ use super::{NOW, client, id_of, put_job};
 use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::state::{Outcome, Process};
-use crate::{Effect, Event, TaskSample};
+use crate::{Effect, Event, TaskEnd, TaskSample};
 
 /// A client with a task in this state.
 fn with(process: Process) -> (Client, JobId) {
@@ -54,5 +54,36 @@ fn r6_10_a_task_that_does_not_go_when_it_is_told_to_and_takes_too_much_memory_is
         // Once a look, until it is gone.
         assert_eq!(kills(&mut client, id, 3, much), 1, "{process:?}");
         assert!(client.handle(NOW + Duration::from_secs(3), Event::WakeUp).actions.is_empty(), "{process:?}");
+    }
+}
+
+#[test]
+fn r6_10_a_task_that_the_system_killed_for_its_memory_has_failed_and_any_other_that_is_killed_goes_on() {
+    for (memory_exceeded, exit) in [
+        (Some(Bytes::from_mebibytes(900)), exit::Ended::Signal { number: 9, core_dumped: false }),
+        // What had started its processes says it with a number of its own.
+        (Some(Bytes::from_mebibytes(900)), exit::Ended::Code(137)),
+        (None, exit::Ended::Signal { number: 9, core_dumped: false }),
+    ] {
+        let (mut client, id) = with(Process::Executing(7));
+        let end = TaskEnd {
+            exit,
+            finish: None,
+            temporary_exit: None,
+            cpu_time: Duration::ZERO,
+            is_charged: false,
+            stderr: String::new(),
+            outputs: Vec::new(),
+            peak_working_set: Bytes(0),
+            disk_usage: Bytes(0),
+            made_room: None,
+            memory_exceeded,
+        };
+        client.handle(NOW, Event::TaskEnded { job: id, end: Box::new(end) });
+        let outcome = client.state.jobs[&id].outcome.clone();
+        let said = outcome.map(|outcome| (outcome.exit_status, outcome.message.unwrap_or_default()));
+        let says = "it needed more memory than the 900.0 MiB that it may have here: the system killed it";
+        let expected = memory_exceeded.map(|_| (exit::MEM_LIMIT_EXCEEDED, says.to_owned()));
+        assert_eq!(said, expected, "{memory_exceeded:?} {exit:?}");
     }
 }

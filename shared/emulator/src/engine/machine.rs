@@ -295,6 +295,7 @@ impl Machine {
             peak_working_set: Bytes(0),
             disk_usage: Bytes(0),
             made_room: None,
+            memory_exceeded: None,
         };
         self.soon.push_back(Event::TaskEnded { job, end: Box::new(end) });
     }

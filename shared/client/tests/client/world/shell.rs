@@ -132,6 +132,7 @@ impl World {
                         peak_working_set: Bytes(0),
                         disk_usage: Bytes(0),
                         made_room: None,
+                        memory_exceeded: None,
                     }),
                 };
                 self.queue.push((self.now + LEAVING, ended));

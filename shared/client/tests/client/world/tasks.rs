@@ -112,6 +112,7 @@ impl World {
                 peak_working_set: Bytes::from_mebibytes(11),
                 disk_usage: Bytes(1000),
                 made_room: None,
+                memory_exceeded: None,
             }),
         });
     }
@@ -235,6 +236,7 @@ fn finished_after(cpu_time: Duration, is_charged: bool) -> TaskEnd {
         peak_working_set: Bytes(0),
         disk_usage: Bytes(0),
         made_room: None,
+        memory_exceeded: None,
     }
 }
 
