@@ -77,6 +77,7 @@ fn policies() -> String {
 
 const STATUS: &str = r"Examples:
   fallow-agent status
+  fallow-agent status --line
   fallow-agent status --json | jq .tasks
   fallow-agent status --linked >/dev/null || echo 'not in touch'
 
@@ -416,6 +417,9 @@ pub struct Status {
     /// As JSON: {"running": true, ...}, or {"running": false}
     #[arg(long)]
     pub json: bool,
+    /// One line only: what runs and why, or why nothing does; for a panel or a prompt
+    #[arg(long, conflicts_with = "json")]
+    pub line: bool,
     /// End with a status that says whether it has a link to its coordinator, and takes what comes from there
     #[arg(long)]
     pub linked: bool,

@@ -48,8 +48,10 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
         Command::Update(AttachedArg { dir, project: url }) => tell(&dir, &Request::Update { url }),
         Command::Suspend(dir) => tell(&dir, &Request::Suspend {}),
         Command::Snooze(Snooze { dir, time }) => {
-            let (text, _) =
-                ask_as_anybody(&dir, &Request::Snooze { seconds: time.as_secs_f64().ceil() as u64 })?;
+            let (text, _) = ask_as_anybody(
+                &dir,
+                &Request::Snooze { seconds: time.as_secs_f64().ceil() as u64, by: None },
+            )?;
             say(&text)
         }
         Command::Resume(dir) => tell(&dir, &Request::Resume {}),
@@ -268,6 +270,14 @@ fn ask_as_anybody(
     }
 }
 
+/// One line of what runs and why. An agent of before says none: what it tells besides is enough for one.
+fn line_of(status: &control::status::Status) -> String {
+    match status.line.as_str() {
+        "" => control::summary::line(status, clock::now(), &control::summary::WallClock::system()),
+        line => line.to_owned(),
+    }
+}
+
 fn status(arguments: &Status) -> Result<(), AgentError> {
     let status = match ask_as_anybody(&arguments.dir, &Request::Status {}) {
         Ok((_, Some(status))) => status,
@@ -284,6 +294,8 @@ fn status(arguments: &Status) -> Result<(), AgentError> {
             object.insert("running".to_owned(), true.into());
         }
         say(&serde_json::to_string_pretty(&value).unwrap_or_default())?;
+    } else if arguments.line {
+        say(&line_of(&status))?;
     } else {
         say(status.text(clock::now()).trim_end())?;
     }

@@ -13,6 +13,8 @@ pub enum Input {
     Event(Box<Event>),
     /// The end of a transfer, for the client unless it was given up meanwhile.
     Transferred(Ticket, Box<Event>),
+    /// Files came to so much that the client is to know of it.
+    FilesMoved,
     /// Something that the owner is to hear of a project's server.
     Remark {
         /// The project.

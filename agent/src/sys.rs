@@ -425,6 +425,13 @@ pub fn readable_later(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     Ok(unsafe { AsyncFd::register_with_interest(file, Interest::READABLE) }?)
 }
 
+/// The same for what the kernel calls urgent, such as the events of its triggers.
+pub fn urgent_later(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` is a valid descriptor, and nobody closes or replaces it while it is held: no
+    // reference to it is given out by which that could be done.
+    Ok(unsafe { AsyncFd::register_with_interest(file, Interest::PRIORITY) }?)
+}
+
 /// As many bytes hold a bit for each key there is.
 pub const INPUT_BITS_LEN: usize = 96;
 

@@ -91,8 +91,8 @@ fn r6_4_a_group_suspends_the_real_agents_that_it_chooses_and_the_owner_of_anothe
     let dir = up.dir().join("agent-3");
     let output = command("fallow-agent").arg("status").arg("--dir").arg(dir).output().unwrap();
     let status = String::from_utf8_lossy(&output.stdout).into_owned();
-    let expected = format!("computing rests outside of its hours ({day}), until ");
-    assert!(status.contains(&expected) && !status.contains("running"), "{status}");
+    let expected = format!("resting: outside of its hours ({day}); goes on ");
+    assert!(status.starts_with(&expected) && !status.contains("running"), "{status}");
     assert_eq!(host(&up, "agent-2")["suspended_by"], "owner", "the owner's word comes first");
     up.json(&["preferences", "set", "--hours", "always"]);
     wait_for("the agent to compute again", PATIENCE, || {

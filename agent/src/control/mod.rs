@@ -14,6 +14,7 @@ pub mod preferences;
 pub mod protocol;
 pub mod server;
 pub mod status;
+pub mod summary;
 
 use std::fs::File;
 use std::io;

@@ -20,6 +20,21 @@ pub fn place() -> PathBuf {
     given.map_or_else(|| PathBuf::from(USUAL), PathBuf::from)
 }
 
+/// What a user of the machine is called: his name where its list of users has him.
+pub fn user_name(user: u32) -> String {
+    let listed = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    name_in(&listed, user).unwrap_or_else(|| format!("user {user}"))
+}
+
+fn name_in(passwd: &str, user: u32) -> Option<String> {
+    let named = |line: &str| {
+        let mut fields = line.split(':');
+        let (name, id) = (fields.next()?, fields.nth(1)?);
+        (id.parse() == Ok(user)).then(|| name.to_owned())
+    };
+    passwd.lines().find_map(named).filter(|name| !name.is_empty())
+}
+
 /// The socket as long as the agent has it.
 #[derive(Debug)]
 pub struct Opened {
@@ -80,5 +95,18 @@ pub fn open(path: &Path) -> Option<(UnixListener, Opened)> {
     match bind(path, Door::People) {
         Ok(listener) => Some((listener, Opened::at(path))),
         Err(error) => without(&fallow_daemon::causes::line(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_4_a_user_is_called_by_his_name_and_else_by_his_number() {
+        let listed = "root:x:0:0:root:/root:/bin/sh\nann:x:1001:100::/home/ann:/bin/sh\nodd\n:x:7:7::/:\n";
+        assert_eq!(name_in(listed, 1001).as_deref(), Some("ann"));
+        assert_eq!((name_in(listed, 7), name_in(listed, 100)), (None, None));
+        assert_eq!(user_name(u32::MAX - 1), format!("user {}", u32::MAX - 1));
     }
 }

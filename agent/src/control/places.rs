@@ -95,6 +95,11 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Whose it is.
+    pub(super) const fn user(&self) -> u32 {
+        self.user
+    }
+
     /// Waits until it is the turn of another pause of this user.
     pub(super) async fn turn_to_pause(&self) {
         let wait = known(&self.users).get_mut(&self.user).map(|user| user.pauses.take(Instant::now()));

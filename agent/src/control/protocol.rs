@@ -49,6 +49,9 @@ pub enum Request {
     Snooze {
         /// How long, in seconds; 0 ends it.
         seconds: u64,
+        /// The user who asks. Nobody says that of himself: the agent knows it from the system.
+        #[serde(skip)]
+        by: Option<u32>,
     },
     /// Compute again.
     Resume {},

@@ -248,7 +248,10 @@ where
             "this is no request ({why}): one line of JSON such as {{\"command\":\"status\"}} is expected"
         ))),
         Ok(request) if let Some(error) = door.refuses(&request) => Response::failed(&error),
-        Ok(request) => {
+        Ok(mut request) => {
+            if let Request::Snooze { by, .. } = &mut request {
+                *by = Some(place.user());
+            }
             if door == Door::People && matches!(request, Request::Snooze { .. }) {
                 place.turn_to_pause().await;
             }

@@ -30,6 +30,9 @@ const NOTICES_SHOWN: usize = 5;
 /// Everything that `fallow-agent status` tells. Times are seconds, instants seconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
+    /// What runs and why, or why nothing does: one line for people.
+    #[serde(default)]
+    pub line: String,
     /// The agent's version.
     pub version: String,
     /// Its process.
@@ -59,6 +62,9 @@ pub struct Status {
     /// What senses whether somebody uses the machine, and what does not.
     #[serde(default)]
     pub sensors: Vec<SensorStatus>,
+    /// Whether the kernel tells when programs wait for memory.
+    #[serde(default)]
+    pub memory_pressure: Option<SensorStatus>,
     /// What somebody used last; absent where nothing was seen since the agent was started.
     #[serde(default)]
     pub last_input: Option<LastInput>,
@@ -95,6 +101,9 @@ pub struct HostStatus {
     /// Until when somebody has paused computing, if that holds.
     #[serde(default)]
     pub snoozed_until: Option<f64>,
+    /// Which user of the machine did that, where it was since the agent was started.
+    #[serde(default)]
+    pub snoozed_by: Option<String>,
     /// Somebody uses the machine.
     #[serde(default)]
     pub in_use: bool,
@@ -108,6 +117,9 @@ pub struct HostStatus {
     /// What rests while it is used: `computing`, `coprocessors` or `nothing`.
     #[serde(default)]
     pub rests_in_use: String,
+    /// Why no project is contacted now by preferences of the network, if none is.
+    #[serde(default)]
+    pub network_rests: Option<String>,
     /// Devices that must not be used, such as `nvidia:0`.
     #[serde(default)]
     pub excluded_devices: Vec<String>,
@@ -288,6 +300,7 @@ impl HostStatus {
             hours: view.hours.to_string(),
             hours_change: view.hours_change,
             snoozed_until: view.snoozed_until.map(Instant::as_secs_f64),
+            snoozed_by: None,
             in_use: view.in_use.is_so,
             in_use_until: view.in_use.until.map(Instant::as_secs_f64),
             idle_after: view.in_use.idle_after.as_secs_f64(),
@@ -297,6 +310,7 @@ impl HostStatus {
                 Rests::Nothing => "nothing",
             }
             .to_owned(),
+            network_rests: view.network_rests,
             excluded_devices: view.excluded_devices.iter().map(ToString::to_string).collect(),
             devices: devices(client),
             owner_excluded_devices: view.owner.excluded_devices.iter().map(ToString::to_string).collect(),
@@ -400,6 +414,9 @@ impl Status {
     pub fn text(&self, now: Instant) -> String {
         let mut out = String::new();
         let host = &self.host;
+        if !self.line.is_empty() {
+            let _ = writeln!(out, "{}", self.line);
+        }
         let _ = writeln!(out, "agent {} (process {}) in {}", self.version, self.pid, self.dir);
         match &self.fleet {
             None => out.push_str("no coordinator\n"),
@@ -435,60 +452,29 @@ impl Status {
             Duration::from_secs_f64(host.cpu_time),
             host.jobs_finished
         );
-        let until = host.hours_change.as_ref().map(|at| format!(", until {at}")).unwrap_or_default();
-        match host.suspended_by.as_deref() {
-            Some("hours") => {
-                let _ = writeln!(out, "computing rests outside of its hours ({}){until}", host.hours);
-            }
-            Some("snooze") => {
-                let left = host.snoozed_until.map(|until| Instant::from_secs_f64(until).since(now));
-                let left = left.map(|left| format!(" for {left} more")).unwrap_or_default();
-                let _ =
-                    writeln!(out, "computing is paused{left}; `fallow-agent snooze off` ends that before");
-            }
-            Some("in use") => {
-                let idle_after = Duration::from_secs_f64(host.idle_after);
-                let last = self.last_input.as_ref().map(|last| {
-                    let ago = now.since(Instant::from_secs_f64(last.at)).max(Duration::ZERO);
-                    format!(" ({}, {ago} ago)", printable::line(&last.of, NAME_MAX))
-                });
-                let last = last.unwrap_or_default();
-                let _ = match host.in_use_until {
-                    Some(_) => writeln!(
-                        out,
-                        "computing rests: somebody uses the machine, until {idle_after} after the last input{last}"
-                    ),
-                    None => writeln!(
-                        out,
-                        "computing rests: somebody has a session here, of whose input nothing can be seen"
-                    ),
-                };
-            }
-            Some("battery" | "other programs" | "no input" | "preference file") => {
-                let why = host.stopped_for.as_deref().unwrap_or("for now");
-                let _ = writeln!(out, "computing rests: {why}");
-            }
-            Some("disk") => {
-                let _ = writeln!(
-                    out,
-                    "computing is suspended: there is too little space on the disk; `fallow-agent disk --why` says more"
-                );
-            }
-            Some(who) => {
-                let _ = writeln!(out, "computing is suspended by the {who}");
-            }
-            None if host.hours_change.is_some() => {
-                let _ = writeln!(out, "this host may compute now (its hours: {}){until}", host.hours);
-            }
-            None => {}
+        if host.suspended_by.is_none() && host.hours_change.is_some() {
+            let until = host.hours_change.as_ref().map(|at| format!(", until {at}")).unwrap_or_default();
+            let _ = writeln!(out, "this host may compute now (its hours: {}){until}", host.hours);
         }
+        if let Some(last) =
+            self.last_input.as_ref().filter(|_| host.suspended_by.as_deref() == Some("in use"))
+        {
+            let ago = now.since(Instant::from_secs_f64(last.at)).max(Duration::ZERO);
+            let _ = writeln!(out, "used last: {}, {ago} ago", printable::line(&last.of, NAME_MAX));
+        }
+        let one = |sensor: &SensorStatus| {
+            let SensorStatus { sensor, on, what } = sensor;
+            format!("{sensor} {} ({what})", if *on { "on" } else { "off" })
+        };
         if !self.sensors.is_empty() {
-            let one = |sensor: &SensorStatus| {
-                let SensorStatus { sensor, on, what } = sensor;
-                format!("{sensor} {} ({what})", if *on { "on" } else { "off" })
-            };
             let all: Vec<String> = self.sensors.iter().map(one).collect();
             let _ = writeln!(out, "who uses the machine is sensed by: {}", all.join("; "));
+        }
+        if let Some(pressure) = &self.memory_pressure {
+            let _ = writeln!(out, "{}", one(pressure));
+        }
+        if let Some(why) = &host.network_rests {
+            let _ = writeln!(out, "no project is contacted: {why}");
         }
         if !host.excluded_devices.is_empty() {
             let _ = writeln!(out, "devices that are not used: {}", host.excluded_devices.join(", "));

@@ -100,6 +100,8 @@ struct Engine {
     /// What the owner wants since then: suspended or not. The client is told when it can store it (see
     /// `full_disk`).
     owner_wish: Option<bool>,
+    /// Who has paused computing, where that was in this life of the agent.
+    snoozed_by: Option<String>,
     /// The project that the present turn detaches.
     departure: Option<Departure>,
     /// Projects to be detached when it can be stored.
@@ -127,8 +129,10 @@ impl Engine {
     async fn take(&mut self, input: Input) -> Result<(), AgentError> {
         match input {
             Input::Event(event) => self.turn(*event, None).await,
+            Input::FilesMoved => self.files_moved().await,
             Input::Transferred(ticket, _) if !self.transfers.settle(&ticket) => Ok(()),
             Input::Transferred(mut ticket, event) => {
+                self.files_moved().await?;
                 let traffic = ticket.traffic();
                 if !traffic.is_empty() {
                     self.turn(Event::TrafficMeasured(traffic), None).await?;
@@ -150,6 +154,15 @@ impl Engine {
                 self.answer(ask);
                 Ok(())
             }
+        }
+    }
+
+    /// Tells the client what files came to since it was told last.
+    async fn files_moved(&mut self) -> Result<(), AgentError> {
+        let (up, down) = self.transfers.take_moved();
+        match up.0 + down.0 {
+            0 => Ok(()),
+            _ => self.turn(Event::FilesMoved { up, down }, None).await,
         }
     }
 
@@ -214,8 +227,10 @@ impl Engine {
         if let Some(sensors) = &self.sensors {
             sensors.attend(self.client.has_processes());
         }
+        self.supervisor.look_at_swap(self.client.counts_swap());
         let (up, down) = self.client.rates_max();
         self.transfers.limit(up, down);
+        self.transfers.tell_after(self.client.transfers_left());
         if let Some(surroundings) = &self.surroundings {
             surroundings.attend(self.client.looks_for());
         }

@@ -6,8 +6,10 @@ use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{Device, Duration, Instant, MasterUrl};
 
 use super::{Asked, Engine};
+use crate::control::people::user_name;
 use crate::control::protocol::{Request, Response};
 use crate::control::status::{HostStatus, Status, projects, tasks};
+use crate::control::summary;
 use crate::error::AgentError;
 use crate::host::owner::Sensors;
 
@@ -64,13 +66,17 @@ impl Engine {
                     "computing is suspended until you resume it, whatever the coordinator says",
                 ))
             }
-            Request::Snooze { seconds } => {
+            Request::Snooze { seconds, by } => {
+                let was = self.client.host_view().snoozed_until;
                 self.turn(
                     Event::Snoozed(Duration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))),
                     None,
                 )
                 .await?;
                 let view = self.client.host_view();
+                if view.snoozed_until != was {
+                    self.snoozed_by = by.map(user_name);
+                }
                 Ok(Response::done(match (view.snoozed_until, view.suspended_by) {
                     (Some(until), _) => {
                         let time = until.since(clock::now());
@@ -218,7 +224,11 @@ impl Engine {
             host.suspended_by = Some("owner".to_owned());
         }
         let (tasks, tasks_left_out) = tasks(&self.client);
-        Status {
+        if host.snoozed_until.is_some() {
+            host.snoozed_by = self.snoozed_by.clone();
+        }
+        let mut status = Status {
+            line: String::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             dir: self.dir.path().display().to_string(),
@@ -231,10 +241,13 @@ impl Engine {
             store_trouble: self.store_trouble.clone(),
             confinement: self.confinement.clone(),
             sensors: self.sensors.as_ref().map(Sensors::status).unwrap_or_default(),
+            memory_pressure: self.surroundings.as_ref().map(|watcher| watcher.pressure().clone()),
             last_input: self.sensors.as_ref().and_then(Sensors::last_input),
             preferences: crate::control::preferences::statuses(&self.client),
             preference_troubles: self.client.preference_troubles().to_vec(),
-        }
+        };
+        status.line = summary::line(&status, clock::now(), &summary::WallClock::system());
+        status
     }
 }
 

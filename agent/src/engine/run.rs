@@ -291,6 +291,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         asking: None,
         store_trouble: None,
         owner_wish: None,
+        snoozed_by: None,
         departure: None,
         departing: std::collections::VecDeque::new(),
         deletions: super::deletions::Deletions::default(),
@@ -325,6 +326,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         let places = Places {
             power: settings.power.clone(),
             memory: settings.memory.clone(),
+            pressure: "/proc/pressure/memory".into(),
             every: settings.look_every,
             mark: format!("{}:", dir.path().display()),
         };
@@ -846,6 +848,9 @@ impl Life<'_> {
             tracing::error!(%error, "cannot store that an attachment is taken back");
         }
         self.engine.transfers.cancel_all();
+        if let Err(error) = self.engine.files_moved().await {
+            tracing::error!(%error, "cannot store what was transferred last");
+        }
         self.engine.supervisor.stop(self.grace);
         while !self.engine.supervisor.is_stopped() {
             tokio::select! {

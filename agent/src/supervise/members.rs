@@ -14,6 +14,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use fallow_domain::Bytes;
+
 use super::departed::Departed;
 use crate::brand;
 use crate::proc::{self, Process, Sessions, Used};
@@ -147,6 +149,12 @@ impl Members {
     /// Whether some process of a task was not stopped, by the last look.
     pub(super) fn is_awake(&self, leader: u32) -> bool {
         self.awake.contains(&leader)
+    }
+
+    /// What a task has in the swap space, by its processes of the last look.
+    pub(super) fn swap(&self, leader: u32) -> Bytes {
+        let own = self.known.iter().filter(|(_, member)| member.leader == leader);
+        own.fold(Bytes(0), |all, (pid, _)| all.plus(fallow_daemon::proc::swapped(*pid)))
     }
 
     /// Sessions that processes of a task made for themselves.

@@ -28,12 +28,14 @@ mod reports;
 mod restless;
 mod slot;
 mod slot_dir;
+mod swap_looks;
 mod task;
 mod uncollected;
 mod unsent_messages;
 mod verify;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -59,6 +61,7 @@ use groups::Groups;
 use members::Members;
 use reports::Reports;
 use slot_dir::SlotDir;
+use swap_looks::SwapLooks;
 use task::Task;
 use uncollected::UncollectedOutputs;
 use unsent_messages::UnsentMessages;
@@ -160,6 +163,7 @@ pub struct Supervisor {
     orders: Sender<Order>,
     freezer: Arc<Freezer>,
     allowed: Mutex<Option<TaskLimits>>,
+    swap_wanted: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -208,6 +212,8 @@ impl Supervisor {
         let (orders, incoming) = channel();
         let own = orders.clone();
         let freezer = Arc::new(Freezer::default());
+        let swap = SwapLooks::default();
+        let swap_wanted = swap.wanted();
         let supervision = Supervision {
             shared: Arc::new(Shared {
                 known: Known::default(),
@@ -219,6 +225,7 @@ impl Supervisor {
             freezer: Arc::clone(&freezer),
             members: Members::default(),
             disk: DiskLook::default(),
+            swap,
             ended_tasks: EndedTasks::default(),
             reports: Reports::default(),
             unsent: UnsentMessages::default(),
@@ -230,7 +237,7 @@ impl Supervisor {
         let thread = std::thread::Builder::new()
             .name("supervisor".into())
             .spawn(move || supervision.run(&incoming))?;
-        Ok(Self { orders, freezer, allowed: Mutex::new(None), thread: Some(thread) })
+        Ok(Self { orders, freezer, allowed: Mutex::new(None), swap_wanted, thread: Some(thread) })
     }
 
     /// Starts a task: `TaskStarted` or `TaskStartFailed` follows.
@@ -240,6 +247,10 @@ impl Supervisor {
     /// What stops all tasks at once.
     pub fn freezer(&self) -> &Arc<Freezer> {
         &self.freezer
+    }
+    /// Whether it is to be looked from now on how much of the swap space tasks hold.
+    pub fn look_at_swap(&self, wanted: bool) {
+        self.swap_wanted.store(wanted, Ordering::Relaxed);
     }
     /// Stops all tasks, but those that were told to leave: at once, whatever the thread does just now. Each
     /// goes on when it is told anything but to suspend.
@@ -302,6 +313,7 @@ struct Supervision {
     freezer: Arc<Freezer>,
     members: Members,
     disk: DiskLook,
+    swap: SwapLooks,
     /// What tasks that are gone have left.
     ended_tasks: EndedTasks,
     reports: Reports,
@@ -490,6 +502,7 @@ impl Supervision {
                 job,
                 cpu_time,
                 working_set,
+                swap: None,
                 threads: used.threads,
                 disk: None,
                 status,
@@ -528,6 +541,7 @@ impl Supervision {
             self.freezer.enforce();
         }
         self.shared.guard.keep_strays(&self.members.all_strays());
+        let looks_at_swap = self.swap.is_due();
         let samples: Vec<TaskSample> = self
             .tasks
             .iter_mut()
@@ -538,7 +552,9 @@ impl Supervision {
                 let (used, status) = task.look(&self.shared, job, &used, now, &mut self.unsent)?;
                 let disk = task.disk();
                 let (cpu_time, working_set, threads) = (used.cpu, used.memory, used.threads);
-                Some(TaskSample { job, cpu_time, working_set, threads, disk, status })
+                let leader = task.leader().filter(|_| looks_at_swap);
+                let swap = leader.map(|(leader, _)| self.members.swap(leader));
+                Some(TaskSample { job, cpu_time, working_set, swap, threads, disk, status })
             })
             .collect();
         for pid in self.tasks.values().filter_map(Task::heedless) {

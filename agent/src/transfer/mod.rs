@@ -10,6 +10,7 @@ mod download;
 mod encoding;
 pub mod fleet_projects;
 mod local;
+mod moved;
 mod notes;
 mod pace;
 mod rate;
@@ -92,7 +93,29 @@ impl Transfers {
             told: Mutex::default(),
             moved,
         };
-        Self { shared: Arc::new(shared) }
+        let transfers = Self { shared: Arc::new(shared) };
+        transfers.shared.runtime.spawn(transfers.clone().tell_of_much());
+        transfers
+    }
+
+    /// Says when files came to much since that was asked last.
+    async fn tell_of_much(self) {
+        loop {
+            self.shared.web.rates().moved.much().await;
+            if self.shared.events.send(Input::FilesMoved).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What files came to since that was asked last: what was sent, and what was fetched.
+    pub fn take_moved(&self) -> (Bytes, Bytes) {
+        self.shared.web.rates().moved.take()
+    }
+
+    /// From now on it is said when files come to so much, and whenever they come to much.
+    pub fn tell_after(&self, left: Option<Bytes>) {
+        self.shared.web.rates().moved.tell_after(left);
     }
 
     /// GETs a master page: ends in `MasterPageRead`.

@@ -8,17 +8,31 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fallow_client::Direction;
 use fallow_domain::Bytes;
 use tokio::time::{Instant, sleep_until};
+
+use super::moved::Moved;
 
 /// While a piece waits, it is looked so often whether there is another limit by now.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Both directions. Clones are of the same lines.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Rates {
     pub(super) up: Arc<Rate>,
     pub(super) down: Arc<Rate>,
+    /// What went over both.
+    pub(super) moved: Arc<Moved>,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        let moved = Arc::new(Moved::default());
+        let line =
+            |direction| Arc::new(Rate { counts: Some((direction, Arc::clone(&moved))), ..Rate::default() });
+        Self { up: line(Direction::Upload), down: line(Direction::Download), moved }
+    }
 }
 
 /// One direction.
@@ -28,6 +42,8 @@ pub(super) struct Rate {
     limit: AtomicU64,
     /// When the line is free.
     free_at: Mutex<Option<Instant>>,
+    /// Where it is counted what goes over it.
+    counts: Option<(Direction, Arc<Moved>)>,
 }
 
 impl Rate {
@@ -45,6 +61,9 @@ impl Rate {
 
     /// Waits until a piece has had its time. Gives how long that was.
     pub(super) async fn pass(&self, bytes: u64) -> Duration {
+        if let Some((direction, moved)) = &self.counts {
+            moved.note(*direction, bytes);
+        }
         let began = Instant::now();
         let limit = self.limit.load(Ordering::Relaxed);
         if let Some(until) = self.place(began, bytes) {

@@ -137,13 +137,17 @@ fn r6_2_at_the_first_key_all_processes_of_all_tasks_stop_and_status_says_why() {
     wait_for("all to be stopped", || are_stopped(&tasks));
     let text = wait_for("the reason to be told", || {
         let (_, text) = outcome(dir, &["status"]);
-        let rests = "computing rests: somebody uses the machine, until 3.0 min after the last input (the input device event0";
-        text.contains(rests).then_some(text)
+        let rests = "resting: somebody uses the machine; goes on 3 min after the last input\n";
+        (text.starts_with(rests) && text.contains("used last: the input device event0")).then_some(text)
     });
     assert!(
         text.contains("input devices on (1 of them)") && text.contains("sessions off (no logind"),
         "{text}"
     );
+    // Whether the kernel tells of memory pressure is said too, with why not.
+    let pressure = status(dir)["memory_pressure"].clone();
+    let said = if pressure["on"] == true { "memory pressure on (" } else { "memory pressure off (" };
+    assert!(text.contains(said) && !pressure["what"].as_str().unwrap().is_empty(), "{text}");
     let host = status(dir)["host"].clone();
     assert_eq!((&host["suspended_by"], &host["in_use"]), (&"in use".into(), &true.into()));
     // Nothing stopped is left behind, nor is it waited for.
@@ -203,7 +207,11 @@ fn r6_2_whoever_may_ask_the_agent_may_pause_it_for_a_while() {
     assert!(code == 0 && text.contains("computing is paused for 120.0 min"), "{text}");
     wait_for("all to be stopped", || are_stopped(&tasks));
     let (_, text) = outcome(dir, &["status"]);
-    assert!(text.contains("computing is paused for") && text.contains("snooze off"), "{text}");
+    assert!(text.starts_with("snoozed until ") && text.contains("snooze off"), "{text}");
+    let (code, line) = outcome(dir, &["status", "--line"]);
+    let by = fallow_agent::control::people::user_name(rustix::process::geteuid().as_raw());
+    assert!(code == 0 && line.lines().count() == 1 && line.contains(&format!(" by {by}; ")), "{line}");
+    assert_eq!(status(dir)["line"], line.trim_end());
     let (code, text) = outcome(dir, &["snooze", "off"]);
     assert!(code == 0 && text.contains("computing goes on"), "{text}");
     wait_for("all to go on", || go_on(&tasks));

@@ -287,7 +287,7 @@ fn r6_4_what_the_owner_forbids_stops_tasks_and_they_go_on_when_it_is_over() {
     let game = Program::start(&program, &["1000"]);
     host.stops("other programs");
     let (_, text) = outcome(host.path(), &["status"]);
-    assert!(text.contains("computing rests: A-Game-Of-This-Test runs"), "{text}");
+    assert!(text.contains("resting: A-Game-Of-This-Test runs"), "{text}");
     drop(game);
     host.goes_on();
 }
@@ -414,4 +414,68 @@ fn r6_4_what_projects_and_applications_are_told_follows_the_owners_file() {
         told.next()
     });
     assert!(told.contains("<disk_interval>420"), "{told}");
+}
+
+/// A project whose program is so long that it takes seconds to come at half a megabyte a second.
+fn with_a_long_program() -> Server {
+    let mut program = WAITS.to_vec();
+    program.extend(b"# nothing\n".repeat(250_000));
+    working(program.leak())
+}
+
+#[test]
+fn r6_4_what_files_come_to_in_days_breaks_a_transfer_off_and_it_goes_on_from_there() {
+    let (server, mut host) = (with_a_long_program(), Host::new());
+    host.start();
+    let limits = "transfer_max = \"1 MB\"\ntransfer_period = \"30 days\"\n";
+    host.owner(&format!("{limits}download_max = \"500 kB\"\n"));
+    assert_eq!(attach(host.path(), &server.url(""), RIGHT, &["--no-wait"]).0, 0);
+    let fetched = || {
+        let asked = server.asked().into_iter().map(|asked| asked.head);
+        asked.filter(|head| head.starts_with("get /p/program ")).collect::<Vec<_>>()
+    };
+    let rests = |host: &Host| {
+        wait_for("that no more may be transferred", || {
+            let why = status(host.path())["host"]["network_rests"].as_str()?.to_owned();
+            why.contains("in the last 30 days, of 1000.0 kB that may be transferred").then_some(why)
+        });
+    };
+    rests(&host);
+    let (_, text) = outcome(host.path(), &["status"]);
+    assert!(text.contains("no project is contacted: files came to 1"), "{text}");
+    let (_, why) = outcome(host.path(), &["preferences", "--why"]);
+    assert!(why.contains("transfer_max") && why.contains("30 days"), "{why}");
+    // What came stays, and is known after a kill.
+    host.daemon.as_mut().unwrap().kill();
+    host.start();
+    rests(&host);
+    assert_eq!((fetched().len(), host.stand().1), (1, false), "{:?}", fetched());
+    host.owner("");
+    host.goes_on();
+    let again = fetched().pop().unwrap();
+    let from =
+        again.lines().find_map(|line| line.strip_prefix("range: bytes=")).unwrap().trim_end_matches('-');
+    // But for the piece that was on its way to the disk.
+    assert!((1..2_500_000).contains(&from.parse::<u64>().unwrap()), "{again}");
+    assert_eq!(status(host.path())["host"]["network_rests"], Value::Null);
+}
+
+#[test]
+fn r6_4_boincs_older_number_of_cpus_holds_where_no_part_of_them_is_said() {
+    let mut host = Host::new();
+    host.start();
+    let all = std::thread::available_parallelism().unwrap().get();
+    let says = |text: &str| {
+        host.write(
+            "global_prefs_override.xml",
+            &format!("<global_preferences>{text}</global_preferences>\n"),
+        );
+        host.reload();
+        status(host.path())["host"]["usable_cpus"].as_u64().unwrap()
+    };
+    assert_eq!(says("<max_cpus>1</max_cpus>"), 1);
+    let cpus = host.preference("cpus_max");
+    assert!(cpus["value"] == "1" && cpus["source"] == "global_prefs_override.xml", "{cpus}");
+    assert_eq!(says("<max_cpus>1</max_cpus><max_ncpus_pct>100</max_ncpus_pct>"), all as u64);
+    assert_eq!(host.preference("cpus_max")["value"], "no limit");
 }

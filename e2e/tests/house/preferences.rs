@@ -9,8 +9,59 @@ use crate::tree::{root, texts};
 
 const PAGE: &str = "docs/preferences.md";
 const ELEMENTS: &str = "shared/boinc/src/scheduler/preferences.rs";
-/// Elements that are no value of their own in the list of the code.
-const BESIDE: [&str; 2] = ["day_prefs", "exclusive_app"];
+/// All that the stock client (8.3) reads in `global_preferences`, and in `cc_config.xml` as a preference: whoever
+/// finds another one adds it here.
+const ELEMENTS_OF_BOINC: [&str; 46] = [
+    "battery_charge_min_pct",
+    "battery_max_temperature",
+    "confirm_before_connecting",
+    "cpu_scheduling_period_minutes",
+    "cpu_usage_limit",
+    "daily_xfer_limit_mb",
+    "daily_xfer_period_days",
+    "day_prefs",
+    "disk_interval",
+    "disk_max_used_gb",
+    "disk_max_used_pct",
+    "disk_min_free_gb",
+    "dont_verify_images",
+    "end_hour",
+    "exclusive_app",
+    "hangup_if_dialed",
+    "host_specific",
+    "host_venue",
+    "idle_time_to_run",
+    "leave_apps_in_memory",
+    "max_bytes_sec_down",
+    "max_bytes_sec_up",
+    "max_cpus",
+    "max_ncpus_pct",
+    "mod_time",
+    "net_end_hour",
+    "net_start_hour",
+    "network_wifi_only",
+    "niu_cpu_usage_limit",
+    "niu_max_ncpus_pct",
+    "niu_suspend_cpu_usage",
+    "override_file_present",
+    "ram_max_used_busy_pct",
+    "ram_max_used_idle_pct",
+    "run_gpu_if_user_active",
+    "run_if_user_active",
+    "run_on_batteries",
+    "source_project",
+    "source_scheduler",
+    "start_hour",
+    "suspend_cpu_usage",
+    "suspend_if_no_recent_input",
+    "venue",
+    "vm_max_used_pct",
+    "work_buf_additional_days",
+    "work_buf_min_days",
+];
+/// What of that is no value of its own in the list of the code.
+const BESIDE: [&str; 6] =
+    ["day_prefs", "exclusive_app", "host_specific", "host_venue", "source_scheduler", "venue"];
 
 /// A row: the element, what is done, the test.
 struct Row {
@@ -44,8 +95,12 @@ fn elements() -> BTreeSet<String> {
 
 #[test]
 fn every_element_of_boincs_preferences_has_a_row_and_no_other_has() {
-    let listed: BTreeSet<String> = rows().into_iter().map(|row| row.element).collect();
-    assert_eq!(listed, elements());
+    let all: BTreeSet<String> = ELEMENTS_OF_BOINC.map(str::to_owned).into();
+    let rows: Vec<String> = rows().into_iter().map(|row| row.element).collect();
+    assert_eq!(rows.iter().cloned().collect::<BTreeSet<String>>(), all);
+    assert_eq!(rows.len(), all.len(), "one row each");
+    // What the code reads and writes is among them, and all of them but those.
+    assert_eq!(elements(), all);
 }
 
 #[test]

@@ -163,6 +163,7 @@ impl Host {
             job: *job,
             cpu_time: self.cpu,
             working_set: Bytes::from_mebibytes(10),
+            swap: None,
             threads: 1,
             disk: None,
             status: Some(AppStatus { current_cpu_time: self.cpu, ..AppStatus::default() }),

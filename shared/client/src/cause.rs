@@ -8,6 +8,7 @@ use fallow_policy::cpu_schedule::SchedulingRule;
 use fallow_policy::disk::{Deletion, DeletionRule, ReturnedJob};
 use fallow_policy::hopeless::WhyHopeless;
 use fallow_policy::job_queue::Devices;
+use fallow_policy::transfer_quota::Spent;
 
 use crate::Uncounted;
 
@@ -134,6 +135,8 @@ pub enum Cause {
         /// How many attempts in a row have failed.
         failures: u32,
     },
+    /// So much was transferred in the last days that no more may be.
+    TransfersSpent(Spent),
     /// A file is there that is no job's.
     FileLeftOver,
     /// The last measurement of the disk is old, or somebody has met a full disk.
@@ -176,6 +179,13 @@ pub enum Cause {
     CpuTimeUnlimited,
     /// Memory is short on the host.
     MemoryShort,
+    /// Tasks hold too much of the swap space.
+    SwapFull {
+        /// So much, all together.
+        held: Bytes,
+        /// What they may.
+        most: Bytes,
+    },
     /// An output was written to while it was sent.
     WrittenSince,
     /// An early upload is over.
@@ -269,13 +279,14 @@ impl Cause {
             | Self::InUse
             | Self::GivesNoWay
             | Self::BenchmarksUnwanted
-            | Self::MemoryShort => Rule::OwnersWord,
+            | Self::MemoryShort
+            | Self::SwapFull { .. } => Rule::OwnersWord,
             Self::Benchmarks | Self::BenchmarksOld | Self::BenchmarksOver => Rule::HostFacts,
             Self::DeviceExcluded(_) | Self::DeviceChanged(_) | Self::DevicesMatter(_) => {
                 Rule::ExcludedDevices
             }
             Self::FileNotNeeded | Self::DownloadGivenUp | Self::KeyNamed => Rule::Files,
-            Self::TransferDue { .. } => Rule::Transfers,
+            Self::TransferDue { .. } | Self::TransfersSpent(_) => Rule::Transfers,
             Self::FileLeftOver | Self::Orphan(_) | Self::NotAsRecorded => Rule::DiskBelieved,
             Self::DiskMeasured => Rule::DiskMeasured,
             Self::Deleted(deletion) => match deletion.rule {
@@ -311,6 +322,13 @@ impl fmt::Display for Cause {
             Self::TransferDue { file, failures } => {
                 return write!(f, "{file}, after {failures} failures in a row");
             }
+            Self::SwapFull { held, most } => {
+                return write!(
+                    f,
+                    "tasks hold {held} of the swap space, and may hold {most} (`swap_fraction`)"
+                );
+            }
+            Self::TransfersSpent(spent) => return spent.fmt(f),
             Self::CpuTimeLimited(limit) => return write!(f, "CPU time is limited to {:.0} %", limit * 100.0),
             Self::UploadEnded { file, status } => return write!(f, "{file} ended with {status}"),
             Self::LimitExceeded(limit) => return limit.fmt(f),

@@ -57,9 +57,10 @@ impl Client {
     pub(crate) fn is_connected(&mut self) -> bool {
         let interval = self.preferences().connection_interval;
         let was_open = self.access.closed_until.is_none();
-        let closed_until = self.state.host.network_closed_until(self.now());
+        let by_hours = self.state.host.network_closed_until(self.now());
+        let closed_until = by_hours.max(self.state.quota.spent_until());
         if let Some(until) = closed_until.filter(|_| !self.is_wanted_here()) {
-            // By its hours. What is under way comes to its end.
+            // By its hours, where what is under way comes to its end, or as enough was transferred.
             self.refresh_work_fetch();
             if self.access.closed_until.replace(until) != Some(until) {
                 self.timers.stale(Timer::Connection);
@@ -192,7 +193,9 @@ impl Client {
     /// When the network may be used again, if it may not now. Where the interval is over and nothing is
     /// needed, only a new need makes a difference.
     pub(crate) fn next_connection(&self) -> Option<Instant> {
-        self.access.closed_until.filter(|until| *until > self.now())
+        // Files wait also while the network is open for whoever is at the host.
+        let ends = self.access.closed_until.into_iter().chain(self.state.quota.spent_until());
+        ends.filter(|until| *until > self.now()).min()
     }
 
     /// Takes note of how the network is used, which says what is waited for.

@@ -132,6 +132,14 @@ pub enum Event {
     },
     /// What was measured of transfers and calls.
     TrafficMeasured(Vec<Traffic>),
+    /// Files came to so much more, as they crossed the wire, since that was said last: at the end of each
+    /// transfer, and before that when [`crate::Client::transfers_left`] is used up.
+    FilesMoved {
+        /// What was sent.
+        up: Bytes,
+        /// What was fetched.
+        down: Bytes,
+    },
     /// A task's process runs.
     TaskStarted {
         /// The job.
@@ -319,6 +327,9 @@ pub struct TaskSample {
     pub cpu_time: Duration,
     /// Main memory its processes hold.
     pub working_set: Bytes,
+    /// What of their memory is in the swap space, where that was looked at: every ten seconds while
+    /// [`crate::Client::counts_swap`].
+    pub swap: Option<Bytes>,
     /// How many processes and threads it has.
     pub threads: u32,
     /// What its files hold, when they were counted last; that is about once a minute.

@@ -175,6 +175,9 @@ impl Client {
 
     /// Hands the transfers that are due to the shell, within the limits.
     pub(crate) fn poll_transfers(&mut self) {
+        if self.state.quota.is_spent() {
+            return;
+        }
         let now = self.now();
         for direction in Direction::BOTH {
             self.state.transfers.of(direction).wake(now);
@@ -532,7 +535,7 @@ impl Client {
 
     /// When a transfer can begin that cannot now.
     pub(crate) fn next_transfer_wake_up(&self) -> Option<Instant> {
-        if self.access.used() == NetworkUse::Closed {
+        if self.access.used() == NetworkUse::Closed || self.state.quota.is_spent() {
             return None;
         }
         let now = self.now();

@@ -31,6 +31,8 @@ pub(crate) struct HostRecord {
     sources: Sources,
     /// What all sources come to, at every hour.
     merged: InForce,
+    /// The same of what a document has, on this host's CPUs: what holds while nobody uses it, at any hour.
+    unused: Preferences,
     /// Kept because they are asked for at every turn. Outside of their hours, and while the host gives
     /// way to somebody who uses it, they say that computing is suspended.
     in_force: Preferences,
@@ -99,6 +101,7 @@ impl From<Meta> for HostRecord {
         in_force.suspended |= rests || meta.snoozed_until.is_some();
         Self {
             sources,
+            unused: merged.values.fleet.clone(),
             merged,
             in_force,
             rests,
@@ -138,7 +141,7 @@ impl HostRecord {
 
     /// Somebody uses it, and less of its CPUs and its memory may be used meanwhile than if nobody did.
     pub(crate) fn is_less_in_use(&self) -> bool {
-        let (unused, now) = (&self.merged.values.fleet, &self.in_force);
+        let (unused, now) = (&self.unused, &self.in_force);
         let less = now.cpu_fraction < unused.cpu_fraction || now.cpu_time_fraction < unused.cpu_time_fraction;
         self.in_use.is_so() && (less || now.memory_fraction < unused.memory_fraction)
     }
@@ -280,7 +283,7 @@ impl HostRecord {
 
     /// The preferences that hold while nobody uses the host, at any hour.
     pub(crate) const fn unused(&self) -> &Preferences {
-        &self.merged.values.fleet
+        &self.unused
     }
 
     /// Whether somebody was told for whom the host gives way, and what is so now.
@@ -306,6 +309,11 @@ impl HostRecord {
     pub(crate) fn look_at_clock(&mut self, now: Instant) -> Difference {
         let spared = self.spares_devices();
         let (mut preferences, local) = (self.merged.values.fleet.clone(), &self.merged.values.local);
+        if let Some((facts, most)) = self.facts.as_ref().zip(local.cpus_max) {
+            let part = Fraction::clamped(f64::from(most.get()) / f64::from(facts.ncpus.max(1)));
+            least(&mut preferences.cpu_fraction, part);
+        }
+        self.unused = preferences.clone();
         let (open, changes_at) = preferences.hours.at(now, &self.local);
         (self.rests, self.changes_at) = (!open, changes_at);
         self.in_use.look(now, preferences.idle_after);
@@ -329,7 +337,6 @@ impl HostRecord {
         preferences.suspended |=
             self.rests || self.is_snoozed || gives_way || self.stop.is_some() || self.lacks_disk;
         if in_use {
-            let least = |one: &mut Fraction, other: Fraction| *one = if other < *one { other } else { *one };
             least(&mut preferences.cpu_fraction, local.cpu_fraction_in_use);
             least(&mut preferences.cpu_time_fraction, local.cpu_time_fraction_in_use);
             least(&mut preferences.memory_fraction, local.memory_fraction_in_use);
@@ -352,6 +359,12 @@ impl HostRecord {
         }
         let fits = rules && self.look_at_clock(now).fits;
         (told, Difference { store, durable, rules, fits, reports: document })
+    }
+}
+
+fn least(one: &mut Fraction, other: Fraction) {
+    if other < *one {
+        *one = other;
     }
 }
 
@@ -462,6 +475,11 @@ impl Client {
     pub(crate) fn edit_host(&mut self, facts: HostFacts) {
         let news = self.known_devices.take_in(&facts.coprocessors);
         let before = self.state.host.facts.replace(facts);
+        if before.as_ref().map(|facts| facts.ncpus) != self.state.host.facts().map(|facts| facts.ncpus) {
+            // A number of CPUs is another part of them.
+            let found = self.state.host.look_at_clock(self.now());
+            self.see_to(found);
+        }
         for text in news {
             self.notice(NoticeLevel::Info, None, text);
         }

@@ -191,6 +191,8 @@ fn between(was: &Run, is: &Run) -> Changes {
         elapsed: _,
         peak_working_set: _,
         disk_usage: _,
+        // Looked at when it is measured.
+        swap: _,
         // As far as limits go, it is looked at in each step.
         disk_held: _,
     } = *is;

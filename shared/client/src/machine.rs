@@ -302,6 +302,7 @@ impl Client {
             Event::DownloadEnded { file, outcome } => self.download_ended(&file, outcome),
             Event::UploadEnded { file, outcome } => self.upload_ended(&file, outcome),
             Event::TrafficMeasured(traffic) => self.traffic_measured(&traffic),
+            Event::FilesMoved { up, down } => self.files_moved(up, down),
             Event::TaskStarted { job, pid } => self.task_started(job, pid),
             Event::TaskStartFailed { job, reason, fault } => self.task_start_failed(job, reason, fault),
             Event::TasksSampled(samples) => self.tasks_sampled(&samples),
@@ -322,6 +323,7 @@ impl Client {
         self.poll_devices();
         self.poll_disk();
         self.wake_tasks();
+        self.poll_quota();
         let connected = self.is_connected();
         if connected {
             self.poll_transfers();

@@ -25,6 +25,7 @@ pub(crate) enum Record {
     Ledger,
     Metrics,
     OnTime,
+    TransferDays,
     Experience(ProjectId),
     Project(ProjectId),
     Version(VersionKey),
@@ -67,6 +68,7 @@ impl Record {
             Self::Ledger => "ledger".to_owned(),
             Self::Metrics => "metrics".to_owned(),
             Self::OnTime => "on_time".to_owned(),
+            Self::TransferDays => "transfer_days".to_owned(),
             Self::Experience(id) => format!("experience/{:010}", id.0),
             Self::Project(id) => format!("project/{:010}", id.0),
             Self::Version(v) => {
@@ -88,6 +90,7 @@ impl Record {
             Self::Ledger => encode(ledger),
             Self::Metrics => encode(ledger.metrics()),
             Self::OnTime => encode(ledger.on_time()),
+            Self::TransferDays => encode(state.quota.days()),
             Self::Experience(id) => {
                 ledger.experience_of(*id).and_then(|experience| encode(&(id, experience)))
             }
@@ -150,6 +153,7 @@ pub(crate) fn restore(
                 ledger.restore_on_time(on_time);
             }
         }
+        "transfer_days" => state.quota.restore(decode(&key, value)?),
         "experience" => {
             type Stored = (ProjectId, Experience<VersionKey>);
             let is_sound = |(_, experience): &Stored| experience.is_sound();

@@ -93,6 +93,7 @@ impl Kept {
             Record::Ledger
             | Record::Metrics
             | Record::OnTime
+            | Record::TransferDays
             | Record::Experience(_)
             | Record::Version(_)
             | Record::Workunit(_)

@@ -199,6 +199,7 @@ impl Client {
             job.process = Process::Starting;
             job.run.base = job.run.checkpoint_cpu;
             job.run.process_cpu = Duration::ZERO;
+            job.run.swap = Bytes(0);
             job.run.elapsed = job.run.checkpoint_elapsed;
             job.run.begun = true;
             // Stored before the start is carried out: what the process then does is never lost, however

@@ -118,7 +118,9 @@ impl Client {
     /// Looks which downloads are under way, and which of them come to nothing.
     pub(crate) fn poll_stalls(&mut self) {
         let now = self.now();
-        if self.stalls.downloads.is_empty() && self.state.transfers.active_downloads().next().is_none() {
+        if self.stalls.downloads.is_empty()
+            && self.state.transfers.active(Direction::Download).next().is_none()
+        {
             return;
         }
         let seen = self.downloads_seen();
@@ -153,7 +155,7 @@ impl Client {
     /// What is seen of the downloads under way, by project.
     fn downloads_seen(&self) -> BTreeMap<ProjectId, DownloadsNow> {
         let mut by_project: BTreeMap<ProjectId, (BTreeSet<FileKey>, f64)> = BTreeMap::new();
-        for key in self.state.transfers.active_downloads() {
+        for key in self.state.transfers.active(Direction::Download) {
             let nbytes = self.state.files.get(key).and_then(|file| file.info.nbytes);
             let (files, bytes) = by_project.entry(key.project).or_default();
             files.insert(key.clone());

@@ -27,6 +27,7 @@ use crate::file_use::FileUse;
 use crate::host_edit::HostRecord;
 use crate::job_table::Jobs;
 use crate::project_table::Projects;
+use crate::quota::Quota;
 use crate::slots::Slots;
 use crate::transfers::Transfers;
 use crate::trickles::Trickles;
@@ -411,6 +412,9 @@ pub(crate) struct Run {
     pub checkpoint_fraction: f64,
     pub working_set: Bytes,
     pub peak_working_set: Bytes,
+    /// What of its memory was in the swap space when that was looked at last.
+    #[serde(skip)]
+    pub swap: Bytes,
     /// The most that its files ever held.
     pub disk_usage: Bytes,
     /// What they held when they were counted last.
@@ -531,4 +535,6 @@ pub(crate) struct State {
     pub transfers: Transfers,
     /// Messages of jobs to their projects. The files are the record.
     pub trickles: Trickles,
+    /// What was transferred of late. A record of its own.
+    pub quota: Quota,
 }

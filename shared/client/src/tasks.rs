@@ -44,6 +44,7 @@ impl Client {
         self.edit_job(id, |job| {
             job.run.base = job.run.checkpoint_cpu;
             job.run.process_cpu = Duration::ZERO;
+            job.run.swap = Bytes(0);
             job.run.elapsed = job.run.checkpoint_elapsed;
             job.run.fraction_done = job.run.checkpoint_fraction;
             job.run.live = false;
@@ -167,6 +168,7 @@ impl Client {
             self.look_at(sample.job, sample.cpu_time, contested, sample.status.as_ref(), |job| {
                 job.run.peak_working_set = job.run.peak_working_set.max(sample.working_set);
                 job.run.working_set = smooth(job.run.working_set, sample.working_set);
+                job.run.swap = sample.swap.unwrap_or(job.run.swap);
                 if let Some(held) = sample.disk {
                     job.run.disk_held = held;
                     job.run.disk_usage = job.run.disk_usage.max(held.all);
@@ -175,6 +177,9 @@ impl Client {
         }
         for (id, threads) in crowds {
             self.end_beyond(id, exit::ABORTED_BY_CLIENT, LimitExceeded::Threads { threads, allowed });
+        }
+        if samples.iter().any(|sample| sample.swap.is_some()) {
+            self.keep_swap_limit();
         }
         for (id, why) in self.unheeding(samples) {
             self.end_beyond(id, exit::MEM_LIMIT_EXCEEDED, why);
@@ -357,7 +362,8 @@ impl Client {
         };
         let wait = wait.max(delay);
         let (project, name, checkpoint) = (job.project, job.result.name.clone(), job.run.checkpoint_cpu);
-        let not_before = self.wait_for(wait);
+        // One that was told to leave may have to stay away.
+        let not_before = self.wait_for(wait).max(job.run.not_before);
         self.edit_job(id, |job| {
             (job.run.premature_exits, job.run.quick_exits) = (exits, quick);
             job.run.not_before = not_before;

@@ -154,9 +154,9 @@ impl Transfers {
             .any(|one_way| !(one_way.active.is_empty() && one_way.index.is_empty()))
     }
 
-    /// Downloads that are under way.
-    pub(crate) fn active_downloads(&self) -> impl Iterator<Item = &FileKey> {
-        self.down.active.keys()
+    /// Those that are under way.
+    pub(crate) fn active(&self, direction: Direction) -> impl Iterator<Item = &FileKey> {
+        self.one_way(direction).active.keys()
     }
 
     /// A project's downloads that wait after a failure, and those under way.

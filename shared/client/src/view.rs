@@ -31,6 +31,8 @@ pub struct HostView {
     pub snoozed_until: Option<Instant>,
     /// Whether somebody uses the host, and what follows from it.
     pub in_use: InUseView,
+    /// Why no project is contacted now by preferences of the network, if none is: in words.
+    pub network_rests: Option<String>,
     /// Devices that must not be used, by the document or the owner (R3.14).
     pub excluded_devices: BTreeSet<Device>,
     /// The limits of the owner that he set by commands.
@@ -169,6 +171,7 @@ impl Client {
             in_use: meta.in_use(),
             hours: self.preferences().hours.clone(),
             hours_change: meta.hours_change_at().map(|at| meta.local_time().show(at)),
+            network_rests: self.network_rests(),
             excluded_devices: self.preferences().excluded_devices.clone(),
             owner: meta.owner.clone(),
             // A job on a coprocessor takes its part of the CPUs with it.

@@ -159,6 +159,18 @@ pub fn total<'a>(processes: impl Iterator<Item = &'a Process>) -> Used {
     }
 }
 
+/// What of a process's memory is in the swap space. Nothing, if there is no such process.
+pub fn swapped(pid: u32) -> Bytes {
+    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    swap_in(&String::from_utf8_lossy(&status))
+}
+
+fn swap_in(status: &str) -> Bytes {
+    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmSwap:"));
+    let kibibytes = kibibytes.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    Bytes(kibibytes.unwrap_or(0).saturating_mul(1024))
+}
+
 fn cpu_time(ticks: u64) -> Duration {
     let per_second = rustix::param::clock_ticks_per_second().max(1);
     let micros = u128::from(ticks) * 1_000_000 / u128::from(per_second);
@@ -186,6 +198,17 @@ mod tests {
         assert!(parse(&line.replace(") S", ") Z")).unwrap().zombie);
         let stopped = parse(&line.replace(") S", ") T")).unwrap();
         assert!(stopped.stopped && !process.stopped);
+    }
+
+    #[test]
+    fn r6_4_what_of_a_process_is_in_the_swap_space_is_what_the_kernel_says() {
+        let status = "Name:\tVmSwap: 9 kB\nVmRSS:\t    4096 kB\nVmSwap:\t      12 kB\nThreads:\t1\n";
+        assert_eq!(swap_in(status), Bytes(12 << 10));
+        assert_eq!(swap_in("Name:\tkthreadd\n"), Bytes(0));
+        // Where this kernel has swap space at all, it says of each process how much it has there.
+        let own = fs::read_to_string("/proc/self/status").unwrap();
+        assert!(own.contains("VmSwap:"), "{own}");
+        assert_eq!(swapped(0), Bytes(0));
     }
 
     /// Such a process goes on: it is none that waits to be taken away.

@@ -1,6 +1,7 @@
 //! What a host may do by the word of those who sit at it: preferences that no coordinator's document names.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use crate::{Bytes, Duration, Fraction, Hours, Invalid};
 
@@ -22,6 +23,10 @@ pub struct LocalPreferences {
     pub cpu_time_fraction_in_use: Fraction,
     /// Part of the memory that jobs may use then (BOINC: `ram_max_used_busy_pct`).
     pub memory_fraction_in_use: Fraction,
+    /// Part of the swap space that jobs may hold (BOINC: `vm_max_used_pct`).
+    pub swap_fraction: Fraction,
+    /// The most CPUs that jobs may use (BOINC: `max_cpus`, of old).
+    pub cpus_max: Option<NonZeroU32>,
     /// Compute while the host runs on its battery (BOINC: `run_on_batteries`).
     pub run_on_batteries: bool,
     /// No computing while other programs use more than this part of all CPUs (BOINC:
@@ -43,11 +48,19 @@ pub struct LocalPreferences {
     pub upload_max: Option<Bytes>,
     /// The most that is fetched from them in a second (BOINC: `max_bytes_sec_down`).
     pub download_max: Option<Bytes>,
+    /// The most that files may come to, both ways together, in the last days (BOINC: `daily_xfer_limit_mb`).
+    pub transfer_max: Option<Bytes>,
+    /// How many days these are, today among them (BOINC: `daily_xfer_period_days`).
+    pub transfer_period: Duration,
 }
 
 impl LocalPreferences {
     /// The least that can be meant by a maximum of the disk: less than any project needs.
     pub const DISK_MAX_LEAST: Bytes = Bytes(100_000_000);
+    /// The same of a maximum of what is transferred in some days.
+    pub const TRANSFER_MAX_LEAST: Bytes = Bytes(1_000_000);
+    /// The most days over which that is added up: so many are kept.
+    pub const TRANSFER_DAYS_MAX: i64 = 365;
 }
 
 impl Default for LocalPreferences {
@@ -58,6 +71,8 @@ impl Default for LocalPreferences {
             cpu_fraction_in_use: Fraction::ONE,
             cpu_time_fraction_in_use: Fraction::ONE,
             memory_fraction_in_use: Fraction::ONE,
+            swap_fraction: Fraction::ONE,
+            cpus_max: None,
             run_on_batteries: false,
             other_load_max: None,
             other_load_max_in_use: None,
@@ -67,11 +82,18 @@ impl Default for LocalPreferences {
             network_hours: Hours::default(),
             upload_max: None,
             download_max: None,
+            transfer_max: None,
+            transfer_period: Duration::from_hours(24),
         }
     }
 }
 
 impl LocalPreferences {
+    /// Over how many days it is added up what is transferred.
+    pub fn transfer_days(&self) -> i64 {
+        self.transfer_period.as_days_f64().round() as i64
+    }
+
     /// Refuses values that nobody can have meant.
     ///
     /// # Errors
@@ -96,6 +118,13 @@ impl LocalPreferences {
             if rate < RATE_MIN {
                 return Err(Invalid::new("bytes in a second", rate, "at least 1 kB"));
             }
+        }
+        if let Some(most) = self.transfer_max.filter(|most| *most < Self::TRANSFER_MAX_LEAST) {
+            return Err(Invalid::new("most that is transferred", most, "at least 1 MB"));
+        }
+        let (days, period) = (self.transfer_days(), self.transfer_period);
+        if period != day * days || !(1..=Self::TRANSFER_DAYS_MAX).contains(&days) {
+            return Err(Invalid::new("days of transfers", period, "whole days, from 1 to 365"));
         }
         if let Some(most) = self.disk_max.filter(|most| *most < Self::DISK_MAX_LEAST) {
             return Err(Invalid::new("most of the disk", most, "at least 100 MB"));

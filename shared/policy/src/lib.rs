@@ -53,6 +53,8 @@ pub mod rpc_timing;
 pub mod send;
 pub mod share_fraction;
 
+pub mod swap_limit;
 pub mod transfer_backoff;
+pub mod transfer_quota;
 pub mod type_backoff;
 pub mod why;

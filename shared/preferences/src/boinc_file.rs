@@ -3,6 +3,7 @@
 //! What is read and has no preference here is listed in `docs/preferences.md`, with what is done instead.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
 use fallow_boinc::FormatError;
 use fallow_boinc::scheduler::{DayPreferences, PreferenceFile};
@@ -15,6 +16,9 @@ use crate::keys::Said;
 const DAY: u32 = 24 * 60;
 /// Bytes in a gigabyte of a preference, as BOINC counts it.
 const GIGABYTE: f64 = 1024.0 * 1024.0 * 1024.0;
+/// The same of a megabyte.
+const MEGABYTE: f64 = 1024.0 * 1024.0;
+const DAYS_MAX: i64 = LocalPreferences::TRANSFER_DAYS_MAX;
 /// Most exclusive programs that are read of a file.
 const PROGRAMS_MAX: usize = 100;
 
@@ -43,7 +47,20 @@ fn said(file: &PreferenceFile, has: &dyn Fn(&str) -> bool, note: &mut dyn FnMut(
         limits.then(|| Fraction::clamped((percent / 100.0).max(0.01)))
     };
     let rate = |bytes: f64| (bytes.is_finite() && bytes > 0.0).then(|| Bytes::from_f64(bytes.max(1_000.0)));
+    let megabytes = |most: f64| {
+        let limits = most.is_finite() && most > 0.0;
+        limits.then(|| Bytes::from_f64(most * MEGABYTE).max(LocalPreferences::TRANSFER_MAX_LEAST))
+    };
+    let no_days = has("daily_xfer_period_days") && values.daily_xfer_period_days <= 0;
     let any = |elements: &[&str]| elements.iter().any(|element| has(element));
+    // The older form, which a part of the CPUs replaces.
+    let is_part = (values.max_ncpus_pct.is_finite() && values.max_ncpus_pct > 0.0)
+        || values.niu_max_ncpus_pct.is_some_and(|percent| percent > 0.0);
+    let cpus_max = values
+        .max_cpus
+        .and_then(|cpus| u32::try_from(cpus).ok())
+        .and_then(NonZeroU32::new)
+        .filter(|_| !is_part);
     let (cpus, limit) = (["max_ncpus_pct", "niu_max_ncpus_pct"], ["cpu_usage_limit", "niu_cpu_usage_limit"]);
     let loads = ["suspend_cpu_usage", "niu_suspend_cpu_usage"];
     let daily = (values.start_hour, values.end_hour);
@@ -71,6 +88,7 @@ fn said(file: &PreferenceFile, has: &dyn Fn(&str) -> bool, note: &mut dyn FnMut(
         other_load_max: when(any(&loads))
             .map(|()| load(values.niu_suspend_cpu_usage.unwrap_or(values.suspend_cpu_usage))),
         other_load_max_in_use: when(has("suspend_cpu_usage")).map(|()| load(values.suspend_cpu_usage)),
+        cpus_max: when(has("max_cpus") || has("max_ncpus_pct")).map(|()| cpus_max),
         cpu_fraction: when(any(&cpus)).map(|()| niu.cpu_fraction),
         cpu_fraction_in_use: when(has("max_ncpus_pct")).map(|()| in_use.cpu_fraction),
         cpu_time_fraction: when(any(&limit)).map(|()| niu.cpu_time_fraction),
@@ -80,6 +98,10 @@ fn said(file: &PreferenceFile, has: &dyn Fn(&str) -> bool, note: &mut dyn FnMut(
             let percent = values.ram_max_used_busy_pct;
             let all = percent.is_nan() || percent == 0.0;
             Fraction::clamped(if all { 1.0 } else { (percent / 100.0).max(0.001) })
+        }),
+        swap_fraction: when(has("vm_max_used_pct")).map(|()| {
+            let percent = values.vm_max_used_pct;
+            Fraction::clamped(if percent.is_nan() { 1.0 } else { percent / 100.0 })
         }),
         leave_in_memory: when(has("leave_apps_in_memory")).map(|()| values.leave_apps_in_memory),
         excluded_devices: None,
@@ -95,6 +117,11 @@ fn said(file: &PreferenceFile, has: &dyn Fn(&str) -> bool, note: &mut dyn FnMut(
             .map(|()| hours(net_daily, &net_days)),
         upload_max: when(has("max_bytes_sec_up")).map(|()| rate(values.max_bytes_sec_up)),
         download_max: when(has("max_bytes_sec_down")).map(|()| rate(values.max_bytes_sec_down)),
+        // Without a limit the days mean nothing, and without days there is no limit.
+        transfer_max: when(has("daily_xfer_limit_mb") || no_days)
+            .map(|()| megabytes(values.daily_xfer_limit_mb).filter(|_| !no_days)),
+        transfer_period: when(has("daily_xfer_period_days") && values.daily_xfer_period_days > 0)
+            .map(|()| Duration::from_hours(24) * values.daily_xfer_period_days.min(DAYS_MAX)),
         buffer_min: when(has("work_buf_min_days")).map(|()| buffer_min),
         buffer_additional: when(has("work_buf_additional_days")).map(|()| buffer_additional),
         scheduling_period: when(has("cpu_scheduling_period_minutes")).map(|()| scheduling_period),
@@ -218,6 +245,48 @@ mod tests {
     }
 
     #[test]
+    fn r6_4_what_may_be_transferred_in_days_is_a_limit_only_with_both_of_boincs_elements() {
+        let (limit, days) = ("<daily_xfer_limit_mb>200</daily_xfer_limit_mb>", "<daily_xfer_period_days>");
+        let of = |said: Said| {
+            let local = values(said).local;
+            (local.transfer_max, local.transfer_days())
+        };
+        let both = format!("{limit}{days}30</daily_xfer_period_days>");
+        assert_eq!(of(site(&both)), (Some(Bytes(200 << 20)), 30));
+        assert_eq!(of(over(&both)), (Some(Bytes(200 << 20)), 30));
+        let off = format!("{limit}{days}0</daily_xfer_period_days>");
+        assert_eq!((of(site(&off)), of(site(limit))), ((None, 1), (None, 1)));
+        // An override tells of one what a web site said of the other.
+        let one = over(&format!("{days}7</daily_xfer_period_days>"));
+        assert_eq!((one.transfer_max, one.transfer_period), (None, Some(Duration::from_hours(7 * 24))));
+        assert_eq!(over(&off).transfer_max, Some(None));
+        assert_eq!(over("<daily_xfer_limit_mb>0</daily_xfer_limit_mb>").transfer_max, Some(None));
+        assert_eq!(of(over(&format!("{limit}{days}9999</daily_xfer_period_days>"))).1, 365);
+    }
+
+    #[test]
+    fn r6_4_the_older_number_of_cpus_holds_where_no_part_of_them_is_said() {
+        let of = |said: Said| values(said).local.cpus_max.map(NonZeroU32::get);
+        let (two, part) = ("<max_cpus>2</max_cpus>", "<max_ncpus_pct>50</max_ncpus_pct>");
+        let none = "<max_ncpus_pct>0</max_ncpus_pct>";
+        assert_eq!(
+            (of(site(two)), of(over(two)), of(over(&format!("{none}{two}")))),
+            (Some(2), Some(2), Some(2))
+        );
+        assert_eq!((of(site(part)), of(over(&format!("{part}{two}")))), (None, None));
+        // An override that says a part takes the number's place.
+        assert_eq!((over(part).cpus_max, over("<max_cpus>0</max_cpus>").cpus_max), (Some(None), Some(None)));
+        assert_eq!(over("<run_on_batteries/>").cpus_max, None);
+    }
+
+    #[test]
+    fn r6_4_boincs_part_of_the_swap_space_is_all_of_it_where_it_is_not_said() {
+        let of = |said: Said| values(said).local.swap_fraction;
+        assert_eq!(of(site("")), Fraction::ONE);
+        assert_eq!(of(over("<vm_max_used_pct>75</vm_max_used_pct>")), Fraction::clamped(0.75));
+    }
+
+    #[test]
     fn r6_4_boincs_hours_are_those_of_each_day_and_a_days_own_go_before_them() {
         let shown = |inside: &str| over(inside).hours.unwrap().to_string();
         let daily = |start: &str, end: &str| {
@@ -256,11 +325,15 @@ mod tests {
                 "disk_max_used_gb",
                 "disk_max_used_pct",
                 "disk_min_free_gb",
+                "vm_max_used_pct",
+                "max_cpus",
                 "ram_max_used_busy_pct",
                 "ram_max_used_idle_pct",
                 "idle_time_to_run",
                 "max_bytes_sec_up",
                 "max_bytes_sec_down",
+                "daily_xfer_limit_mb",
+                "daily_xfer_period_days",
                 "work_buf_min_days",
                 "disk_interval",
             ];

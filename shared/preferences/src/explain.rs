@@ -56,6 +56,7 @@ const ALL: &[Explained] = &[
         "No computing while other programs use more than this part of all CPUs.",
     ),
     limit("other_load_max_in_use", "\"25%\"", "The same while somebody uses the machine."),
+    limit("cpus_max", "2", "Use at most so many CPUs, whatever part of all they are."),
     limit("cpu_fraction", "\"50%\"", "Use at most this part of the CPUs."),
     limit("cpu_fraction_in_use", "\"25%\"", "The same while somebody uses the machine."),
     limit(
@@ -66,6 +67,12 @@ const ALL: &[Explained] = &[
     limit("cpu_time_fraction_in_use", "\"30%\"", "The same while somebody uses the machine."),
     limit("memory_fraction", "\"50%\"", "Use at most this part of the memory."),
     limit("memory_fraction_in_use", "\"25%\"", "The same while somebody uses the machine."),
+    limit(
+        "swap_fraction",
+        "\"50%\"",
+        "Use at most this part of the swap space: of tasks that hold more together\n\
+         some leave memory, and go on from their saved state ten minutes later.",
+    ),
     limit(
         "leave_in_memory",
         "false",
@@ -80,6 +87,19 @@ const ALL: &[Explained] = &[
     limit("network_hours", "\"22:00-06:00\"", "When projects may be contacted. The coordinator always is."),
     rate("upload_max", "\"100 kB\"", "Send at most so much to projects in a second."),
     rate("download_max", "\"1 MB\"", "Fetch at most so much from projects in a second."),
+    limit(
+        "transfer_max",
+        "\"10 GB\"",
+        "Move at most so much of projects' files, both ways together, in the last\n\
+         days, which `transfer_period` counts. What is under way then is broken off\n\
+         and goes on from there when days pass; projects are not contacted either.",
+    ),
+    limit(
+        "transfer_period",
+        "\"30 days\"",
+        "How many days these are, from 1 to 365, today among them. The longer, the\n\
+         less may be moved.",
+    ),
     limit("buffer_min", "\"0.1 days\"", "Keep at most this much work ready."),
     limit("buffer_additional", "\"0.25 days\"", "And at most this much more."),
     wish("scheduling_period", "Switch between projects about this often."),

@@ -1,6 +1,7 @@
 //! The list of all preferences: key, type, where it is kept, and which of two values is the tighter one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
 use fallow_config::{Fields, Walk};
 use fallow_domain::{
@@ -148,12 +149,14 @@ preferences! {
     exclusive_programs: BTreeSet<String>, local, all_of_both;
     other_load_max: Option<Fraction>, local, less_if_any;
     other_load_max_in_use: Option<Fraction>, local, less_if_any;
+    cpus_max: Option<NonZeroU32>, local, less_if_any;
     cpu_fraction: Fraction, fleet, less;
     cpu_fraction_in_use: Fraction, local, less;
     cpu_time_fraction: Fraction, fleet, less;
     cpu_time_fraction_in_use: Fraction, local, less;
     memory_fraction: Fraction, fleet, less;
     memory_fraction_in_use: Fraction, local, less;
+    swap_fraction: Fraction, local, less;
     leave_in_memory: bool, fleet, off;
     excluded_devices: BTreeSet<Device>, fleet, all_of_both;
     disk_fraction: Fraction, fleet, less;
@@ -163,6 +166,8 @@ preferences! {
     network_hours: Hours, local, in_both;
     upload_max: Option<Bytes>, local, less_if_any;
     download_max: Option<Bytes>, local, less_if_any;
+    transfer_max: Option<Bytes>, local, less_if_any;
+    transfer_period: Duration, local, more;
     buffer_min: Duration, fleet, less;
     buffer_additional: Duration, fleet, less;
     scheduling_period: Duration, fleet, neither;
@@ -181,12 +186,14 @@ pub const OWNER_KEYS: &[&str] = &[
     "exclusive_programs",
     "other_load_max",
     "other_load_max_in_use",
+    "cpus_max",
     "cpu_fraction",
     "cpu_fraction_in_use",
     "cpu_time_fraction",
     "cpu_time_fraction_in_use",
     "memory_fraction",
     "memory_fraction_in_use",
+    "swap_fraction",
     "leave_in_memory",
     "excluded_devices",
     "disk_fraction",
@@ -196,6 +203,8 @@ pub const OWNER_KEYS: &[&str] = &[
     "network_hours",
     "upload_max",
     "download_max",
+    "transfer_max",
+    "transfer_period",
     "buffer_min",
     "buffer_additional",
 ];
@@ -241,6 +250,8 @@ mod tests {
             cpu_fraction_in_use: _,
             cpu_time_fraction_in_use: _,
             memory_fraction_in_use: _,
+            swap_fraction: _,
+            cpus_max: _,
             run_on_batteries: _,
             other_load_max: _,
             other_load_max_in_use: _,
@@ -250,8 +261,10 @@ mod tests {
             network_hours: _,
             upload_max: _,
             download_max: _,
+            transfer_max: _,
+            transfer_period: _,
         } = LocalPreferences::default();
-        assert_eq!(KEYS.len(), 17 + 12);
+        assert_eq!(KEYS.len(), 17 + 16);
         let beside: Vec<_> = KEYS.iter().filter(|key| !OWNER_KEYS.contains(key)).collect();
         assert_eq!(beside, [&"scheduling_period", &"connection_interval"]);
     }

@@ -1,6 +1,7 @@
 //! Values for people, with their unit.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use fallow_config::{write_bytes, write_duration};
 use fallow_domain::{Bytes, Device, Duration, Fraction, Hours};
@@ -20,6 +21,12 @@ impl Shown for Fraction {
     fn shown(&self) -> String {
         // To a thousandth of a per cent: 0.29 is not 28.999999999999996 %.
         format!("{} %", (self.get() * 1e5).round() / 1e3)
+    }
+}
+
+impl Shown for NonZeroU32 {
+    fn shown(&self) -> String {
+        self.to_string()
     }
 }
 

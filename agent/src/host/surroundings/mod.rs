@@ -4,13 +4,15 @@
 //! Model: a task of the runtime looks every ten seconds, at what the client asks for and at nothing else:
 //! where there is no battery, no exclusive program, no limit on the load of others and no task that waits in
 //! memory, every ten minutes whether a battery has come. What it saw is told when it is something else than
-//! before; of the CPUs each time.
+//! before; of the CPUs each time. Between two looks the kernel says by itself that programs wait for memory
+//! (`pressure`).
 //!
 //! Left out: the kernel's own word that power was lost, which would come at once.
 
 mod cpus;
 mod memory;
 mod power;
+mod pressure;
 mod programs;
 
 use std::path::PathBuf;
@@ -20,7 +22,8 @@ use fallow_client::{Event, LooksFor, Surroundings};
 use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
 
-use super::owner::Tell;
+use super::owner::{SensorStatus, Tell};
+use pressure::Pressure;
 
 /// Without anything that changes from one moment to the next, a look so often: a battery is seldom put into a
 /// machine that had none.
@@ -33,6 +36,8 @@ pub struct Places {
     pub power: PathBuf,
     /// Where it says how much memory there is: `/proc/meminfo`.
     pub memory: PathBuf,
+    /// Where it says that programs wait for memory: `/proc/pressure/memory`.
+    pub pressure: PathBuf,
     /// How long between two looks.
     pub every: StdDuration,
     /// How the marks of all tasks of this agent begin.
@@ -42,6 +47,7 @@ pub struct Places {
 /// Who looks, as long as it lives.
 pub struct Watcher {
     wanted: channel::Sender<LooksFor>,
+    pressure: SensorStatus,
     task: JoinHandle<()>,
 }
 
@@ -50,7 +56,16 @@ impl Watcher {
     #[must_use]
     pub fn start(places: Places, tell: Tell) -> Self {
         let (wanted, wants) = channel::channel(LooksFor::default());
-        Self { wanted, task: tokio::spawn(watch(places, tell, wants)) }
+        let pressure = pressure::status(&places.pressure);
+        let SensorStatus { sensor, on, what } = &pressure;
+        tracing::info!(sensor, on, what, "senses whether memory is short");
+        Self { wanted, pressure, task: tokio::spawn(watch(places, tell, wants)) }
+    }
+
+    /// Whether the kernel tells of memory pressure.
+    #[must_use]
+    pub const fn pressure(&self) -> &SensorStatus {
+        &self.pressure
     }
 
     /// What the client wants to know from now on.
@@ -71,6 +86,7 @@ impl Drop for Watcher {
 
 async fn watch(places: Places, tell: Tell, mut wants: channel::Receiver<LooksFor>) {
     let mut told = Surroundings::default();
+    let (mut trigger, mut is_pressed) = (None, false);
     loop {
         let wanted = wants.borrow_and_update().clone();
         if wanted == LooksFor::default() && told == Surroundings::default() {
@@ -83,7 +99,14 @@ async fn watch(places: Places, tell: Tell, mut wants: channel::Receiver<LooksFor
             let (places, wanted) = (places.clone(), wanted.clone());
             move || (look(&places, &wanted), power::has_battery(&places.power))
         });
-        let Ok((seen, has_battery)) = looked.await else { return };
+        let Ok((mut seen, has_battery)) = looked.await else { return };
+        // One event, one task that leaves; if that is not enough, another event comes.
+        seen.memory_short |= wanted.memory && std::mem::take(&mut is_pressed);
+        // What was felt before there were such tasks is over.
+        trigger = match wanted.memory {
+            true => trigger.or_else(|| Pressure::open(&places.pressure).ok()),
+            false => None,
+        };
         // That memory is short is said again as long as it is.
         let is_news = seen != told || seen.memory_short;
         if is_news && tell(Event::SurroundingsSeen(seen.clone())) {
@@ -94,8 +117,17 @@ async fn watch(places: Places, tell: Tell, mut wants: channel::Receiver<LooksFor
         let nap = if is_busy { places.every } else { SELDOM };
         tokio::select! {
             () = tokio::time::sleep(nap) => {}
+            () = felt(trigger.as_ref()) => is_pressed = true,
             changed = wants.changed() => if changed.is_err() { return },
         }
+    }
+}
+
+/// Comes back when memory pressure is felt, if that is told.
+async fn felt(trigger: Option<&Pressure>) {
+    match trigger {
+        Some(trigger) => trigger.felt().await,
+        None => std::future::pending().await,
     }
 }
 

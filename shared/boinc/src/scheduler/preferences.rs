@@ -18,6 +18,9 @@ const PERCENT: (f64, f64) = (0.1, 100.0);
 /// Bytes in the gigabyte of `disk_min_free_gb`, as BOINC counts it.
 const GIGABYTE: f64 = 1024.0 * 1024.0 * 1024.0;
 
+/// The same in the megabyte of `daily_xfer_limit_mb`.
+const MEGABYTE: f64 = 1024.0 * 1024.0;
+
 elements! {
 /// BOINC's preferences, each under its element's name and in its element's unit. Percentages run from 0
 /// to 100.
@@ -101,6 +104,8 @@ pub struct GlobalPreferences {
     pub override_file_present: bool,
     /// Transfer files over wireless networks only.
     pub network_wifi_only: bool,
+    /// The older form of a part of the CPUs: use at most so many of them, 0 for no limit.
+    pub max_cpus: Option<i64>,
 }
 }
 
@@ -147,6 +152,7 @@ impl Default for GlobalPreferences {
             daily_xfer_period_days: 0,
             override_file_present: false,
             network_wifi_only: false,
+            max_cpus: None,
         }
     }
 }
@@ -211,6 +217,9 @@ impl GlobalPreferences {
             cpu_fraction_in_use: _,
             cpu_time_fraction_in_use: _,
             memory_fraction_in_use,
+            swap_fraction,
+            // In the part of the CPUs that may be used.
+            cpus_max: _,
             run_on_batteries,
             other_load_max,
             other_load_max_in_use,
@@ -220,6 +229,8 @@ impl GlobalPreferences {
             network_hours: _,
             upload_max,
             download_max,
+            transfer_max,
+            transfer_period: _,
         } = local;
         let percent = |part: &Option<Fraction>| part.map_or(0.0, |part| part.get() * 100.0);
         let rate = |rate: &Option<Bytes>| rate.map_or(0.0, Bytes::as_f64);
@@ -232,6 +243,9 @@ impl GlobalPreferences {
             disk_max_used_gb: disk_max.map_or(0.0, |bytes| bytes.as_f64() / GIGABYTE),
             max_bytes_sec_up: rate(upload_max),
             max_bytes_sec_down: rate(download_max),
+            vm_max_used_pct: swap_fraction.get() * 100.0,
+            daily_xfer_limit_mb: transfer_max.map_or(0.0, |most| most.as_f64() / MEGABYTE),
+            daily_xfer_period_days: transfer_max.map_or(0, |_| local.transfer_days()),
             ..self
         }
     }

@@ -83,6 +83,7 @@ fn a_look_at_a_task_is_shown_and_its_checkpoint_stored() {
         cpu_time: Duration::from_secs(cpu),
         status: None,
         working_set: Bytes(0),
+        swap: None,
         threads: 1,
         disk: None,
     };

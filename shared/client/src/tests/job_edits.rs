@@ -143,6 +143,7 @@ fn happens(client: &mut Client, id: JobId, what: u8, n: u32) {
             cpu_time,
             status: None,
             working_set,
+            swap: None,
             threads: n,
             disk,
         }]),
@@ -179,7 +180,7 @@ fn a_look_at_a_task_is_told_to_the_queue_and_makes_no_decision_due() {
     let (mut client, id) = running();
     let (cpu_time, working_set) = (Duration::from_secs(500), Bytes::from_mebibytes(1));
     let (status, threads, disk) = (None, 1, None);
-    client.tasks_sampled(&[TaskSample { job: id, cpu_time, status, working_set, threads, disk }]);
+    client.tasks_sampled(&[TaskSample { job: id, cpu_time, status, working_set, swap: None, threads, disk }]);
     assert_eq!(client.workload.queue().get(id).unwrap().working_set, working_set);
     assert_eq!(due(&mut client), (false, false, false));
     assert!(client.finish_step(None).touched.contains(&Entity::Job(id)));

@@ -29,7 +29,7 @@ fn with(process: Process) -> (Client, JobId) {
 /// How often it is killed when it is seen so after so many seconds.
 fn kills(client: &mut Client, job: JobId, seconds: i64, working_set: Bytes) -> usize {
     let (cpu_time, threads, disk, status) = (Duration::ZERO, 1, None, None);
-    let sample = TaskSample { job, cpu_time, working_set, threads, disk, status };
+    let sample = TaskSample { job, cpu_time, working_set, swap: None, threads, disk, status };
     let step = client.handle(NOW + Duration::from_secs(seconds), Event::TasksSampled(vec![sample]));
     let is_killed = |effect: &Effect| matches!(effect, Effect::KillTask { job: killed } if *killed == job);
     step.actions.iter().filter(|action| is_killed(&action.effect)).count()

@@ -202,7 +202,7 @@ fn downloads_are_waited_for_while_they_are_under_way_or_wait_themselves() {
     let backoff = TransferBackoff::new(NOW);
     let transfer = Transfer { direction: Direction::Download, url_index: 0, backoff, active: true };
     client.edit_file_wanted(&key, Rank::LAST, |file| file.transfer = Some(transfer));
-    assert_eq!(client.state.transfers.active_downloads().count(), 1);
+    assert_eq!(client.state.transfers.active(Direction::Download).count(), 1);
     client.handle(NOW, Event::WakeUp);
     assert!(client.next_stall().is_some());
     client.edit_transfer(&key, |transfer, rng| {

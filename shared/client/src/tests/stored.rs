@@ -284,6 +284,7 @@ fn run() -> Run {
         working_set: Bytes(11),
         peak_working_set: Bytes(12),
         disk_usage: Bytes(13),
+        swap: Default::default(),
         disk_held: Default::default(),
         premature_exits: 14,
         quick_exits: 15,

@@ -12,7 +12,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A host with work that computes under its fleet's preferences.
-fn world(seed: u64, preferences: Preferences) -> World {
+pub(crate) fn world(seed: u64, preferences: Preferences) -> World {
     let mut world = World::new(seed);
     world.add_project("a", 1_000, Duration::from_mins(10));
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
@@ -20,11 +20,11 @@ fn world(seed: u64, preferences: Preferences) -> World {
     world
 }
 
-fn url(name: &str) -> MasterUrl {
+pub(crate) fn url(name: &str) -> MasterUrl {
     MasterUrl::parse(&format!("http://127.0.0.1/{name}/")).unwrap()
 }
 
-fn owner(said: Said) -> Event {
+pub(crate) fn owner(said: Said) -> Event {
     Event::PreferenceFilesRead(Box::new(PreferenceFiles { owner: Some(said), ..PreferenceFiles::default() }))
 }
 
@@ -32,7 +32,7 @@ fn suspended_by(world: &World) -> Option<SuspendedBy> {
     world.client.host_view().suspended_by
 }
 
-fn part(value: f64) -> Option<Fraction> {
+pub(crate) fn part(value: f64) -> Option<Fraction> {
     Some(Fraction::clamped(value))
 }
 
@@ -40,7 +40,7 @@ fn input() -> Event {
     Event::OwnerInput { ago: Duration::ZERO }
 }
 
-fn two_cpus() -> Preferences {
+pub(crate) fn two_cpus() -> Preferences {
     Preferences { run_in_use: true, cpu_fraction: Fraction::ONE, ..small_buffers() }
 }
 

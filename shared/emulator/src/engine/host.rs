@@ -122,6 +122,7 @@ impl Task {
             job,
             cpu_time: self.process_cpu(),
             working_set: self.memory,
+            swap: None,
             threads: 1,
             disk: None,
             status: Some(AppStatus {

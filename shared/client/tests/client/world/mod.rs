@@ -80,6 +80,8 @@ pub(crate) struct World {
     pub(crate) download_takes: Duration,
     /// What every task holds in memory.
     pub(crate) working_set: Bytes,
+    /// What every task has in the swap space, where that is looked at.
+    pub(crate) swap: Option<Bytes>,
     /// How many processes and threads every task has.
     pub(crate) threads: u32,
     /// How many tasks were killed without being asked.
@@ -189,6 +191,7 @@ impl World {
             fail_prefix: "",
             download_takes: Duration::ZERO,
             working_set: Bytes::from_mebibytes(10),
+            swap: None,
             threads: 1,
             killed: 0,
             drip_prefix: None,

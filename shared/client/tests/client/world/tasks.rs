@@ -74,6 +74,7 @@ impl World {
                 job: *job,
                 cpu_time: task.cpu,
                 working_set: self.working_set,
+                swap: self.swap,
                 threads: self.threads,
                 disk: self.disk_held,
                 status: Some(status),

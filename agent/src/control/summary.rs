@@ -1,0 +1,228 @@
+//! One line that tells somebody at the machine what runs and why, or why nothing does (R6.4): the first line of
+//! `fallow-agent status`, and all of `fallow-agent status --line`.
+//!
+//! What keeps everything from computing is said before what runs, and what somebody can do about it beside it.
+
+use std::collections::BTreeSet;
+
+use fallow_domain::{Duration, Instant, printable};
+use jiff::tz::TimeZone;
+
+use super::status::{HostStatus, Status, TaskStatus};
+
+/// Longest reason in the line, in bytes.
+const WHY_MAX: usize = 200;
+
+/// Clock times of this machine: how an instant is shown at another.
+pub struct WallClock(TimeZone);
+
+impl WallClock {
+    /// That of the machine.
+    #[must_use]
+    pub fn system() -> Self {
+        Self(TimeZone::system())
+    }
+
+    /// `14:05` today, `Mon 14:05` within six days, else `Mar 3 14:05`.
+    fn show(&self, at: f64, now: Instant) -> String {
+        let zoned = |at: Instant| {
+            let at = jiff::Timestamp::from_microsecond(at.as_micros()).unwrap_or_default();
+            at.to_zoned(self.0.clone())
+        };
+        let (at, now) = (zoned(Instant::from_secs_f64(at)), zoned(now));
+        let hours = at.duration_since(&now).as_hours().abs();
+        let form = match (at.date() == now.date(), hours < 6 * 24) {
+            (true, _) => "%H:%M",
+            (false, true) => "%a %H:%M",
+            (false, false) => "%b %-d %H:%M",
+        };
+        at.strftime(form).to_string()
+    }
+}
+
+/// The line.
+#[must_use]
+pub fn line(status: &Status, now: Instant, clock: &WallClock) -> String {
+    let line = suspended(status, now, clock).or_else(|| computing(status, now, clock));
+    let line = line.unwrap_or_else(|| idle(status, now, clock));
+    printable::line(&line, 3 * WHY_MAX)
+}
+
+/// Why nothing may compute, if nothing may.
+fn suspended(status: &Status, now: Instant, clock: &WallClock) -> Option<String> {
+    let host = &status.host;
+    let why = || cut(host.stopped_for.as_deref().unwrap_or("for now"));
+    Some(match host.suspended_by.as_deref()? {
+        "owner" => match by_file(status) {
+            Some(file) => format!("suspended by {file}"),
+            None => "suspended by the owner; goes on with: fallow-agent resume".to_owned(),
+        },
+        "coordinator" => format!("suspended by the coordinator (document version {})", host.document_version),
+        "hours" => match &host.hours_change {
+            Some(at) => format!("resting: outside of its hours ({}); goes on {at}", cut(&host.hours)),
+            None => format!("resting: it may compute at no hour ({})", cut(&host.hours)),
+        },
+        "snooze" => {
+            let until = host.snoozed_until.map(|at| format!(" until {}", clock.show(at, now)));
+            let by = host.snoozed_by.as_ref().map(|name| format!(" by {}", cut(name)));
+            let (until, by) = (until.unwrap_or_default(), by.unwrap_or_default());
+            format!("snoozed{until}{by}; goes on before that with: fallow-agent snooze off")
+        }
+        "in use" => match host.in_use_until {
+            Some(_) => {
+                let after = whole(Duration::from_secs_f64(host.idle_after));
+                format!("resting: somebody uses the machine; goes on {after} after the last input")
+            }
+            None => {
+                "resting: somebody has a session here, of whose input nothing can be seen; goes on when it ends"
+                    .to_owned()
+            }
+        },
+        "battery" | "other programs" | "no input" => format!("resting: {}; goes on when that is over", why()),
+        "preference file" => {
+            let file = status.preference_troubles.first().map_or_else(why, |trouble| cut(trouble));
+            format!("suspended until a preference file is mended: {file}")
+        }
+        "disk" => "resting: there is too little space on the disk; more says: fallow-agent disk --why".to_owned(),
+        who => format!("suspended by the {}", cut(who)),
+    })
+}
+
+/// The file that suspends computing, if one does.
+fn by_file(status: &Status) -> Option<String> {
+    let said = status.preferences.iter().find(|one| one.key == "suspended" && one.value == "true")?;
+    let is_file = said.source.ends_with(".toml") || said.source.ends_with(".xml");
+    let line = said.line.map(|line| format!(", line {line}")).unwrap_or_default();
+    is_file.then(|| format!("{}{line}", cut(&said.source)))
+}
+
+/// What computes, if anything does.
+fn computing(status: &Status, now: Instant, clock: &WallClock) -> Option<String> {
+    let running: Vec<&TaskStatus> = status.tasks.iter().filter(|task| task.phase == "running").collect();
+    if running.is_empty() {
+        return None;
+    }
+    let projects: BTreeSet<&str> = running.iter().map(|task| task.project_url.as_str()).collect();
+    let of = match projects.len() {
+        1 => project(status, projects.first().copied().unwrap_or_default()),
+        some => format!("{some} projects"),
+    };
+    let host = &status.host;
+    let busy = host.usable_cpus.saturating_sub(host.idle_cpus);
+    let devices: BTreeSet<&String> = running.iter().flat_map(|task| &task.devices).collect();
+    let devices = match devices.len() {
+        0 => String::new(),
+        some => format!(" and {}", count(some, "device")),
+    };
+    let mut line = format!(
+        "computing: {} of {of}, on {busy} of {}{devices}",
+        count(running.len(), "job"),
+        count(host.cpus as usize, "CPU"),
+    );
+    if let Some(about) = people(status, now, clock) {
+        line.push_str("; ");
+        line.push_str(&about);
+    }
+    Some(line)
+}
+
+/// What is known of people at the machine.
+fn people(status: &Status, now: Instant, clock: &WallClock) -> Option<String> {
+    let HostStatus { in_use, rests_in_use, devices, .. } = &status.host;
+    let since = status.last_input.as_ref().map(|last| clock.show(last.at, now));
+    match (in_use, since) {
+        (true, _) if rests_in_use == "coprocessors" && !devices.is_empty() => {
+            Some("its devices rest, for somebody uses the machine".to_owned())
+        }
+        (true, _) => Some("somebody uses the machine, for whom it may go on".to_owned()),
+        (false, Some(since)) => Some(format!("nobody uses the machine since {since}")),
+        (false, None) => None,
+    }
+}
+
+/// Why nothing computes that might.
+fn idle(status: &Status, now: Instant, clock: &WallClock) -> String {
+    let counted =
+        |phases: &[&str]| status.tasks.iter().filter(|task| phases.contains(&task.phase.as_str())).count();
+    let (coming, ready) =
+        (counted(&["downloading"]), counted(&["ready", "preempted"]) + status.tasks_left_out);
+    let done = counted(&["uploading", "ready to report", "failed"]);
+    let network =
+        status.host.network_rests.as_ref().map(|why| format!("; no project is contacted: {}", cut(why)));
+    let network = network.unwrap_or_default();
+    if status.host.cpus == 0 {
+        return "starting: it is measured what this machine is like".to_owned();
+    }
+    if let Some(trouble) = &status.store_trouble {
+        return format!("resting: nothing new is begun: {}", cut(trouble));
+    }
+    if status.projects.is_empty() {
+        return "idle: no projects; attach one with: fallow-agent attach URL".to_owned();
+    }
+    if ready > 0 {
+        return format!("idle: of {} here none can run now", count(ready, "job"));
+    }
+    if coming > 0 {
+        return format!("idle: files of {} are awaited{network}", count(coming, "job"));
+    }
+    let sent = match done {
+        0 => String::new(),
+        some => format!(", and {} to be sent or reported", count(some, "job")),
+    };
+    if !network.is_empty() {
+        return format!("idle: no work{sent}{network}");
+    }
+    format!("idle: no work{sent}; {}", next_work(status, now, clock))
+}
+
+/// When work is asked for again, or why it is not.
+fn next_work(status: &Status, now: Instant, clock: &WallClock) -> String {
+    let ask = status.projects.iter().filter(|one| one.enough.is_none());
+    let waits =
+        ask.map(|one| (one.min_rpc.as_ref().filter(|(at, _)| Instant::from_secs_f64(*at) > now), one));
+    let first = waits.min_by(|(one, _), (other, _)| {
+        let at = |wait: &Option<&(f64, String)>| wait.map_or(0.0, |(at, _)| *at);
+        at(one).total_cmp(&at(other))
+    });
+    match (first, status.projects.first().and_then(|one| one.enough.as_ref())) {
+        (Some((Some((at, why)), one)), _) => {
+            format!("{} may be asked for some at {} ({})", named(one), clock.show(*at, now), cut(why))
+        }
+        (Some((None, one)), _) => match &one.no_work {
+            Some((_, said)) => format!("{} had none and said: {}", named(one), cut(said)),
+            None => format!("{} is asked for some", named(one)),
+        },
+        (None, Some(why)) => format!("none is asked for ({})", cut(why)),
+        (None, None) => "none is asked for".to_owned(),
+    }
+}
+
+fn named(project: &super::status::ProjectStatus) -> String {
+    cut(if project.name.is_empty() { &project.url } else { &project.name })
+}
+
+fn project(status: &Status, url: &str) -> String {
+    status.projects.iter().find(|one| one.url == url).map_or_else(|| cut(url), named)
+}
+
+fn count(number: usize, of: &str) -> String {
+    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A time without a fraction where it has none: `3 min`, not `3.0 min`.
+fn whole(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds / 60.0 {
+        minutes if minutes >= 1.0 && minutes.fract() == 0.0 => format!("{minutes} min"),
+        _ if seconds.fract() == 0.0 && seconds < 120.0 => format!("{seconds} s"),
+        _ => time.to_string(),
+    }
+}
+
+fn cut(text: &str) -> String {
+    printable::line(text, WHY_MAX)
+}
+
+#[cfg(test)]
+#[path = "summary_tests.rs"]
+mod tests;
