@@ -557,7 +557,7 @@ impl Supervision {
                 Some(TaskSample { job, cpu_time, working_set, swap, threads, disk, status })
             })
             .collect();
-        for pid in self.tasks.values().filter_map(Task::heedless) {
+        for pid in self.tasks.values_mut().filter_map(Task::heedless) {
             self.freezer.freeze_one(pid);
         }
         let (tasks, shared) = (&self.tasks, &self.shared);

@@ -10,6 +10,8 @@
 //! One that was told to rest by a message: an application made with BOINC's library does so within a second,
 //! or at the end of what it must not leave half done. Another may not read messages at all, or not heed them.
 //! It computes for three seconds at most (of CPU time) and is stopped then, as for somebody at the machine.
+//! What one that rests needs to look whether it may go on, up to a tenth of a second in each look, is no
+//! computing.
 
 use fallow_domain::Duration;
 
@@ -21,30 +23,34 @@ const FIRST: u32 = 2;
 pub(super) struct Restless {
     /// CPU time that it may use meanwhile.
     most: Duration,
+    /// So much from one look to the next does not count.
+    least: Duration,
     looks: u32,
-    /// The CPU time at the last look that did not count.
+    /// The CPU time at the last look that did not count, and what did not count since.
     cpu_then: Duration,
+    /// The CPU time at the last look.
+    cpu_last: Duration,
 }
 
 impl Restless {
     /// Of a task whose processes are stopped.
     pub(super) fn stopped() -> Self {
-        Self::with(Duration::from_secs(1))
+        Self::with(Duration::from_secs(1), Duration::ZERO)
     }
 
     /// Of a task that was told to rest.
     pub(super) fn told() -> Self {
-        Self::with(Duration::from_secs(3))
+        Self::with(Duration::from_secs(3), Duration::from_millis(100))
     }
 
-    fn with(most: Duration) -> Self {
-        Self { most, looks: 0, cpu_then: Duration::ZERO }
+    fn with(most: Duration, least: Duration) -> Self {
+        Self { most, least, looks: 0, cpu_then: Duration::ZERO, cpu_last: Duration::ZERO }
     }
 
     /// It was let go on: what it used until the next look counts for nothing, also where it is to rest again
     /// before that.
     pub(super) fn goes_on(&mut self) {
-        *self = Self::with(self.most);
+        *self = Self::with(self.most, self.least);
     }
 
     /// A look, and the CPU time of all of it until now. True when it has used too much.
@@ -55,7 +61,10 @@ impl Restless {
         }
         if self.looks < FIRST {
             (self.looks, self.cpu_then) = (self.looks + 1, cpu);
+        } else if cpu - self.cpu_last <= self.least {
+            self.cpu_then = self.cpu_then + (cpu - self.cpu_last);
         }
+        self.cpu_last = cpu;
         cpu - self.cpu_then > self.most
     }
 }
@@ -86,7 +95,10 @@ mod tests {
         assert!(
             [0, 1_000, 2_500, 4_000].iter().all(|&millis| !told.look(true, Duration::from_millis(millis)))
         );
-        assert!(told.look(true, Duration::from_millis(4_001)));
+        assert!(told.look(true, Duration::from_millis(4_101)));
+        // One that only looks whether it may go on, all night.
+        let mut told = Restless::told();
+        assert!((0..30_000).all(|look| !told.look(true, Duration::from_millis(look * 90))));
         // It went on meanwhile, as it may.
         assert!(!at(&[(true, 0), (true, 0), (true, 900), (false, 5_000), (true, 5_900), (true, 6_000)]));
     }

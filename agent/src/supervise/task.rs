@@ -200,6 +200,7 @@ pub(super) struct Task {
     /// Whether it goes on although it was told that.
     heedless: Restless,
     is_heedless: bool,
+    was_heedless: bool,
     /// When its finish file was first seen.
     finished_since: Option<StdInstant>,
     /// It was stopped when that was looked at last.
@@ -235,6 +236,7 @@ impl Task {
             is_to_rest: false,
             heedless: Restless::told(),
             is_heedless: false,
+            was_heedless: false,
             finished_since: None,
             was_frozen: false,
             killed: false,
@@ -428,10 +430,14 @@ impl Task {
         Some((used, status))
     }
 
-    /// Its first process, where it goes on although it was told to rest and has now to be stopped.
-    pub(super) fn heedless(&self) -> Option<u32> {
-        let pid = self.pid().filter(|_| self.is_heedless && !self.meter.is_leaving())?;
-        tracing::warn!(task = shown(&self.name), pid, "stopping a task that goes on although it is to rest");
+    /// Its first process, where it goes on although it was told to rest and has now to be stopped. The log
+    /// has it once: it may be so in each pause of a limit on CPU time.
+    pub(super) fn heedless(&mut self) -> Option<u32> {
+        let goes_on = self.is_heedless && !self.meter.is_leaving() && !self.meter.is_gone();
+        let pid = self.pid().filter(|_| goes_on)?;
+        if !std::mem::replace(&mut self.was_heedless, true) {
+            tracing::warn!(task = shown(&self.name), pid, "it goes on although it is to rest: stopping it");
+        }
         Some(pid)
     }
 

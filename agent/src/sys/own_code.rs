@@ -1,4 +1,4 @@
-//! Gives back the memory of program code that this process ran once and does not run now.
+//! Gives back the memory of program code that this process ran once and does not run now (R6.12).
 //!
 //! A process keeps what it has read of its program's file mapped: after its start that is most of it, for a
 //! start does a little of everything. An agent that waits, and its guard, run next to nothing of that. The
@@ -36,15 +36,15 @@ pub fn give_back_code() {
 /// nothing but what the file holds. Those with addresses that the loader has put in are not among them.
 fn unchanged(smaps: &[u8], file: &[u8]) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
+    // What was changed is in memory, or swapped out: the lines follow each other.
     let mut candidate: Option<Range<usize>> = None;
     for line in smaps.split(|&byte| byte == b'\n') {
         if let Some((place, permissions, path)) = mapping(line) {
             candidate = (matches!(permissions, b"r-xp" | b"r--p") && path == file).then_some(place);
-        } else if let Some(value) = line.strip_prefix(b"Anonymous:")
-            && let Some(place) = candidate.take()
-            && value.trim_ascii() == b"0 kB"
-        {
-            found.push(place);
+        } else if let Some(value) = line.strip_prefix(b"Anonymous:") {
+            candidate = candidate.filter(|_| value.trim_ascii() == b"0 kB");
+        } else if let Some(value) = line.strip_prefix(b"Swap:") {
+            found.extend(candidate.take().filter(|_| value.trim_ascii() == b"0 kB"));
         }
     }
     found
@@ -65,14 +65,19 @@ mod tests {
 
     #[test]
     fn only_what_is_as_the_programs_file_has_it_is_given_back() {
-        let mapped = |head: &str, anonymous: u32| {
-            format!("{head}\nSize:  40 kB\nRss:  4 kB\nAnonymous:  {anonymous} kB\nVmFlags: rd ex mr\n")
+        let mapped_so = |head: &str, (anonymous, swap): (u32, u32)| {
+            format!(
+                "{head}\nSize:  40 kB\nRss:  4 kB\nAnonymous:  {anonymous} kB\nSwap:  {swap} kB\nSwapPss:  0 kB\n"
+            )
         };
+        let mapped = |head: &str, anonymous: u32| mapped_so(head, (anonymous, 0));
         let smaps = [
             mapped("1000-2000 r--p 00000000 fe:00 17   /opt/a b/agent", 0),
             mapped("2000-8000 r-xp 00001000 fe:00 17   /opt/a b/agent", 0),
-            // With addresses that the loader put in; what may be written to; another file; none.
+            // With addresses that the loader put in, in memory or not; what may be written to; another file;
+            // none.
             mapped("8000-9000 r--p 00007000 fe:00 17   /opt/a b/agent", 4),
+            mapped_so("8000-9000 r--p 00007000 fe:00 17   /opt/a b/agent", (0, 4)),
             mapped("9000-a000 rw-p 00008000 fe:00 17   /opt/a b/agent", 0),
             mapped("a000-b000 r-xp 00000000 fe:00 18   /lib/libc.so.6", 0),
             mapped("b000-c000 r-xp 00000000 fe:00 19   /opt/a b/agent (deleted)", 0),
@@ -100,10 +105,12 @@ mod tests {
             }
             sum
         };
-        // Other tests run in this process meanwhile.
-        let before = mapped();
-        give_back_code();
-        let after = mapped();
-        assert!(after < before, "{after} of {before} kB");
+        // Other tests run in this process meanwhile, and may map as much between two looks.
+        let is_less = |_| {
+            let before = mapped();
+            give_back_code();
+            mapped() < before
+        };
+        assert!((0..20).any(is_less), "{} kB", mapped());
     }
 }

@@ -144,8 +144,11 @@ async fn r6_5_a_change_of_the_whole_fleet_is_tried_first_and_changes_nothing_the
         made.contains(gone) && made.contains("began: what version 3 said is taken back with it"),
         "{made}"
     );
-    let later = text(&fallow(dir, &["rollout", "plan", "--at-once"]));
-    assert!(!later.contains(gone), "{later}");
+    // Nobody else is told so.
+    for later in [&["shares"][..], &["preferences"], &["shares", "set", "sums=60"]] {
+        let later = text(&fallow(dir, later));
+        assert!(!later.contains("took the place"), "{later}");
+    }
     assert_eq!(running.stop(), Some(0));
 }
 

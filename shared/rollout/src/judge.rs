@@ -49,7 +49,7 @@ const COMPUTING_MIN: f64 = 0.1;
 const LEAST: f64 = 0.05;
 /// The part of hosts with the version before up to which what they show is usual.
 const USUAL: f64 = 0.1;
-/// So few hosts with the version before may be one that does not tell the truth.
+/// What fewer hosts with the version before show excuses nothing: one of them may lie.
 const OTHERS_MIN: usize = 3;
 /// The part of hosts up to which it is usual that some are switched off or slow.
 pub(crate) const MISSING_USUAL: f64 = 0.2;
@@ -198,7 +198,11 @@ fn guards(rollout: &Rollout, soak: &Soak) -> Vec<(Gate, String)> {
     let offered = Change::of(rollout, soak, Track::load, |load| load.offered);
     // Nothing from outside takes CPUs from hosts, as a server that is down takes jobs.
     if offered.has_collapsed(0.0, OTHERS_MIN) {
-        found.push((Gate::Offered, format!("of their CPUs {}", offered.said("may be used"))));
+        let few = match offered.hosts {
+            [_, 1..OTHERS_MIN] => "; fewer than three others excuse nothing",
+            _ => "",
+        };
+        found.push((Gate::Offered, format!("of their CPUs {}{few}", offered.said("may be used"))));
     }
     let computing = Change::of(rollout, soak, Track::load, |load| load.computing);
     let [_, old] = computing.hosts;

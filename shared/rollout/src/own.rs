@@ -1,46 +1,53 @@
 //! Whether hosts of its own have tried a wave's version.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_domain::AgentId;
+use fallow_domain::{AgentId, Duration, Instant};
 
 use crate::judge::{Judgement, MISSING_USUAL};
 use crate::rollout::Placed;
 use crate::waiting::{PATIENCE, coming};
 use crate::{HostNow, Rollout, Soak, Wave};
 
-/// How many hosts of the fleet each machine is.
-pub(crate) struct Machines<'h>(BTreeMap<&'h AgentId, usize>);
+/// Whoever was not heard of for so long before a wave was released is waited for by nobody: a lab keeps hosts
+/// in its list that it has thrown away.
+const GONE: Duration = Duration::from_hours(72);
 
-impl<'h> Machines<'h> {
+/// The machines of a fleet that there are copies of.
+pub(crate) struct Copied<'h>(BTreeSet<&'h AgentId>);
+
+impl<'h> Copied<'h> {
     pub(crate) fn of(hosts: &[Placed<'h>]) -> Self {
-        let mut machines: BTreeMap<&AgentId, usize> = BTreeMap::new();
-        for at in hosts {
-            *machines.entry(&at.host.machine).or_default() += 1;
-        }
-        Self(machines)
+        let copies = hosts.iter().map(|at| at.host).filter(|host| host.machine != host.id);
+        Self(copies.map(|host| &host.machine).collect())
     }
 
-    fn is_single(&self, host: &HostNow) -> bool {
-        self.0.get(&host.machine).is_none_or(|copies| *copies <= 1)
+    fn is_alone(&self, host: &HostNow) -> bool {
+        host.machine == host.id && !self.0.contains(&host.id)
     }
 
     /// The hosts of the wave that was released last which are a trial of it. Whoever has one machine can have
     /// made its copies, so these are none beside machines without copies: such a host would carry a version
-    /// through all waves while everybody else is off. Where the latter are few, as in a lab that was set up
-    /// from one image, it is beside them the machine of which the wave has most copies.
-    pub(crate) fn trial(&self, hosts: &[Placed<'h>]) -> Vec<&'h HostNow> {
+    /// through all waves while everybody else is off. Where the latter are less than a fifth, as in labs that
+    /// were set up from images, those copies are as well whose machine has a fifth of the wave.
+    pub(crate) fn trial(&self, rollout: &Rollout, hosts: &[Placed<'h>]) -> Vec<&'h HostNow> {
         let newest = hosts.iter().filter(|at| at.is_released && at.is_newest && at.host.changed);
         let own: Vec<&HostNow> = newest.map(|at| at.host).collect();
-        let (mut trial, copies): (Vec<_>, Vec<_>) = own.iter().partition(|host| self.is_single(host));
-        if copies.is_empty() || trial.len() as f64 >= MISSING_USUAL * own.len() as f64 {
+        let (mut trial, copies): (Vec<_>, Vec<_>) = own.iter().partition(|host| self.is_alone(host));
+        let since = rollout.released_at.map_or(Instant::EPOCH, |at| at - GONE);
+        let is_kept = |host: &&&HostNow| host.connected || host.seen.is_none_or(|seen| seen >= since);
+        let kept = trial.iter().filter(is_kept).count();
+        let part = |count: usize| count as f64 >= MISSING_USUAL * own.len() as f64;
+        if copies.is_empty() || part(kept) {
             return trial;
         }
         let mut of_machine: BTreeMap<&AgentId, Vec<&HostNow>> = BTreeMap::new();
         for host in copies {
             of_machine.entry(&host.machine).or_default().push(host);
         }
-        trial.extend(of_machine.into_values().max_by_key(Vec::len).unwrap_or_default());
+        let most = of_machine.values().map(Vec::len).max().unwrap_or_default();
+        let many = of_machine.into_values().filter(|copies| copies.len() == most || part(copies.len()));
+        trial.extend(many.flatten());
         trial
     }
 }
@@ -48,8 +55,9 @@ impl<'h> Machines<'h> {
 /// The hosts of the wave that was released last. What hosts of earlier waves show says nothing of them: with
 /// these off, as at night, one host could release a version to all.
 pub(crate) struct Own<'h> {
-    /// All of them.
+    /// Those that are a trial of it, and all of them.
     all: usize,
+    of_wave: usize,
     /// Those that are there and do not take it.
     lacking: Vec<&'h HostNow>,
     /// All of these have had time enough to take it.
@@ -60,10 +68,13 @@ pub(crate) struct Own<'h> {
 
 impl<'h> Own<'h> {
     pub(crate) fn of(rollout: &Rollout, soak: &Soak, hosts: &[Placed<'h>]) -> Self {
-        let mut own = Self { all: 0, lacking: Vec::new(), all_lack_for_long: true, is_passed_over: true };
+        let is_own = |at: &&Placed<'_>| at.is_released && at.is_newest && at.host.changed;
+        let of_wave = hosts.iter().filter(is_own).count();
+        let mut own =
+            Self { all: 0, of_wave, lacking: Vec::new(), all_lack_for_long: true, is_passed_over: true };
         let time = rollout.plan.soak;
-        let machines = Machines::of(hosts);
-        let trial = machines.trial(hosts);
+        let copied = Copied::of(hosts);
+        let trial = copied.trial(rollout, hosts);
         for host in &trial {
             own.all += 1;
             // Who had it and went may have been stopped by it.
@@ -75,9 +86,9 @@ impl<'h> Own<'h> {
             }
         }
         // Beside hosts of their kind: copies, where a lab was set up from one image.
-        let is_alone = trial.iter().all(|host| machines.is_single(host));
+        let is_alone = trial.iter().all(|host| copied.is_alone(host));
         let has_it = |at: &&Placed<'_>| at.host.connected && at.host.version == rollout.candidate;
-        let is_like = |at: &&Placed<'_>| !is_alone || machines.is_single(at.host);
+        let is_like = |at: &&Placed<'_>| !is_alone || copied.is_alone(at.host);
         let released = hosts.iter().filter(|at| at.is_released && at.host.changed);
         let few = MISSING_USUAL * released.filter(has_it).filter(is_like).count() as f64;
         // Whoever names a group wants it tried there.
@@ -107,7 +118,7 @@ impl<'h> Own<'h> {
                 lacking = self.lacking.len()
             )),
             None => {
-                let who = format!("the wave's own {}", crate::hosts(self.all));
+                let who = self.called();
                 coming(soak, rollout.plan.soak, soak.own_there(), &who)
             }
         })
@@ -118,8 +129,16 @@ impl<'h> Own<'h> {
         match self.is_passed_over && self.all > 0 {
             false => String::new(),
             true => {
-                format!(" (but none of the wave's own {}: they are off, and few)", crate::hosts(self.all))
+                format!(" (but none of {}: they are off, and few)", self.called())
             }
+        }
+    }
+
+    fn called(&self) -> String {
+        let hosts = crate::hosts(self.all);
+        match self.all == self.of_wave {
+            true => format!("the wave's own {hosts}"),
+            false => format!("the wave's own {hosts} that are not copies of few machines"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{AgentId, Duration, Instant, MasterUrl};
 
-use crate::own::Machines;
+use crate::own::Copied;
 use crate::rollout::Placed;
 use crate::{Calls, HostNow, Load, Rollout, cohort};
 
@@ -283,7 +283,7 @@ impl Soak {
             let there = before.map_or(Duration::ZERO, |before| before.there) + since;
             (is_there || before.is_some()).then_some(Tried { there, is_there })
         };
-        let own = Machines::of(hosts).trial(hosts);
+        let own = Copied::of(hosts).trial(rollout, hosts);
         self.tried = own.iter().filter_map(|host| Some((host.id.clone(), now(host)?))).collect();
         if own.iter().any(|host| host.connected) {
             self.own_there = self.watched;

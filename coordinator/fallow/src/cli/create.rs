@@ -325,12 +325,13 @@ fn account_text(url: &str, key: &str) -> String {
     let text = format!(
         "\nTo attach any BOINC client by hand; the key is a secret:\n  URL          {url}\n  account key  {key}\n"
     );
-    match url.strip_prefix("https://") {
-        Some(rest) => format!(
-            "{text}A client that does not trust the fleet's authority (authority.pem) cannot come by https. With\n\
-             `fallow coordinator run --allow-plain-http` it comes by http://{rest}\n"
-        ),
-        None => text,
+    match url.starts_with("https://") {
+        true => {
+            text + "A client that does not trust the certificate there (of the fleet's authority, authority.pem,\n\
+                    unless a proxy shows its own) comes by http:// at the port of --http, where\n\
+                    `fallow coordinator run --allow-plain-http` allows it.\n"
+        }
+        false => text,
     }
 }
 

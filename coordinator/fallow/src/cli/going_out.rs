@@ -24,7 +24,6 @@ pub(super) struct GoingOut {
 /// change was made.
 pub(super) async fn tell(client: &mut Client, rollout: u64) {
     if rollout == 0 {
-        tell_overtaken(client).await;
         return tell_waiting(client).await;
     }
     let begun = newest(client).await.ok().flatten().filter(|begun| begun.number == rollout);
@@ -42,15 +41,17 @@ pub(super) async fn tell(client: &mut Client, rollout: u64) {
     ));
 }
 
-/// Names the rollout that the newest change has taken the place of, as an emergency does: what it brought is
-/// gone, and who began it may not know.
+/// Names the rollout that an emergency which was just made has taken the place of: what it brought is gone,
+/// and who began it may not know.
 async fn tell_overtaken(client: &mut Client) {
     let Ok(Some(newest)) = newest(client).await else { return };
     if newest.phase() != RolloutPhase::TakenBack {
         return;
     }
     let Ok(reply) = client.get_document(GetDocumentRequest::default()).await else { return };
-    if reply.into_inner().document.is_some_and(|document| document.version == newest.taken_back_by) {
+    let made = reply.into_inner().document.map(|document| document.version);
+    // What waits for its signature has a version of its own, after the one that takes hosts back.
+    if made == Some(newest.taken_back_by) || made == Some(newest.taken_back_by + 1) {
         let (number, version) = (newest.number, DocumentVersion(newest.version));
         warn(&format!(
             "it took the place of rollout {number}, which {} began: what version {version} said is taken back with it",
@@ -97,8 +98,11 @@ fn rollout_of(version: DocumentVersion, newest: Result<Option<Rollout>, Status>)
 const MANY: u64 = 10;
 
 /// Says to how many hosts a change went at once that was no emergency, if they were many and there is no
-/// plan for rollouts.
+/// plan for rollouts; of an emergency, what it has taken the place of.
 pub(super) async fn tell_at_once(client: &mut Client, rollout: u64, hosts: u64, how: &GoingOut) {
+    if how.emergency && hosts > 0 {
+        tell_overtaken(client).await;
+    }
     if rollout != 0 || hosts < MANY || how.emergency || waiting(client).await.is_some() {
         return;
     }

@@ -79,7 +79,7 @@ fn changed(
     let put: Vec<_> =
         changed.put.iter().filter_map(|name| Some((*name, &after.groups.0.get(*name)?.selector))).collect();
     let selectors: Vec<_> = put.iter().map(|(_, selector)| *selector).collect();
-    let chosen = fleet.chosen(&selectors);
+    let chosen = if selectors.is_empty() { Vec::new() } else { fleet.chosen(&selectors) };
     let none = put.iter().zip(&chosen).filter(|(_, hosts)| **hosts == 0);
     Ok(wire::ChangeGroupsReply {
         findings: Vec::new(),
