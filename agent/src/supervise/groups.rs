@@ -347,7 +347,7 @@ impl TaskGroup {
         match cgroup::write(memory, &most.to_string()) {
             Ok(()) => self.most.store(most, Ordering::Relaxed),
             Err(error) => {
-                tracing::warn!(group = self.name, %error, "cannot bound the memory of a control group")
+                tracing::warn!(group = self.name, %error, "cannot bound the memory of a control group");
             }
         }
     }

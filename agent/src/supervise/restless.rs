@@ -62,7 +62,7 @@ impl Restless {
         if self.looks < FIRST {
             (self.looks, self.cpu_then) = (self.looks + 1, cpu);
         } else if cpu - self.cpu_last <= self.least {
-            self.cpu_then = self.cpu_then + (cpu - self.cpu_last);
+            self.cpu_then += cpu - self.cpu_last;
         }
         self.cpu_last = cpu;
         cpu - self.cpu_then > self.most
