@@ -2,8 +2,8 @@
 //!
 //! Model: a group is a directory, held open. What is in it is reached by that, so nothing that is renamed or
 //! put in its place by name matters. Directories and files of groups are the agent's user's, and a job is
-//! that user, too: Landlock keeps it from writing, yet not from changing modes. So what is needed at a task's
-//! end is opened at its beginning, and modes of directories are put right where they are in the way.
+//! that user, too: Landlock keeps it from writing, yet not from changing modes. So what is needed at the end
+//! of a task is opened at its beginning, and modes of directories are put right where they are in the way.
 
 use std::fs::File;
 use std::io;

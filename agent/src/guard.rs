@@ -37,8 +37,8 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// The guard process itself: reads from `input` until it ends, then waits and kills.
 ///
-/// `mark` is the beginning of the mark that processes of this life of the agent carry; `groups` is the control
-/// group that those of its tasks are in, if there is one.
+/// `mark` is the beginning of the mark that processes of this life of the agent carry; `groups` is the
+/// control group that those of its tasks are in, if there is one.
 pub fn watch(input: impl BufRead, mark: &str, grace: Duration, groups: Option<&Path>) {
     // Now, when no job has been there that could close them.
     let groups = groups.and_then(TaskGroups::open);

@@ -276,7 +276,7 @@ fn come_last(group: &Group) {
 fn memory_max(allowed: Bytes, ceiling: Option<u64>) -> u64 {
     let max = allowed.0.saturating_add((allowed.0 / MARGIN_PART).max(MARGIN_MIN));
     match ceiling {
-        // Where the whole is hit first, the kernel chooses who goes, and says of nobody that it took too much.
+        // Where the whole is hit first, the kernel chooses who goes, and no one is said to take too much.
         Some(ceiling) => max.min(ceiling.saturating_sub(AGENTS.min(ceiling / 2))),
         None => max,
     }
@@ -323,8 +323,8 @@ impl TaskGroup {
         i64::try_from(micros).ok().map(Duration::from_micros)
     }
 
-    /// How much memory it had at most, if the kernel killed it because it needed more than that. One that was
-    /// killed for want of memory elsewhere has done no wrong.
+    /// How much memory it had at most, if the kernel killed it because it needed more than that. One that
+    /// was killed for want of memory elsewhere has done no wrong.
     pub(super) fn memory_exceeded(&self) -> Option<Bytes> {
         let events = cgroup::read(self.events.as_ref()?).ok()?;
         let has = |word| number(&events, word).is_some_and(|times| times > 0);

@@ -1,5 +1,5 @@
-//! Control groups of tasks (R6.10), in real ones: below a group that the test makes for itself where version 2
-//! is mounted. It need have no controllers there; the virtual machine of `e2e/vm/unit` has them.
+//! Control groups of tasks (R6.10), in real ones: below a group that the test makes for itself where version
+//! 2 is mounted. It need have no controllers there; the virtual machine of `e2e/vm/unit` has them.
 
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -94,7 +94,8 @@ fn r6_10_a_task_is_in_a_group_of_its_own_and_ends_with_whatever_nothing_else_tel
     let prlimit = if cfg!(target_arch = "aarch64") { 261 } else { 302 };
     // Neither session nor environment nor number nor name say whose it is.
     let text = format!(
-        "setsid env -i perl -e 'syscall({prlimit}, 0, 10, pack(\"QQ\", 5, 5), 0) == 0 or die; fork and exit; \
+        "setsid env -i perl -e 'my $less = pack(\"QQ\", 5, 5); syscall({prlimit}, 0, 10, $less, 0) == 0 or die; \
+         fork and exit; \
          setpgrp; $0 = \"kworker/0:1\"; open F, \">\", \"{0}\"; print F $$; close F; sleep 1000' &\n\
          until [ -s {0} ]; do sleep 0.01; done; until [ -e go ]; do sleep 0.05; done; exit 3",
         sign.path().display()
