@@ -1,7 +1,7 @@
-//! One line that tells somebody at the machine what runs and why, or why nothing does (R6.4): the first line of
-//! `fallow-agent status`, and all of `fallow-agent status --line`.
+//! One line that tells somebody at the machine what runs and why, or why nothing does (R6.4): the first line
+//! of `fallow-agent status`, and all of `fallow-agent status --line`.
 //!
-//! What keeps everything from computing is said before what runs, and what somebody can do about it beside it.
+//! What keeps everything from computing is said before what runs, with what somebody can do about it.
 
 use std::collections::BTreeSet;
 

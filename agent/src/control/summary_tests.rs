@@ -208,7 +208,7 @@ fn r6_4_the_line_says_what_an_idle_agent_waits_for() {
         (
             none.clone(),
             &with("no_work", json!([at(9.0), "no jobs\nnow"])),
-            "idle: no work; primes had none and said: no jobs now",
+            "idle: no work; primes had none and said: no jobs\u{fffd}now",
         ),
         (none.clone(), &none, "idle: no work; primes is asked for some"),
         (

@@ -9,8 +9,8 @@ use crate::tree::{root, texts};
 
 const PAGE: &str = "docs/preferences.md";
 const ELEMENTS: &str = "shared/boinc/src/scheduler/preferences.rs";
-/// All that the stock client (8.3) reads in `global_preferences`, and in `cc_config.xml` as a preference: whoever
-/// finds another one adds it here.
+/// All that the stock client (8.3) reads in `global_preferences`, and in `cc_config.xml` as a preference.
+/// Whoever finds another one adds it here.
 const ELEMENTS_OF_BOINC: [&str; 46] = [
     "battery_charge_min_pct",
     "battery_max_temperature",

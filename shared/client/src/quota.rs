@@ -1,6 +1,7 @@
 //! How much may be transferred in some days (R6.4): when that is spent, what is under way is broken off and
 //! goes on from there when days pass. No project is contacted meanwhile but for whoever is at the host and
-//! asks for it: what it would send could not be fetched, nor what it wants be sent (the stock client likewise).
+//! asks for it: what it would send could not be fetched, nor what it wants be sent (the stock client
+//! likewise).
 
 use fallow_domain::{Bytes, Instant, LocalTime};
 use fallow_policy::transfer_quota::{Spent, TransferDays};

@@ -45,8 +45,8 @@ impl TransferDays {
         self.days = self.days.split_off(&(today - LocalPreferences::TRANSFER_DAYS_MAX));
     }
 
-    /// A clock that was ahead before is believed no more: what it counted for days that are yet to come counts
-    /// for today. True if there was anything.
+    /// A clock that was ahead before is believed no more: what it counted for days that are yet to come
+    /// counts for today. True if there was anything.
     pub fn observe(&mut self, now: Instant, local: &LocalTime) -> bool {
         let ahead = self.days.split_off(&(today(now, local) + 1));
         for (up, down) in ahead.values().copied() {
