@@ -407,7 +407,7 @@ fn may_divide(own: &Group, pid: u32) -> Result<(), String> {
         ));
     }
     if !is_handed_over(own) {
-        return Err(format!("the agent's control group {place} is systemd's: its unit has no Delegate="));
+        return Err(format!("systemd does not say that {place} is handed over to the agent (Delegate=)"));
     }
     Ok(())
 }
