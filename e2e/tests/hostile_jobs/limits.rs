@@ -68,7 +68,7 @@ pub(crate) const GREEDS: &[Greed] = &[
     Greed(
         "leaves daemons: sessions of their own, forked twice, without environment, with other names",
         "for n in 1 2 3; do setsid env -i perl -e '$SIG{TERM} = \"IGNORE\"; fork and exit; \
-         syscall(PRLIMIT, 0, 10, pack(\"QQ\", 5, 5), 0); chdir \"/\"; $0 = \"kworker/0:1 TOKEN\"; sleep 1000' & done; \
+         my $less = pack(\"QQ\", 5, 5); syscall(PRLIMIT, 0, 10, $less, 0); chdir \"/\"; $0 = \"kworker/0:1 TOKEN\"; sleep 1000' & done; \
          sleep 2; echo right >\"$out\"",
         Success,
     ),
