@@ -305,7 +305,7 @@ impl Fleet {
 }
 
 /// The first one of a host's machine: itself, if it is no copy.
-fn eldest(agents: &BTreeMap<AgentId, Arc<Agent>>, id: &AgentId) -> AgentId {
+pub(super) fn eldest(agents: &BTreeMap<AgentId, Arc<Agent>>, id: &AgentId) -> AgentId {
     lineage(agents, id).last().unwrap_or_else(|| id.clone())
 }
 

@@ -29,17 +29,18 @@ use wire::from_coordinator::Body as FromCoordinator;
 use super::commit::{CommitSequence, Stored};
 use super::given::Given;
 use super::keys;
-use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW};
+use super::limits::{BYTES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW};
 use super::seat::{Process, Seat};
 use super::service::{record_refused, say_refused};
 use super::state::{PlannedUpdate, Position, State, Update, UpdateCheck, check_update};
 use super::takeover::{is_taken, take_seat, tell_copy};
-use super::{Agent, Fleet, entry};
+use super::{Agent, Fleet, entry, weight};
 use crate::audit::{Action, Actor, Record};
 use crate::document::Release;
 use fallow_daemon::{clock, lock};
 
 static WITHHELD: RateLimit = RateLimit::new();
+static TOO_MUCH: RateLimit = RateLimit::new();
 
 /// What goes to an agent. A channel keeps room for 32 messages however few it may hold: in boxes these are
 /// 300 bytes for each agent, without 10 kB.
@@ -71,7 +72,9 @@ pub(super) async fn serve(
         Ok((agent, hello)) => {
             guest.inspect(|guest| guest.authenticated_as(&agent.id.0, LINKS));
             let span = tracing::info_span!("fleet.link", agent = agent.id.0);
-            attend(&fleet, &agent, hello, from, incoming, &outgoing).instrument(span).await
+            let end = attend(&fleet, &agent, hello, from, incoming, &outgoing).instrument(span).await;
+            fleet.let_go_after_link(&agent).await;
+            end
         }
     };
     if end.code() != tonic::Code::Ok {
@@ -561,7 +564,12 @@ impl<'a> Connection<'a> {
         }
         let position = Position { epoch: self.epoch.clone(), sequence, at: clock::now() };
         let planned = lock(&self.agent.state).plan(&self.agent.id, position.clone(), update);
-        let (change, writes) = planned.map_err(|error| Status::resource_exhausted(error.to_string()))?;
+        let (change, writes) = planned.map_err(|error| {
+            if let Some(times) = TOO_MUCH.allow() {
+                tracing::warn!(sequence, error = %error, times, "a message that would take too much was refused");
+            }
+            Status::resource_exhausted(error.to_string())
+        })?;
         let answer = self.fleet.commits.send(&self.commit_sequence, writes).await;
         self.received = position;
         self.kept = Instant::now();
@@ -571,8 +579,9 @@ impl<'a> Connection<'a> {
 
     /// Whether the agent could come to hold too much by this, with what is still on its way to the store.
     fn is_crowded(&self, update: &Update) -> bool {
-        let on_their_way: usize = self.pipeline.iter().map(|message| message.change.given()).sum();
-        lock(&self.agent.state).len() + on_their_way + update.entries.len() > ENTRIES_PER_AGENT
+        let on_their_way: usize = self.pipeline.iter().map(|message| message.change.bytes()).sum();
+        let brought: usize = update.entries.values().map(weight::of).sum();
+        lock(&self.agent.state).bytes() + on_their_way + brought > BYTES_PER_AGENT
     }
 
     /// Takes over the oldest change in the pipeline, whose answer came.
