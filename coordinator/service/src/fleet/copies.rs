@@ -223,6 +223,7 @@ impl Fleet {
         };
         let agent_key = keys::agent(&id);
         let batch = Batch::new()
+            .yielding()
             .require_absent(use_key.clone())
             .put(use_key.clone(), keys::TOKEN_USE.write(&use_key, &id)?)
             .put(agent_key.clone(), keys::AGENT.write(&agent_key, &record)?);

@@ -2,8 +2,8 @@
 //!
 //! Such an agent stays on record, so that its certificate is known to mean nothing. Of what it said of itself
 //! is kept what hosts are listed by and what projects had of it; the rest goes from memory and from the store,
-//! so that whoever takes a hostile host out has back what it took. Where that fails, on a full disk, it is
-//! done at the next start.
+//! so that whoever takes a hostile host out has back what it took. On a full disk, where a removal takes space
+//! at first, that of operators is left alone, and what is in the store is removed at the next start.
 
 use std::sync::Arc;
 
@@ -28,8 +28,7 @@ impl Fleet {
             tracing::warn!(
                 agent = agent.id.0,
                 error = %error,
-                "what an agent said that is no member of the fleet any more cannot be removed from the store: it is tried again \
-                 at the next start"
+                "what an agent said that is no member of the fleet any more stays in the store until the next start"
             );
         }
     }
@@ -58,10 +57,10 @@ impl Fleet {
         if change.is_empty() {
             return Ok(());
         }
-        remove(&*self.store, jobs)?;
-        write(&*self.store, rest)?;
+        let removed = remove(&*self.store, jobs).and_then(|()| write(&*self.store, rest));
+        // In memory in any case. What is left in the store comes to the same when it is read.
         lock(&agent.state).take(change, &mut lock(&self.totals));
-        Ok(())
+        removed
     }
 }
 
@@ -75,7 +74,7 @@ pub(super) fn remove(store: &dyn Store, writes: Writes) -> Result<(), StoreError
 }
 
 fn write(store: &dyn Store, writes: Writes) -> Result<(), StoreError> {
-    let mut batch = Batch::new();
+    let mut batch = Batch::new().yielding();
     for (key, value) in writes {
         match value {
             Some(value) => batch.add_put(key, value),
