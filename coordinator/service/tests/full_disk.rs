@@ -25,7 +25,7 @@ const URL: &str = "http://127.0.0.1:1/a/";
 #[tokio::test]
 async fn child_on_a_small_volume() {
     let Ok(dir) = std::env::var(CHILD) else { return };
-    let link = LinkSettings { heartbeat: Duration::from_hours(1) };
+    let link = LinkSettings { heartbeat: Duration::from_hours(1), ..LinkSettings::default() };
     let options = Options { link, ..Options::at(Path::new(&dir).join("coordinator")) };
     let coordinator = Coordinator::start(options).await.unwrap();
     let mut operator = connect(coordinator.access()).await.unwrap();

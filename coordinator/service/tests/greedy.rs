@@ -34,7 +34,7 @@ const CALLS_EACH: usize = 16;
 const CALLS: usize = CONNECTIONS * CALLS_EACH;
 
 async fn start(dir: &Path) -> (Coordinator, Client) {
-    let link = LinkSettings { heartbeat: Duration::from_hours(1) };
+    let link = LinkSettings { heartbeat: Duration::from_hours(1), ..LinkSettings::default() };
     let coordinator = Coordinator::start(Options { link, ..Options::at(dir) }).await.unwrap();
     let owner = connect(coordinator.access()).await.unwrap();
     let mut admin = owner.clone();

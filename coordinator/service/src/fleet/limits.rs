@@ -27,6 +27,10 @@ pub const MESSAGE_BYTES: usize = 8 << 20;
 /// Messages of one agent that are on their way to the store: enough to keep the group commit busy, little
 /// memory.
 pub const PIPELINE: usize = 64;
+/// What an agent may say in a second, in messages: one that says more waits ([`super::pace`]).
+pub const MESSAGES_A_SECOND: u32 = 500;
+/// For how long it may save that up.
+pub const SAVED_UP: Duration = Duration::from_secs(10);
 /// Messages that wait in an agent's outgoing channel. What does not fit there is kept as "newest", never as a
 /// list.
 pub const OUTGOING: usize = 8;

@@ -26,6 +26,7 @@ pub mod limits;
 mod link;
 mod membership;
 mod newer;
+mod pace;
 pub mod preview;
 mod retelling;
 mod returns;
@@ -47,6 +48,7 @@ use std::time::Duration;
 use fallow_daemon::lock;
 use fallow_domain::{AccountKey, AgentId, DocumentVersion, Instant, Labels, MasterUrl};
 use fallow_store::{KeyRange, Store, StoreError};
+use fallow_telemetry::RateLimit;
 use tokio::sync::watch;
 
 use crate::audit::AuditLog;
@@ -72,12 +74,14 @@ pub struct LinkSettings {
     /// Each side sends something at least this often; after three times that in silence the other is taken
     /// for gone.
     pub heartbeat: Duration,
+    /// What one agent may say in a second, in messages.
+    pub messages_a_second: u32,
 }
 
 impl Default for LinkSettings {
     /// Ten seconds: a dead host shows within half a minute, and 100,000 agents cost a quarter of a core.
     fn default() -> Self {
-        Self { heartbeat: Duration::from_secs(10) }
+        Self { heartbeat: Duration::from_secs(10), messages_a_second: limits::MESSAGES_A_SECOND }
     }
 }
 
@@ -151,6 +155,9 @@ pub(crate) struct Agent {
     probe_answer: watch::Sender<u64>,
     /// Of its copies that are to become hosts of their own.
     tickets: Mutex<copies::Tickets>,
+    pace: pace::Pace,
+    /// Of its connections that are told of in the log.
+    comings: RateLimit,
     /// Held by the connection that changes the state.
     turn: tokio::sync::Mutex<()>,
     /// Projects that it is to contact, and the call of its connection to take them.
@@ -308,6 +315,8 @@ impl Agent {
             probe: watch::Sender::default(),
             probe_answer: watch::Sender::default(),
             tickets: Mutex::default(),
+            pace: pace::Pace::default(),
+            comings: RateLimit::new(),
             turn: tokio::sync::Mutex::new(()),
             contacts: Mutex::new(BTreeSet::new()),
             contact_wanted: tokio::sync::Notify::new(),
@@ -411,7 +420,10 @@ fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<
         // Of one that is no member, which may have said much, jobs are not even read.
         if agent.as_ref().is_some_and(|(agent, key)| !agent.is_member() && key.starts_with("task/")) {
             jobs.push((key.to_owned(), None));
-            return if jobs.len() < PAGE { Ok(()) } else { Ok(forget(store, std::mem::take(&mut jobs))) };
+            if jobs.len() >= PAGE {
+                forget(store, std::mem::take(&mut jobs));
+            }
+            return Ok(());
         }
         let entry = stored::read(key, value)?;
         if let Some((agent, _)) = agent {
@@ -441,7 +453,7 @@ fn forget(store: &dyn Store, jobs: Writes) {
             "jobs of hosts that are no members of the fleet were removed from the store"
         ),
         Err(error) => {
-            tracing::warn!(error = %error, "jobs of hosts that are no members of the fleet stay in the store")
+            tracing::warn!(error = %error, "jobs of hosts that are no members of the fleet stay in the store");
         }
     }
 }

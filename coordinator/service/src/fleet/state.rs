@@ -311,10 +311,11 @@ impl State {
 
     /// Takes over what a project had that is no entry any more.
     pub fn put_past(&mut self, url: MasterUrl, past: PastTotals, totals: &mut Totals) {
-        let bytes = weight::of_past(&url);
-        let before = self.pasts.insert(url.clone(), past);
-        self.weigh(if before.is_some() { bytes } else { 0 }, bytes);
+        let before = self.pasts.get(&url).copied();
         totals.change(&url, before.unwrap_or_default().totals(), past.totals());
+        let bytes = weight::of_past(&url);
+        self.weigh(if before.is_some() { bytes } else { 0 }, bytes);
+        self.pasts.insert(url, past);
     }
 
     /// How many entries there are.

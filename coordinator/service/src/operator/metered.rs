@@ -20,6 +20,8 @@ pub(super) const LONGEST: usize = 64 << 20;
 /// Room for what is read of a request, as long as it is kept.
 pub(super) type Room = Arc<Mutex<Option<Held>>>;
 
+type WaitsForRoom = Pin<Box<dyn Future<Output = Result<Held, Status>> + Send>>;
+
 /// The body of a request in gRPC's form.
 pub(super) struct Metered {
     body: Body,
@@ -30,7 +32,7 @@ pub(super) struct Metered {
     /// Bytes of that message that have still to come.
     left: usize,
     /// What has come and waits for room.
-    waiting: Option<(Bytes, Pin<Box<dyn Future<Output = Result<Held, Status>> + Send>>)>,
+    waiting: Option<(Bytes, WaitsForRoom)>,
 }
 
 impl Metered {

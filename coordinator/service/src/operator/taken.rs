@@ -60,7 +60,10 @@ impl Taken {
     /// An answer to whoever has this share and, until it is over, this place.
     pub(crate) fn new(mut body: Body, share: Arc<Share>, place: Option<OwnedSemaphorePermit>) -> Self {
         // An answer that is there already is written out now: in memory it takes less like that.
-        let first = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).now_or_never();
+        let first = match body.is_end_stream() {
+            true => None,
+            false => poll_fn(|context| Pin::new(&mut body).poll_frame(context)).now_or_never(),
+        };
         let mut left = Left { rest: Bytes::new(), held: None, next: first, body, _place: place };
         if let Some(Some(Ok(frame))) = left.next.take_if(|next| is_data(next)) {
             left.keep(frame.into_data().unwrap_or_default(), &share);
@@ -169,7 +172,8 @@ impl HttpBody for Taken {
     fn is_end_stream(&self) -> bool {
         let answer = lock(&self.answer);
         match &answer.left {
-            Some(left) => left.rest.is_empty() && left.next.is_none() && left.body.is_end_stream(),
+            Some(left) if !left.rest.is_empty() => false,
+            Some(left) => left.next.as_ref().map_or_else(|| left.body.is_end_stream(), Option::is_none),
             None => answer.is_told,
         }
     }
@@ -233,6 +237,14 @@ mod tests {
         let status = Status::from_header_map(&end).unwrap();
         assert!(status.code() == Code::DeadlineExceeded && status.message().contains("60 s"), "{status}");
         assert!(next(&mut taken).await.is_none());
+    }
+
+    /// A refusal of gRPC is a head without a body, and tools look whether there is one.
+    #[tokio::test]
+    async fn r6_11_an_answer_without_a_body_is_over_with_its_head() {
+        let share = Memory::default().share(&Caller::Owner);
+        assert!(Taken::new(Body::empty(), share, None).is_end_stream());
+        assert!(!answer(1).1.is_end_stream());
     }
 
     #[tokio::test]
