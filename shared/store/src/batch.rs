@@ -68,8 +68,8 @@ impl Batch {
         self
     }
 
-    /// Leaves the last of the volume's space to other batches: 64 MiB, or an eighth of a small one. For what others cause,
-    /// so that they cannot take the space in which somebody could stop them.
+    /// Leaves the last of the volume's space to other batches: 64 MiB, or an eighth of a small one. For what
+    /// others cause, so that they cannot take the space in which somebody could stop them.
     #[must_use]
     pub fn yielding(mut self) -> Self {
         self.is_yielding = true;

@@ -43,8 +43,8 @@ const ENGINE: &str = "sled";
 const CACHE: u64 = 32 << 20;
 /// Space that must be free beyond a batch, bytes: four of the engine's segments, which it writes whole.
 pub const SPARE: u64 = 4 * (512 << 10);
-/// Space that a [yielding](Batch::yielding) batch leaves beyond that, bytes: an operator's changes of a fleet of
-/// thousands of hosts fit. On a small volume it is an eighth of it.
+/// Space that a [yielding](Batch::yielding) batch leaves beyond that, bytes: an operator's changes of a fleet
+/// of thousands of hosts fit. On a small volume it is an eighth of it.
 const LEFT: u64 = 64 << 20;
 
 /// A [`Store`] in a directory of its own, on sled.
@@ -445,8 +445,8 @@ fn kept(all: u64) -> u64 {
     SPARE + LEFT.min(all / 8)
 }
 
-/// Whether `bytes` more in `dir` leave its volume enough for what is done by those in charge: the store's batches
-/// that do not [yield](Batch::yielding). For files beside a store.
+/// Whether `bytes` more in `dir` leave its volume enough for what is done by those in charge: the store's
+/// batches that do not [yield](Batch::yielding). For files beside a store.
 ///
 /// # Errors
 /// What the system says of the volume.

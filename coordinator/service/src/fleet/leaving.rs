@@ -1,9 +1,10 @@
 //! What is given back of agents that are no members of the fleet any more (R6.10).
 //!
 //! Such an agent stays on record, so that its certificate is known to mean nothing. Of what it said of itself
-//! is kept what hosts are listed by and what projects had of it; the rest goes from memory and from the store,
-//! so that whoever takes a hostile host out has back what it took. On a full disk, where a removal takes space
-//! at first, that of operators is left alone, and what is in the store is removed at the next start.
+//! is kept what hosts are listed by and what projects had of it; the rest goes from memory and from the
+//! store, so that whoever takes a hostile host out has back what it took. On a full disk, where a removal
+//! takes space at first, that of operators is left alone, and what is in the store is removed at the next
+//! start.
 
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use super::{Agent, Fleet};
 const PART: usize = 8_192;
 
 impl Fleet {
-    /// Lets go what an agent holds that is no member. As long as a connection of it has not ended, nothing: it
-    /// comes here at its end.
+    /// Lets go what an agent holds that is no member. As long as a connection of it has not ended, nothing:
+    /// it comes here at its end.
     pub(super) fn let_go(&self, agent: &Agent) {
         if agent.is_member() {
             return;

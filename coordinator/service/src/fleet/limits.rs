@@ -8,9 +8,9 @@ use fallow_domain::Duration as Life;
 /// Entries and removals in one message. A host of 256 CPUs that holds a month of short jobs has some
 /// thousands.
 pub const ENTRIES_PER_MESSAGE: usize = 20_000;
-/// Bytes that an agent's entries may take, keys and values as they are held ([`super::weight`]), and those of
-/// the projects that it has left. A job with a name of 40 bytes of a project with a URL of 40 takes 400 to 500,
-/// so a host with 10,000 of them takes less than 5 MiB.
+/// Bytes that an agent's entries may take, keys and values as they are held ([`super::weight`]), and those
+/// of the projects that it has left. A job with a name of 40 bytes of a project with a URL of 40 takes 400 to
+/// 500, so a host with 10,000 of them takes less than 5 MiB.
 pub const BYTES_PER_AGENT: usize = 8 << 20;
 /// The same of a machine: of a host, its copies and theirs together, which come without a token. A room of 60
 /// machines that were set up from one image has room for 2,000 such jobs on each.

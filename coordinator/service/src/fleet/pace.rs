@@ -1,9 +1,9 @@
 //! How fast one agent may speak (R6.10).
 //!
-//! What an agent says costs the coordinator time, and some of it leads to documents that are made for it alone.
-//! Each agent has so much of that in a second, and may save it up for some seconds; beyond that its stream is
-//! read later, and it waits: nothing is refused. An agent at its work is never held up: what it has to say at
-//! first, of ten thousand jobs, is a tenth of what it has saved up.
+//! What an agent says costs the coordinator time, and some of it leads to documents that are made for it
+//! alone. Each agent has so much of that in a second, and may save it up for some seconds; beyond that its
+//! stream is read later, and it waits: nothing is refused. An agent at its work is never held up: what it has
+//! to say at first, of ten thousand jobs, is a tenth of what it has saved up.
 
 use std::sync::Mutex;
 use std::time::Duration;

@@ -183,9 +183,9 @@ impl State {
         Ok((change, writes))
     }
 
-    /// What is left of an agent that is no member of the fleet any more: what its host is, in short, for those
-    /// who list hosts, and what the projects had that had the most. The change, the writes that remove its
-    /// jobs, which may be stored in parts, and all others, which have to be stored together behind them.
+    /// What is left of an agent that is no member of the fleet any more: what its host is, in short, for
+    /// those who list hosts, and what the projects had that had the most. The change, the writes that remove
+    /// its jobs, which may be stored in parts, and all others, which have to be stored together behind them.
     ///
     /// # Errors
     /// What cannot be written.

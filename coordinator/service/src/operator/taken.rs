@@ -1,9 +1,9 @@
 //! The bodies of answers while they are taken (R6.10).
 //!
 //! HTTP/2 lets a client ask for an answer and then give no room for it, as long as it likes. So an answer
-//! counts in its caller's share of the memory until it was handed over, and ends when the caller takes nothing
-//! of it for a minute. It is handed over in parts, so that it shows whether he does. Only what waits for him
-//! counts: a call that has nothing to say yet is not his doing.
+//! counts in its caller's share of the memory until it was handed over, and ends when the caller takes
+//! nothing of it for a minute. It is handed over in parts, so that it shows whether he does. Only what waits
+//! for him counts: a call that has nothing to say yet is not his doing.
 
 use std::future::poll_fn;
 use std::pin::Pin;
