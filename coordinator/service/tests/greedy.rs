@@ -92,6 +92,9 @@ async fn begin_all(
 
 fn is_refused(answer: &http::Response<Body>) -> bool {
     let Some(status) = Status::from_header_map(answer.headers()) else { return false };
+    if status.code() == Code::DeadlineExceeded {
+        return false;
+    }
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     assert!(status.message().contains("try again"), "{status}");
     true
@@ -182,9 +185,9 @@ async fn r6_10_a_submitter_who_ends_no_request_takes_little_memory_and_keeps_nob
     let mut honest = connect(&honest).await.unwrap();
     let before = resident_bytes();
     let mut begun = begin_all(&greedy, "Submit", unfinished).await;
-    let (mut refused, mut most) = (0, 0);
-    // Those that are read end when nothing more comes.
-    while refused < CALLS - 16 {
+    let (mut answered, mut refused, mut most) = (0, 0, 0);
+    // Those that are read end when nothing more comes, a minute later.
+    while answered < CALLS - 16 {
         let workunit = NewWorkunit { application: "app".into(), flops_estimate: 1e9, ..Default::default() };
         let request =
             SubmitRequest { project: "sieve".into(), workunits: vec![workunit; 10], ..Default::default() };
@@ -193,10 +196,12 @@ async fn r6_10_a_submitter_who_ends_no_request_takes_little_memory_and_keeps_nob
             assert_eq!(submitted.unwrap().into_inner().names.len(), 10);
         }
         while let Ok(Some(answer)) = timeout(Duration::from_millis(100), begun.join_next()).await {
+            answered += 1;
             refused += usize::from(is_refused(&answer.unwrap()));
         }
         most = most.max(resident_bytes());
     }
+    assert!(refused >= CALLS - 32, "{refused}");
     let took = most.saturating_sub(before);
     assert!(took < 500 << 20, "{took}");
     coordinator.stop().await.unwrap();
