@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Output;
 
@@ -46,6 +47,28 @@ fn r6_10_an_operator_works_with_his_one_line_until_it_is_revoked_and_hears_why_h
     let output = as_ann(&["hosts"]);
     assert_eq!(output.status.code(), Some(5), "{}", text(&output));
     assert!(text(&output).contains("the operator's token of ann was revoked"), "{}", text(&output));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r6_10_of_the_coordinators_own_token_that_others_can_read_every_command_warns() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mut running = Running::start(dir);
+    let warning = "is the coordinator's own token, and open to other users";
+    assert!(!text(&fallow(dir, &["hosts"])).contains(warning));
+    let token = dir.join("coordinator/operator.token");
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let output = fallow(dir, &["hosts"]);
+    assert!(output.status.success() && text(&output).contains(warning), "{}", text(&output));
+    assert_eq!(running.stop(), Some(0));
+    let mut running = Running::start(dir);
+    let audit = done(dir, &["audit", "--action", "found open"]);
+    assert!(audit.contains("operator.token"), "{audit}");
+    assert!(!text(&fallow(dir, &["hosts"])).contains(warning));
+    // Nor is there a rollout of that number.
+    let none = fallow(dir, &["rollout", "promote", "--rollout", "0"]);
+    assert!(!none.status.success() && text(&none).contains("a whole number from 1"), "{}", text(&none));
     assert_eq!(running.stop(), Some(0));
 }
 

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use bare::Bare;
 use fallow_coordinator::daemon::{Coordinator, Options};
+use fallow_coordinator::fleet::LinkSettings;
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::operator::v1::CreateTokensRequest;
@@ -154,7 +155,9 @@ fn delta(sequence: u64) -> wire::FromAgent {
 /// The real coordinator, with its agents enrolled.
 async fn real(agents: usize) -> Result<Server, Failure> {
     let dir = tempfile::tempdir()?;
-    let coordinator = Coordinator::start(Options::at(dir.path())).await?;
+    // As fast as it goes, which no agent may.
+    let link = LinkSettings { messages_a_second: u32::MAX, ..LinkSettings::default() };
+    let coordinator = Coordinator::start(Options { link, ..Options::at(dir.path()) }).await?;
     let access = coordinator.access().clone();
     let mut operator = connect(&access).await?;
     let request = CreateTokensRequest { uses: u32::try_from(agents)?, ..Default::default() };

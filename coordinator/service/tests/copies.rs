@@ -27,7 +27,7 @@ use wire::from_agent::Body as Said;
 use wire::from_coordinator::Body as Heard;
 
 async fn start(dir: &Path) -> (Coordinator, Client) {
-    started(dir, LinkSettings { heartbeat: Duration::from_millis(500) }).await
+    started(dir, LinkSettings { heartbeat: Duration::from_millis(500), ..LinkSettings::default() }).await
 }
 
 async fn started(dir: &Path, link: LinkSettings) -> (Coordinator, Client) {

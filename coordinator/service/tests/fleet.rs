@@ -281,7 +281,7 @@ async fn absurd_entries_are_refused_and_leave_no_trace() {
 #[tokio::test]
 async fn an_agent_that_falls_silent_is_taken_for_gone_and_one_that_beats_is_not() {
     let dir = tempfile::tempdir().unwrap();
-    let link = LinkSettings { heartbeat: Duration::from_millis(200) };
+    let link = LinkSettings { heartbeat: Duration::from_millis(200), ..LinkSettings::default() };
     let (coordinator, mut operator) = start_with(dir.path(), link).await;
     let (lively, silent) =
         (identity(&coordinator, &mut operator).await, identity(&coordinator, &mut operator).await);
@@ -310,7 +310,8 @@ async fn an_agent_that_falls_silent_is_taken_for_gone_and_one_that_beats_is_not(
 async fn r6_3_a_coordinator_that_stood_still_takes_no_agent_for_gone() {
     let dir = tempfile::tempdir().unwrap();
     let heartbeat = Duration::from_millis(200);
-    let (coordinator, mut operator) = start_with(dir.path(), LinkSettings { heartbeat }).await;
+    let (coordinator, mut operator) =
+        start_with(dir.path(), LinkSettings { heartbeat, ..LinkSettings::default() }).await;
     let identity = identity(&coordinator, &mut operator).await;
     let (mut agent, _) = Agent::link(&identity, hello(&identity, "e", 0)).await;
     agent.snapshot(1, vec![project(1)]).await;
@@ -323,6 +324,39 @@ async fn r6_3_a_coordinator_that_stood_still_takes_no_agent_for_gone() {
         tokio::time::sleep(heartbeat / 2).await;
     }
     assert_eq!(coordinator.fleet().connected(), 1);
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_10_an_agent_that_says_very_much_is_read_at_its_pace_and_others_are_not_held_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = LinkSettings { heartbeat: Duration::from_hours(1), messages_a_second: 20 };
+    let (coordinator, mut operator) = start_with(dir.path(), link).await;
+    let loud = identity(&coordinator, &mut operator).await;
+    let other = identity(&coordinator, &mut operator).await;
+    let (mut link, _) = Agent::link(&loud, hello(&loud, "e", 0)).await;
+    link.snapshot(1, vec![project(1)]).await;
+    let say = link.to.clone();
+    const ALL: u64 = 1_000;
+    let saying = tokio::spawn(async move {
+        for sequence in 2..=ALL {
+            let delta = wire::Delta { sequence, entries: vec![project(1)], removed: Vec::new() };
+            let body = Some(Said::Delta(delta));
+            say.send(wire::FromAgent { traceparent: String::new(), body }).await.unwrap();
+        }
+    });
+    // What it has saved up is taken at once.
+    link.acknowledged(100).await;
+    let (mut quiet, _) = Agent::link(&other, hello(&other, "e", 0)).await;
+    for sequence in 1..=20 {
+        quiet.snapshot(sequence, vec![project(2)]).await;
+        quiet.acknowledged(sequence).await;
+    }
+    let held = coordinator.fleet().hosts().find(|host| host.agent.0 == loud.agent_id).unwrap();
+    assert!((100..ALL).contains(&held.applied_sequence), "{}", held.applied_sequence);
+    // And goes on, without an error.
+    link.acknowledged(held.applied_sequence + 20).await;
+    saying.abort();
     coordinator.stop().await.unwrap();
 }
 
@@ -532,7 +566,7 @@ async fn r6_3_an_agent_whose_account_cannot_be_made_keeps_its_link_and_is_sent_t
     let dir = tempfile::tempdir().unwrap();
     let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path()).unwrap());
     let documents = Arc::new(Documents::open(store.clone()).unwrap());
-    let link = LinkSettings { heartbeat: Duration::from_millis(200) };
+    let link = LinkSettings { heartbeat: Duration::from_millis(200), ..LinkSettings::default() };
     let (authority, ..) = Authority::create(clock::now()).unwrap();
     let issuer = Arc::new(Issuer { authority, life: fallow_domain::Duration::from_hours(1) });
     let fleet = Fleet::open(store.clone(), documents.clone(), issuer.clone(), link).unwrap();
@@ -658,7 +692,7 @@ fn options(dir: &Path, link: LinkSettings) -> Options {
 
 async fn start(dir: &Path) -> (Coordinator, Client) {
     // Agents here do not beat, and are not taken for gone, however long a test takes.
-    start_with(dir, LinkSettings { heartbeat: Duration::from_hours(1) }).await
+    start_with(dir, LinkSettings { heartbeat: Duration::from_hours(1), ..LinkSettings::default() }).await
 }
 
 async fn start_with(dir: &Path, link: LinkSettings) -> (Coordinator, Client) {

@@ -25,7 +25,7 @@ const QUIET: &str =
 
 async fn start(dir: &Path) -> (Coordinator, Client) {
     // Agents here do not beat, and are not taken for gone, however long a test takes.
-    let link = LinkSettings { heartbeat: Duration::from_hours(1) };
+    let link = LinkSettings { heartbeat: Duration::from_hours(1), ..LinkSettings::default() };
     let options = Options { link, ..Options::at(dir) };
     let coordinator = Coordinator::start(options).await.unwrap();
     let operator = connect(coordinator.access()).await.unwrap();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_coordinator::fleet::LinkSettings;
+use fallow_proto::fleet::v1 as wire;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::operator::v1::{
     CreateTokensRequest, ForgetHostRequest, Host, ListHostsRequest, ListTokensRequest, RevokeHostRequest,
@@ -20,9 +21,11 @@ use peers::{
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 use tonic::Code;
+use wire::entry::Value;
+use wire::from_coordinator::Body as Heard;
 
 async fn start(dir: &Path, certificate_life: fallow_domain::Duration) -> (Coordinator, Client) {
-    let link = LinkSettings { heartbeat: Duration::from_millis(500) };
+    let link = LinkSettings { heartbeat: Duration::from_millis(500), ..LinkSettings::default() };
     let options = Options { link, certificate_life, ..Options::at(dir) };
     let coordinator = Coordinator::start(options).await.unwrap();
     let operator = connect(coordinator.access()).await.unwrap();
@@ -99,6 +102,101 @@ async fn r6_10_a_host_that_is_revoked_loses_its_link_within_a_second_and_for_goo
         others.acknowledged(1).await;
     }
     drop(others);
+    coordinator.stop().await.unwrap();
+}
+
+const URL: &str = "http://127.0.0.1:1/a/";
+
+/// Jobs with names of as many bytes as a name may have.
+fn jobs(numbers: std::ops::Range<usize>) -> Vec<wire::Entry> {
+    let job = |number: usize| {
+        let name = format!("{number:0>255}");
+        let task = wire::TaskState { project_url: URL.into(), name: name.clone(), ..Default::default() };
+        wire::Entry { key: format!("task/{URL}/{name}"), value: Some(Value::Task(task)) }
+    };
+    numbers.map(job).collect()
+}
+
+/// What the store in this directory holds under a prefix.
+fn stored(dir: &Path, prefix: &str) -> usize {
+    let store = fallow_store::SledStore::open(dir.join("store")).unwrap();
+    fallow_store::Store::scan_prefix(&store, prefix.as_bytes()).unwrap().len()
+}
+
+#[tokio::test]
+async fn r6_10_what_a_host_said_that_is_taken_out_leaves_memory_and_store_also_when_its_link_stood() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path(), DAY).await;
+    let linked = identity(&coordinator, &mut operator).await;
+    let gone = identity(&coordinator, &mut operator).await;
+    let mut links = Vec::new();
+    for identity in [&linked, &gone] {
+        let (mut link, _) = Agent::link(identity, hello(identity, "e", 0)).await;
+        link.snapshot(1, [vec![host()], jobs(0..500)].concat()).await;
+        link.acknowledged(1).await;
+        links.push(link);
+    }
+    links.pop();
+    let forget = || ForgetHostRequest { host: gone.agent_id.clone() };
+    let is_forgotten = async {
+        while operator.forget_host(forget()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, is_forgotten).await.expect("its link has ended");
+    let revoke = RevokeHostRequest { host: linked.agent_id.clone(), reason: String::new() };
+    operator.revoke_host(revoke).await.unwrap();
+    links[0].ended().await;
+    let is_let_go = async {
+        while coordinator.fleet().hosts().any(|host| !host.tasks.is_empty()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, is_let_go).await.expect("its jobs leave the memory");
+    let listed = hosts(&mut operator).await;
+    let state = listed[0].state.as_ref().unwrap();
+    assert_eq!((listed.len(), state.hostname.as_str(), state.cpus), (1, "host", 2));
+    coordinator.stop().await.unwrap();
+    for id in [&linked.agent_id, &gone.agent_id] {
+        assert_eq!(stored(dir.path(), &format!("fleet/entry/{id}/")), 1, "what the host is");
+    }
+}
+
+#[tokio::test]
+async fn r6_10_a_host_that_says_more_than_it_may_hold_hears_why_and_keeps_what_it_had() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path(), DAY).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let (mut link, _) = Agent::link(&identity, hello(&identity, "e", 0)).await;
+    link.snapshot(1, vec![host()]).await;
+    link.acknowledged(1).await;
+    let mut sequence = 1;
+    let end = loop {
+        sequence += 1;
+        assert!(sequence < 100, "it may hold whatever it says");
+        let from = sequence as usize * 1_000;
+        link.delta(sequence, jobs(from..from + 1_000), &[]).await;
+        let heard = async {
+            loop {
+                match link.next().await {
+                    Ok(Heard::Acknowledge(one)) if one.sequence >= sequence => return None,
+                    Ok(_) => {}
+                    Err(status) => return Some(status),
+                }
+            }
+        };
+        if let Some(end) = heard.await {
+            break end;
+        }
+    };
+    assert_eq!(end.code(), Code::ResourceExhausted);
+    assert!(end.message().contains("entries may take 8 MiB"), "{end}");
+    let held = coordinator.fleet().hosts().next().unwrap();
+    assert_eq!(held.tasks.len(), (sequence as usize - 2) * 1_000);
+    // With fewer it goes on.
+    let (mut link, welcome) = Agent::link(&identity, hello(&identity, "e", 0)).await;
+    link.snapshot(welcome.applied_sequence + 1, vec![host()]).await;
+    link.acknowledged(welcome.applied_sequence + 1).await;
     coordinator.stop().await.unwrap();
 }
 

@@ -20,11 +20,18 @@ pub(crate) struct Txn<'a> {
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     new_jobs: NewJobs,
     retries: Vec<RetryAt>,
+    leaves_space: bool,
 }
 
 impl<'a> Txn<'a> {
     pub(crate) fn new(store: &'a dyn Store) -> Self {
-        Self { store, writes: BTreeMap::new(), new_jobs: NewJobs::default(), retries: Vec::new() }
+        let (new_jobs, retries) = (NewJobs::default(), Vec::new());
+        Self { store, writes: BTreeMap::new(), new_jobs, retries, leaves_space: false }
+    }
+
+    /// The writes are a client's doing: the last of the disk's space is not for them ([`Batch::yielding`]).
+    pub(crate) fn leave_space(&mut self) {
+        self.leaves_space = true;
     }
 
     /// The record under `key`.
@@ -113,7 +120,7 @@ impl<'a> Txn<'a> {
 
     /// All writes.
     pub(crate) fn into_batch(self) -> Batch {
-        let mut batch = Batch::new();
+        let mut batch = if self.leaves_space { Batch::new().yielding() } else { Batch::new() };
         for (key, value) in self.writes {
             match value {
                 Some(value) => batch.add_put(key, value),

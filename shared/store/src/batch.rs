@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 pub struct Batch {
     pub(crate) preconditions: Vec<Precondition>,
     pub(crate) writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    pub(crate) is_yielding: bool,
 }
 
 /// Something that must be so before a batch is applied.
@@ -64,6 +65,14 @@ impl Batch {
     #[must_use]
     pub fn require_value(mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
         self.preconditions.push(Precondition::Equals(key.into(), value.into()));
+        self
+    }
+
+    /// Leaves the last of the volume's space to other batches: 64 MiB, or an eighth of a small one. For what
+    /// others cause, so that they cannot take the space in which somebody could stop them.
+    #[must_use]
+    pub fn yielding(mut self) -> Self {
+        self.is_yielding = true;
         self
     }
 

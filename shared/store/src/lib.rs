@@ -38,7 +38,7 @@ pub use error::StoreError;
 pub use format::{Format, Migrate, no_migration};
 pub use kind::Kind;
 pub use range::KeyRange;
-pub use sled_store::{SPARE, SledStore};
+pub use sled_store::{SPARE, SledStore, leaves_enough};
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);

@@ -43,6 +43,9 @@ const ENGINE: &str = "sled";
 const CACHE: u64 = 32 << 20;
 /// Space that must be free beyond a batch, bytes: four of the engine's segments, which it writes whole.
 pub const SPARE: u64 = 4 * (512 << 10);
+/// Space that a [yielding](Batch::yielding) batch leaves beyond that, bytes: an operator's changes of a fleet
+/// of thousands of hosts fit. On a small volume it is an eighth of it.
+const LEFT: u64 = 64 << 20;
 
 /// A [`Store`] in a directory of its own, on sled.
 #[derive(Debug)]
@@ -430,14 +433,35 @@ fn engine_key(key: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Space that is free on the volume of `dir`, and of how much, bytes.
+fn space(dir: &Path) -> std::io::Result<(u64, u64)> {
+    let volume = rustix::fs::statvfs(dir)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(volume.f_frsize);
+    Ok((bytes(volume.f_bavail), bytes(volume.f_blocks)))
+}
+
+/// Space that is kept for batches that do not yield, on a volume of `all` bytes.
+fn kept(all: u64) -> u64 {
+    SPARE + LEFT.min(all / 8)
+}
+
+/// Whether `bytes` more in `dir` leave its volume enough for what is done by those in charge: the store's
+/// batches that do not [yield](Batch::yielding). For files beside a store.
+///
+/// # Errors
+/// What the system says of the volume.
+pub fn leaves_enough(dir: &Path, bytes: u64) -> std::io::Result<bool> {
+    let (free, all) = space(dir)?;
+    Ok(free >= kept(all).saturating_add(bytes))
+}
+
 /// Refuses a batch that the volume has no room for, before the engine sees it.
 fn require_space(dir: &Path, batch: &Batch) -> Result<(), StoreError> {
     let size: usize =
         batch.writes.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len) + 64).sum();
-    let volume = rustix::fs::statvfs(dir)
-        .map_err(|errno| StoreError::from_io(dir, "look at its volume", errno.into()))?;
-    let free = volume.f_bavail.saturating_mul(volume.f_frsize);
-    if free < SPARE.saturating_add(2 * size as u64) {
+    let (free, all) = space(dir).map_err(|error| StoreError::from_io(dir, "look at its volume", error))?;
+    let spare = if batch.is_yielding { kept(all) } else { SPARE };
+    if free < spare.saturating_add(2 * size as u64) {
         return Err(StoreError::from_io(dir, "write", rustix::io::Errno::NOSPC.into()));
     }
     Ok(())

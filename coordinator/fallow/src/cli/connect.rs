@@ -86,10 +86,10 @@ impl Target {
                 key_file::warn_if_open(file, "an operator's token", "ask for a new one");
                 read_token(file)?
             }
-            (None, Some(_)) => read_token(&self.token_in_dir()?)?,
+            (None, Some(_)) => read_own_token(&self.token_in_dir()?)?,
             (None, None) => {
                 let (dir, daemon) = find(&self.dir)?;
-                let mut access = read_token(&dir.join("operator.token"))?;
+                let mut access = read_own_token(&dir.join("operator.token"))?;
                 access.addresses = vec![daemon.told.local_fleet().map_err(|error| {
                     Failure::caused(ExitCode::BadInput, "daemon.json names no address", error)
                 })?];
@@ -137,6 +137,13 @@ impl Target {
 /// An address as people type it.
 fn address(text: &str) -> Result<Address, String> {
     text.parse().map_err(|error: AddressError| error.to_string())
+}
+
+/// The coordinator's own token, in its directory.
+fn read_own_token(path: &Path) -> Result<AccessString, Failure> {
+    let anew = "delete it and start the coordinator anew, which makes another,";
+    key_file::warn_if_open(path, "the coordinator's own token", anew);
+    read_token(path)
 }
 
 fn read_token(path: &Path) -> Result<AccessString, Failure> {

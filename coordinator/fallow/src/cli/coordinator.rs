@@ -108,7 +108,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
     let Command::Run(run) = command;
     let dir = run.dir.unwrap_or_else(|| default_dir(std::env::var_os("FALLOW_DIR")));
     let dir = std::path::absolute(&dir).map_err(|error| Failure::file("find", &dir, error))?;
-    let link = LinkSettings { heartbeat: run.heartbeat };
+    let link = LinkSettings { heartbeat: run.heartbeat, ..LinkSettings::default() };
     let certificate_life = fallow_domain::Duration::from_secs_f64(run.certificate_life.as_secs_f64());
     let options = Options {
         dir: dir.clone(),

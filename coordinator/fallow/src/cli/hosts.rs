@@ -92,7 +92,7 @@ async fn list(arguments: List) -> Result<(), Failure> {
     }
     if arguments.drift {
         let rows: Vec<_> =
-            reply.hosts.iter().filter_map(|host| drift::row(host, name(host), newest, now)).collect();
+            reply.hosts.iter().filter_map(|host| drift::row(host, shown(name(host)), newest, now)).collect();
         print(&match rows.is_empty() {
             true => "All hosts follow what they are to follow.\n".to_owned(),
             false => fitted::render(drift::columns(), rows, arguments.wide),
@@ -170,13 +170,24 @@ fn name(host: &Host) -> String {
     if state.name.is_empty() { state.hostname } else { state.name }
 }
 
+/// The most columns of a name in a table: hosts choose their names, and one would push all else aside.
+const NAME_COLUMNS: usize = 40;
+
+/// A name as a table shows it.
+fn shown(name: String) -> String {
+    if name.chars().nth(NAME_COLUMNS).is_none() {
+        return name;
+    }
+    name.chars().take(NAME_COLUMNS - 1).chain(['…']).collect()
+}
+
 fn row(host: &Host, newest: u64) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
     let said = state_of(host, newest);
     vec![
-        name(host),
+        shown(name(host)),
         host.agent_id.clone(),
-        state.hostname,
+        shown(state.hostname),
         if host.connected { "up" } else { "down" }.to_owned(),
         table::ago(host.last_seen_micros, clock::now()),
         follows(host, newest),
@@ -369,6 +380,19 @@ mod tests {
         assert_eq!(total(&[]), "");
         assert_eq!(total(std::slice::from_ref(&up)), "1 host is listed, up\n");
         assert_eq!(total(&[up, Host::default()]), "2 hosts are listed, 1 of them up\n");
+    }
+
+    #[test]
+    fn r6_10_a_name_of_any_length_takes_forty_columns_of_a_table_and_stays_whole_in_json() {
+        let called = |name: &str| {
+            let state = HostState { name: name.into(), hostname: name.into(), ..Default::default() };
+            Host { state: Some(state), ..Default::default() }
+        };
+        let (fits, long) = ("ž".repeat(40), "ž".repeat(41));
+        assert_eq!(row(&called(&fits), 0)[0], fits);
+        let cut = format!("{}…", "ž".repeat(39));
+        assert_eq!([&row(&called(&long), 0)[0], &row(&called(&long), 0)[2]], [&cut, &cut]);
+        assert_eq!(host_json(&called(&long), 0)["name"], long);
     }
 
     #[test]

@@ -108,8 +108,8 @@ struct List {
 #[derive(Args, Debug)]
 struct Order {
     /// The rollout that is meant: if a newer one has begun meanwhile, nothing is done.
-    #[arg(long, value_name = "NUMBER")]
-    rollout: Option<u64>,
+    #[arg(long, value_name = "NUMBER", value_parser = units::count(1, u32::MAX))]
+    rollout: Option<u32>,
     /// Why, for the audit log.
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     message: String,
@@ -188,7 +188,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     let Promote { wave, order: Order { rollout, message, show } } = given;
     let mut client = show.target.connect().await?;
-    let (rollout, wave) = (rollout.unwrap_or_default(), wave.unwrap_or_default());
+    let (rollout, wave) = (rollout.map_or(0, u64::from), wave.unwrap_or_default());
     let request = OrderRolloutRequest { order: order.into(), message, rollout, wave };
     let rollout = client.order_rollout(request).await?.into_inner();
     if show.json { print_json(&to_json(&rollout)) } else { print(&to_text(&rollout)) }?;

@@ -121,6 +121,8 @@ actions! {
     Restored = "restored",
     /// A new term of the documents began.
     TermBegun = "term begun",
+    /// Something secret of the coordinator's was open to other users when it started.
+    FoundOpen = "found open",
     /// The coordinator was stopped.
     Shutdown = "shutdown",
     /// Somebody called as an operator without the right token, or with one that was revoked or has expired.

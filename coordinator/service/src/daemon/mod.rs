@@ -17,6 +17,7 @@ mod descriptors;
 mod directory_watch;
 mod error;
 mod file;
+mod found_open;
 mod metrics;
 mod port;
 mod private;
@@ -140,6 +141,7 @@ impl Coordinator {
             let dir = dir.clone();
             move || -> Result<(Arc<dyn Store>, String, Authority), StartError> {
                 require_own(&dir)?;
+                let open = found_open::look(&dir);
                 private::take(&dir)?;
                 private::require_owner(&dir)?;
                 go_on_with_a_backup(&dir)?;
@@ -150,6 +152,7 @@ impl Coordinator {
                 private::close_store(&dir)?;
                 let secret = TokenFile::secret(&dir.join(TOKEN))?;
                 let authority = authority::open_or_create(&dir, &*store)?;
+                found_open::tell(&*store, &open);
                 Ok((store, secret, authority))
             }
         });

@@ -4,7 +4,7 @@
 //! come in the meantime, stores it whole and tells all senders. Each message's entries and number are in the
 //! same batch, therefore applied together or not at all. What is stored survives the death of the process;
 //! after a power cut the coordinator may hold an earlier position, from which the agents go on (their amounts
-//! are totals).
+//! are totals). On a volume that is filling up agents' changes are refused before operators' are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +70,7 @@ impl Commits {
 
 fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
     while let Some(first) = requests.blocking_recv() {
-        let mut batch = Batch::new();
+        let mut batch = Batch::new().yielding();
         let mut waiting = Vec::new();
         let mut next = Some(first);
         while let Some(Request { stream, writes, done }) = next {

@@ -223,6 +223,7 @@ impl Fleet {
         };
         let agent_key = keys::agent(&id);
         let batch = Batch::new()
+            .yielding()
             .require_absent(use_key.clone())
             .put(use_key.clone(), keys::TOKEN_USE.write(&use_key, &id)?)
             .put(agent_key.clone(), keys::AGENT.write(&agent_key, &record)?);
@@ -305,7 +306,7 @@ impl Fleet {
 }
 
 /// The first one of a host's machine: itself, if it is no copy.
-fn eldest(agents: &BTreeMap<AgentId, Arc<Agent>>, id: &AgentId) -> AgentId {
+pub(super) fn eldest(agents: &BTreeMap<AgentId, Arc<Agent>>, id: &AgentId) -> AgentId {
     lineage(agents, id).last().unwrap_or_else(|| id.clone())
 }
 

@@ -203,6 +203,7 @@ pub(super) fn enrol(
         let spent = TokenRecord { used: open.used + 1, ..open };
         let agent_key = keys::agent(&id);
         let batch = Batch::new()
+            .yielding()
             .require_value(token_key.clone(), stored)
             .require_absent(use_key.clone())
             .put(token_key.clone(), keys::TOKEN.write(&token_key, &spent)?)

@@ -8,17 +8,29 @@ use fallow_domain::Duration as Life;
 /// Entries and removals in one message. A host of 256 CPUs that holds a month of short jobs has some
 /// thousands.
 pub const ENTRIES_PER_MESSAGE: usize = 20_000;
-/// Entries that an agent may hold in all.
-pub const ENTRIES_PER_AGENT: usize = 50_000;
+/// Bytes that an agent's entries may take, keys and values as they are held ([`super::weight`]), and those
+/// of the projects that it has left. A job with a name of 40 bytes of a project with a URL of 40 takes 400 to
+/// 500, so a host with 10,000 of them takes less than 5 MiB.
+pub const BYTES_PER_AGENT: usize = 8 << 20;
+/// The same of a machine: of a host, its copies and theirs together, which come without a token. A room of 60
+/// machines that were set up from one image has room for 2,000 such jobs on each.
+pub const BYTES_PER_MACHINE: usize = 8 * BYTES_PER_AGENT;
 /// Projects among them: twice as many as documents may name, for those of its owner, and those that are left.
 pub const PROJECTS_PER_AGENT: usize = 2_000;
 /// Projects that an agent had CPU time of and has no more: what it computed for them is kept for ever.
 pub const PASTS_PER_AGENT: usize = 10_000;
+/// Of those, how many are kept of an agent that is no member of the fleet any more: those with the most CPU
+/// time. As many as a host has in its life, unless it made them up.
+pub const PASTS_KEPT: usize = 200;
 /// Bytes of one message on the link.
 pub const MESSAGE_BYTES: usize = 8 << 20;
 /// Messages of one agent that are on their way to the store: enough to keep the group commit busy, little
 /// memory.
 pub const PIPELINE: usize = 64;
+/// What an agent may say in a second, in messages: one that says more waits ([`super::pace`]).
+pub const MESSAGES_A_SECOND: u32 = 500;
+/// For how long it may save that up.
+pub const SAVED_UP: Duration = Duration::from_secs(10);
 /// Messages that wait in an agent's outgoing channel. What does not fit there is kept as "newest", never as a
 /// list.
 pub const OUTGOING: usize = 8;

@@ -20,7 +20,7 @@ use fallow_telemetry::propagation;
 use fallow_tls::Peer;
 use fallow_work_server::connections::ConnectionHandle;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tonic::{Status, Streaming};
 use tracing::Instrument as _;
 use wire::from_agent::Body as FromAgent;
@@ -29,17 +29,18 @@ use wire::from_coordinator::Body as FromCoordinator;
 use super::commit::{CommitSequence, Stored};
 use super::given::Given;
 use super::keys;
-use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW};
+use super::limits::{BYTES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW};
 use super::seat::{Process, Seat};
 use super::service::{record_refused, say_refused};
 use super::state::{PlannedUpdate, Position, State, Update, UpdateCheck, check_update};
 use super::takeover::{is_taken, take_seat, tell_copy};
-use super::{Agent, Fleet, entry};
+use super::{Agent, Fleet, entry, pace, weight};
 use crate::audit::{Action, Actor, Record};
 use crate::document::Release;
 use fallow_daemon::{clock, lock};
 
 static WITHHELD: RateLimit = RateLimit::new();
+static TOO_MUCH: RateLimit = RateLimit::new();
 
 /// What goes to an agent. A channel keeps room for 32 messages however few it may hold: in boxes these are
 /// 300 bytes for each agent, without 10 kB.
@@ -71,7 +72,9 @@ pub(super) async fn serve(
         Ok((agent, hello)) => {
             guest.inspect(|guest| guest.authenticated_as(&agent.id.0, LINKS));
             let span = tracing::info_span!("fleet.link", agent = agent.id.0);
-            attend(&fleet, &agent, hello, from, incoming, &outgoing).instrument(span).await
+            let end = attend(&fleet, &agent, hello, from, incoming, &outgoing).instrument(span).await;
+            fleet.let_go_after_link(&agent).await;
+            end
         }
     };
     if end.code() != tonic::Code::Ok {
@@ -132,8 +135,16 @@ async fn attend(
     outgoing: &Outgoing,
 ) -> Status {
     let process = Process { boot: hello.boot.clone(), machine: hello.machine.clone(), from };
+    let rate = fleet.settings.messages_a_second;
+    let seated = async {
+        if let Some(until) = agent.pace.held_until(Instant::now()) {
+            sleep_until(until).await;
+        }
+        agent.pace.charge(pace::CONNECTION, rate, Instant::now());
+        take_seat(agent, &process).await
+    };
     let seated = tokio::select! {
-        seated = take_seat(agent, &process) => seated,
+        seated = seated => seated,
         // Who is gone takes the link from nobody.
         () = outgoing.closed() => return Status::cancelled("the agent is gone"),
     };
@@ -151,7 +162,12 @@ async fn attend(
     fleet.connected.fetch_add(1, Ordering::Relaxed);
     agent.seen(clock::now());
     fleet.note_return(agent);
-    tracing::info!(version = hello.agent_version, document = hello.document_version, "agent connected");
+    // One that comes and goes all the time fills no log.
+    let times = agent.comings.allow();
+    if let Some(times) = times {
+        let (version, document) = (&hello.agent_version, hello.document_version);
+        tracing::info!(version, document, times, "agent connected");
+    }
     let mut connection = Connection::new(fleet, agent, hello, &process.from, outgoing);
     let end = connection.run(incoming, seat, number).await;
     // What could not be stored is sent again over the next connection.
@@ -161,7 +177,9 @@ async fn attend(
     fleet.connected.fetch_sub(1, Ordering::Relaxed);
     drop(turn);
     agent.seat.send_modify(|seat| seat.leave(number));
-    tracing::info!(reason = end.message(), code = ?end.code(), "agent disconnected");
+    if times.is_some() {
+        tracing::info!(reason = end.message(), code = ?end.code(), "agent disconnected");
+    }
     end
 }
 
@@ -215,6 +233,8 @@ struct Connection<'a> {
     unheard: u32,
     /// When it was stored last that the agent was heard of.
     kept: Instant,
+    /// Until when nothing is read of what the agent says; none if it keeps its pace.
+    held_until: Option<Instant>,
 }
 
 /// A change on its way to the store.
@@ -297,7 +317,12 @@ impl<'a> Connection<'a> {
             heard: Instant::now(),
             unheard: 0,
             kept: Instant::now(),
+            held_until: None,
         }
+    }
+
+    fn charge(&self, cost: u32) {
+        self.agent.pace.charge(cost, self.fleet.settings.messages_a_second, Instant::now());
     }
 
     async fn run(
@@ -321,12 +346,14 @@ impl<'a> Connection<'a> {
             if let Some(why) = &*removed.borrow_and_update() {
                 return Status::permission_denied(why.clone());
             }
+            self.held_until = self.agent.pace.held_until(Instant::now());
             let turn = tokio::select! {
-                message = incoming.message(), if self.pipeline.len() < PIPELINE => match message {
+                message = incoming.message(), if self.reads() => match message {
                     Ok(Some(message)) => self.take(message).await,
                     Ok(None) => return Status::ok("the agent closed the link"),
                     Err(status) => return Status::cancelled(format!("the link broke: {}", status.message())),
                 },
+                () = sleep_until(self.held_until.unwrap_or_else(Instant::now)), if self.held_until.is_some() => Ok(()),
                 stored = answer(&mut self.pipeline) => self.settle(stored),
                 permit = self.outgoing.reserve(), if !self.pending.is_empty() => match permit {
                     Ok(permit) => {
@@ -461,15 +488,23 @@ impl<'a> Connection<'a> {
         let (sequence, is_snapshot, entries, removed) = match body {
             Some(FromAgent::Snapshot(snapshot)) => (snapshot.sequence, true, snapshot.entries, Vec::new()),
             Some(FromAgent::Delta(delta)) => (delta.sequence, false, delta.entries, delta.removed),
-            Some(FromAgent::Heartbeat(_)) => return Ok(()),
+            Some(FromAgent::Heartbeat(_)) => {
+                self.charge(pace::message(0));
+                return Ok(());
+            }
             Some(FromAgent::ProbeAnswer(answer)) => {
+                self.charge(pace::message(0));
                 self.note_answer(answer.number);
                 return Ok(());
             }
             Some(FromAgent::Hello(_)) => return Err(Status::invalid_argument("a second Hello")),
             // A newer agent may know kinds that this coordinator does not; it must not depend on them.
-            None => return Ok(()),
+            None => {
+                self.charge(pace::message(0));
+                return Ok(());
+            }
         };
+        self.charge(pace::message(entries.len() + removed.len()));
         let bad = |error: BadEntry| {
             tracing::warn!(sequence, error = %error, "a message that means nothing was refused");
             Status::invalid_argument(format!("message {sequence} is refused: {error}"))
@@ -561,7 +596,12 @@ impl<'a> Connection<'a> {
         }
         let position = Position { epoch: self.epoch.clone(), sequence, at: clock::now() };
         let planned = lock(&self.agent.state).plan(&self.agent.id, position.clone(), update);
-        let (change, writes) = planned.map_err(|error| Status::resource_exhausted(error.to_string()))?;
+        let (change, writes) = planned.map_err(|error| {
+            if let Some(times) = TOO_MUCH.allow() {
+                tracing::warn!(sequence, error = %error, times, "a message that would take too much was refused");
+            }
+            Status::resource_exhausted(error.to_string())
+        })?;
         let answer = self.fleet.commits.send(&self.commit_sequence, writes).await;
         self.received = position;
         self.kept = Instant::now();
@@ -571,8 +611,9 @@ impl<'a> Connection<'a> {
 
     /// Whether the agent could come to hold too much by this, with what is still on its way to the store.
     fn is_crowded(&self, update: &Update) -> bool {
-        let on_their_way: usize = self.pipeline.iter().map(|message| message.change.given()).sum();
-        lock(&self.agent.state).len() + on_their_way + update.entries.len() > ENTRIES_PER_AGENT
+        let on_their_way: usize = self.pipeline.iter().map(|message| message.change.bytes()).sum();
+        let brought: usize = update.entries.values().map(weight::of).sum();
+        lock(&self.agent.state).bytes() + on_their_way + brought > BYTES_PER_AGENT
     }
 
     /// Takes over the oldest change in the pipeline, whose answer came.
@@ -595,6 +636,7 @@ impl<'a> Connection<'a> {
                     self.fleet.audit.refused(record.refused(&why));
                 }
                 if tells_of_host && self.is_for_other_labels() {
+                    self.charge(pace::RELABELLED);
                     self.agent.relabelled.notify_one();
                 }
                 self.pending.acknowledge(sequence);
@@ -637,8 +679,13 @@ impl<'a> Connection<'a> {
         }
     }
 
+    /// Whether it is listened to what the agent says.
+    fn reads(&self) -> bool {
+        self.pipeline.len() < PIPELINE && self.held_until.is_none()
+    }
+
     fn tick(&mut self) -> Result<(), Status> {
-        self.unheard += u32::from(self.pipeline.len() < PIPELINE);
+        self.unheard += u32::from(self.reads());
         if self.unheard > SILENT {
             return Err(Status::deadline_exceeded(format!(
                 "nothing came from the agent for {} s",

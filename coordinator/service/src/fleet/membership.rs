@@ -168,6 +168,7 @@ impl Fleet {
             record.revoked.get_or_insert(Revocation { at: now, reason });
         })?;
         tracing::info!(agent = agent.id.0, "a host was taken out of the fleet");
+        self.let_go(&agent);
         let token = lock(&agent.record).token.clone();
         let is_open = token::is_open(&*self.store, &token, now)?;
         let copies = self.copies_of(&agent.id);
@@ -186,6 +187,7 @@ impl Fleet {
         let done = by.record(Action::HostForgotten, &agent.said());
         self.change(&agent, &done, |record| record.forgotten = true)?;
         tracing::info!(agent = agent.id.0, "a host was removed from the list");
+        self.let_go(&agent);
         Ok(agent.id.clone())
     }
 

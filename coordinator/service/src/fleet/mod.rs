@@ -7,7 +7,7 @@
 //! One of another process does so only if the first is gone (`seat.rs`), and is its copy otherwise
 //! (`copies.rs`).
 //!
-//! Bounds: channels have a size, a slow agent is told only the newest document, entries are counted and
+//! Bounds: channels have a size, a slow agent is told only the newest document, entries are weighed and
 //! checked ([`limits`]). Omitted: history.
 
 mod accounts;
@@ -21,10 +21,12 @@ mod guesses;
 mod host;
 mod keys;
 pub mod labels;
+mod leaving;
 pub mod limits;
 mod link;
 mod membership;
 mod newer;
+mod pace;
 pub mod preview;
 mod retelling;
 mod returns;
@@ -36,6 +38,7 @@ mod stored;
 mod takeover;
 pub mod token;
 pub mod totals;
+mod weight;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -45,6 +48,7 @@ use std::time::Duration;
 use fallow_daemon::lock;
 use fallow_domain::{AccountKey, AgentId, DocumentVersion, Instant, Labels, MasterUrl};
 use fallow_store::{KeyRange, Store, StoreError};
+use fallow_telemetry::RateLimit;
 use tokio::sync::watch;
 
 use crate::audit::AuditLog;
@@ -52,8 +56,9 @@ use crate::document::Documents;
 use commit::Commits;
 use enrol::{AgentRecord, Enrolled};
 use guesses::FailedAuthDelay;
-use state::{Position, State};
+use state::{Position, State, Writes};
 use totals::{PastTotals, ProjectTotals, Totals};
+use weight::MachineWeight;
 
 pub use accounts::Accounts;
 pub use copies::CopyOf;
@@ -69,12 +74,14 @@ pub struct LinkSettings {
     /// Each side sends something at least this often; after three times that in silence the other is taken
     /// for gone.
     pub heartbeat: Duration,
+    /// What one agent may say in a second, in messages.
+    pub messages_a_second: u32,
 }
 
 impl Default for LinkSettings {
     /// Ten seconds: a dead host shows within half a minute, and 100,000 agents cost a quarter of a core.
     fn default() -> Self {
-        Self { heartbeat: Duration::from_secs(10) }
+        Self { heartbeat: Duration::from_secs(10), messages_a_second: limits::MESSAGES_A_SECOND }
     }
 }
 
@@ -148,6 +155,9 @@ pub(crate) struct Agent {
     probe_answer: watch::Sender<u64>,
     /// Of its copies that are to become hosts of their own.
     tickets: Mutex<copies::Tickets>,
+    pace: pace::Pace,
+    /// Of its connections that are told of in the log.
+    comings: RateLimit,
     /// Held by the connection that changes the state.
     turn: tokio::sync::Mutex<()>,
     /// Projects that it is to contact, and the call of its connection to take them.
@@ -196,6 +206,7 @@ impl Fleet {
         });
         let reach: std::sync::Weak<Self> = Arc::downgrade(&fleet);
         fleet.documents.set_reach(reach);
+        fleet.let_go_all();
         Ok(fleet)
     }
 
@@ -272,7 +283,13 @@ impl Fleet {
     /// Takes up an agent that has enrolled, if it was not there before.
     fn add(&self, enrolled: &Enrolled) {
         let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(Agent::new(enrolled.id.clone(), enrolled.record.clone()));
+        let first = enrolled.record.copy_of.as_ref().and_then(|copy| agents.get(&copy.agent));
+        let machine = first.map(|first| lock(&first.state).machine().clone()).unwrap_or_default();
+        let new = || {
+            let agent = Agent::new(enrolled.id.clone(), enrolled.record.clone());
+            *lock(&agent.state) = State::on(machine);
+            Arc::new(agent)
+        };
         agents.entry(enrolled.id.clone()).or_insert_with(new).certified(&enrolled.issued.says);
     }
 }
@@ -298,6 +315,8 @@ impl Agent {
             probe: watch::Sender::default(),
             probe_answer: watch::Sender::default(),
             tickets: Mutex::default(),
+            pace: pace::Pace::default(),
+            comings: RateLimit::new(),
             turn: tokio::sync::Mutex::new(()),
             contacts: Mutex::new(BTreeSet::new()),
             contact_wanted: tokio::sync::Notify::new(),
@@ -361,6 +380,12 @@ fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<
         agents.insert(id.clone(), Arc::new(Agent::new(id, record)));
         Ok(())
     })?;
+    // A host and its copies count as one machine.
+    let mut machines: BTreeMap<AgentId, MachineWeight> = BTreeMap::new();
+    for (id, agent) in &agents {
+        let machine = machines.entry(copies::eldest(&agents, id)).or_default();
+        *lock(&agent.state) = State::on(machine.clone());
+    }
     let owner = |prefix: &[u8], key: &[u8]| {
         let (id, rest) = keys::split(prefix, key)?;
         Some((Arc::clone(agents.get(&id)?), rest.to_owned()))
@@ -389,13 +414,24 @@ fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<
         }
         Ok(())
     })?;
+    let mut jobs = Vec::new();
     each(store, keys::ENTRIES, |key, value| {
+        let agent = owner(keys::ENTRIES, key);
+        // Of one that is no member, which may have said much, jobs are not even read.
+        if agent.as_ref().is_some_and(|(agent, key)| !agent.is_member() && key.starts_with("task/")) {
+            jobs.push((key.to_owned(), None));
+            if jobs.len() >= PAGE {
+                forget(store, std::mem::take(&mut jobs));
+            }
+            return Ok(());
+        }
         let entry = stored::read(key, value)?;
-        if let Some((agent, _)) = owner(keys::ENTRIES, key) {
+        if let Some((agent, _)) = agent {
             lock(&agent.state).put(entry, totals);
         }
         Ok(())
     })?;
+    forget(store, jobs);
     each(store, keys::PASTS, |key, value| {
         let past: PastTotals = keys::PAST.read(key, value)?;
         if let Some((agent, url)) = owner(keys::PASTS, key) {
@@ -405,6 +441,21 @@ fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<
         Ok(())
     })?;
     Ok(agents)
+}
+
+/// Removes jobs of agents that are no members. Where they cannot be, they are in nobody's way.
+fn forget(store: &dyn Store, jobs: Writes) {
+    let count = jobs.len();
+    match leaving::remove(store, jobs) {
+        Ok(()) if count == 0 => {}
+        Ok(()) => tracing::info!(
+            count,
+            "jobs of hosts that are no members of the fleet were removed from the store"
+        ),
+        Err(error) => {
+            tracing::warn!(error = %error, "jobs of hosts that are no members of the fleet stay in the store");
+        }
+    }
 }
 
 fn each(

@@ -9,12 +9,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::agent_state::{Entry, EntryKey, HostState, ProjectState, TaskState};
-use fallow_domain::{AgentId, Instant, MasterUrl};
+use fallow_domain::{AgentId, Instant, MasterUrl, OwnerLimits};
 use serde::{Deserialize, Serialize};
 
 use super::entry::Entries;
-use super::limits::{ENTRIES_PER_AGENT, PASTS_PER_AGENT, PROJECTS_PER_AGENT};
+use super::limits::{BYTES_PER_AGENT, BYTES_PER_MACHINE, PASTS_KEPT, PASTS_PER_AGENT, PROJECTS_PER_AGENT};
 use super::totals::{PastTotals, ProjectTotals, Totals};
+use super::weight::{self, MachineWeight, Reserved};
 use super::{keys, stored};
 
 /// How far an agent's stream was applied.
@@ -81,9 +82,20 @@ pub type Writes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 /// Why an update cannot be taken in.
 #[derive(Debug, thiserror::Error)]
 pub enum UpdateError {
-    /// The agent would hold too many entries.
-    #[error("an agent may hold {ENTRIES_PER_AGENT} entries")]
-    TooManyEntries,
+    /// The agent would hold too much.
+    #[error(
+        "an agent's entries may take {} MiB, and with this message they would take {} KiB: have fewer jobs on this host, or \
+         leave projects",
+        BYTES_PER_AGENT >> 20, .0 >> 10
+    )]
+    TooHeavy(usize),
+    /// The agent and its copies would hold too much together.
+    #[error(
+        "the entries of a host and of its copies may take {} MiB together: revoke copies that should not be there \
+         (`fallow hosts revoke`), or have fewer jobs on them",
+        BYTES_PER_MACHINE >> 20
+    )]
+    MachineTooHeavy,
     /// More projects than documents could name.
     #[error("an agent may hold {PROJECTS_PER_AGENT} projects")]
     TooManyProjects,
@@ -102,6 +114,10 @@ pub struct PlannedUpdate {
     entries: Entries,
     removed: BTreeSet<EntryKey>,
     pasts: BTreeMap<MasterUrl, PastTotals>,
+    /// Projects of which it is forgotten what they had.
+    dropped: BTreeSet<MasterUrl>,
+    /// Room for what it brings, until it is taken over.
+    reserved: Option<Reserved>,
 }
 
 /// One agent's entries.
@@ -111,9 +127,22 @@ pub struct State {
     pub position: Position,
     entries: Entries,
     pasts: BTreeMap<MasterUrl, PastTotals>,
+    /// What these take ([`weight`]), and what all agents of the machine do.
+    bytes: usize,
+    machine: MachineWeight,
 }
 
 impl State {
+    /// Nothing yet, of an agent on this machine.
+    pub(super) fn on(machine: MachineWeight) -> Self {
+        Self { machine, ..Self::default() }
+    }
+
+    /// What its machine's agents hold.
+    pub(super) fn machine(&self) -> &MachineWeight {
+        &self.machine
+    }
+
     /// The change that `update` makes, and what to store for it. It must have been checked.
     ///
     /// # Errors
@@ -134,10 +163,15 @@ impl State {
             let gone = removed.iter().filter_map(|key| self.entries.get(key));
             gone.for_each(|entry| self.retire(&mut pasts, entry));
         }
-        let change = PlannedUpdate { position, entries, removed, pasts };
-        if self.len_after(&change) > ENTRIES_PER_AGENT {
-            return Err(UpdateError::TooManyEntries);
+        let dropped = BTreeSet::new();
+        let mut change = PlannedUpdate { position, entries, removed, pasts, dropped, reserved: None };
+        // Whoever held more before there was this bound may go on, and come to less.
+        let after = self.bytes_after(&change);
+        if after > BYTES_PER_AGENT && after > self.bytes {
+            return Err(UpdateError::TooHeavy(after));
         }
+        let more = after.saturating_sub(self.bytes);
+        change.reserved = Some(self.machine.reserve(more).ok_or(UpdateError::MachineTooHeavy)?);
         if self.projects_after(&change) > PROJECTS_PER_AGENT {
             return Err(UpdateError::TooManyProjects);
         }
@@ -149,13 +183,53 @@ impl State {
         Ok((change, writes))
     }
 
-    /// How many entries there are after `change`. A removal counts only where something is removed: an agent
-    /// may name keys that never got here.
-    fn len_after(&self, change: &PlannedUpdate) -> usize {
-        let new = change.entries.keys().filter(|key| !self.entries.contains_key(*key)).count();
-        let is_gone = |key: &&EntryKey| self.entries.contains_key(*key) && !change.entries.contains_key(*key);
-        let gone = change.removed.iter().filter(is_gone).count();
-        self.entries.len() + new - gone
+    /// What is left of an agent that is no member of the fleet any more: what its host is, in short, for
+    /// those who list hosts, and what the projects had that had the most. The change, the writes that remove
+    /// its jobs, which may be stored in parts, and all others, which have to be stored together behind them.
+    ///
+    /// # Errors
+    /// What cannot be written.
+    pub fn plan_rest(
+        &self,
+        id: &AgentId,
+    ) -> Result<(PlannedUpdate, Writes, Writes), fallow_store::StoreError> {
+        let mut pasts = BTreeMap::new();
+        let is_host = |key: &&EntryKey| matches!(key, EntryKey::Host);
+        let removed: BTreeSet<_> = self.entries.keys().filter(|key| !is_host(key)).cloned().collect();
+        removed.iter().filter_map(|key| self.entries.get(key)).for_each(|gone| self.retire(&mut pasts, gone));
+        let mut all: Vec<_> =
+            self.pasts.iter().filter(|(url, _)| !pasts.contains_key(*url)).chain(&pasts).collect();
+        all.sort_by_key(|(_, past)| std::cmp::Reverse(past.cpu));
+        let dropped: BTreeSet<_> = all.into_iter().skip(PASTS_KEPT).map(|(url, _)| url.clone()).collect();
+        pasts.retain(|url, _| !dropped.contains(url));
+        let host = self.host().map(|host| Entry::Host(Box::new(in_short(host))));
+        let entries = host.filter(|host| self.entries.get(&EntryKey::Host) != Some(host));
+        let entries = entries.map(|host| (EntryKey::Host, host)).into_iter().collect();
+        let position = self.position.clone();
+        let change = PlannedUpdate { position, entries, removed, pasts, dropped, reserved: None };
+        let is_job =
+            |key: &[u8]| keys::split(keys::ENTRIES, key).is_some_and(|(_, entry)| entry.starts_with("task/"));
+        let (jobs, rest) = change.writes(id)?.into_iter().partition(|(key, _)| is_job(key));
+        Ok((change, jobs, rest))
+    }
+
+    /// What it takes after `change`. A removal counts only where something is removed: an agent may name keys
+    /// that never got here.
+    fn bytes_after(&self, change: &PlannedUpdate) -> usize {
+        let held = |key: &EntryKey| self.entries.get(key).map_or(0, weight::of);
+        let new_past = |url: &&MasterUrl| !self.pasts.contains_key(*url);
+        let brought: usize = change.entries.values().map(weight::of).sum();
+        let pasts: usize = change.pasts.keys().filter(new_past).map(weight::of_past).sum();
+        let replaced: usize = change.entries.keys().map(held).sum();
+        let gone = change.removed.iter().filter(|key| !change.entries.contains_key(*key));
+        let gone: usize = gone.map(held).sum();
+        (self.bytes + brought + pasts).saturating_sub(replaced + gone)
+    }
+
+    /// What all of it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether one of these entries is not held.
@@ -189,28 +263,41 @@ impl State {
 
     /// Takes over a change that is stored, and tells the totals.
     pub fn take(&mut self, change: PlannedUpdate, totals: &mut Totals) {
-        let PlannedUpdate { position, entries, removed, pasts } = change;
+        let PlannedUpdate { position, entries, removed, pasts, dropped, reserved } = change;
         self.position = position;
         for (url, past) in pasts {
-            let before = self.pasts.insert(url.clone(), past).unwrap_or_default();
-            totals.change(&url, before.totals(), past.totals());
+            self.put_past(url, past, totals);
+        }
+        for url in dropped {
+            if let Some(past) = self.pasts.remove(&url) {
+                self.weigh(weight::of_past(&url), 0);
+                totals.change(&url, past.totals(), ProjectTotals::default());
+            }
         }
         for key in removed {
-            if let Some(Entry::Project(gone)) = self.entries.remove(&key) {
+            let Some(gone) = self.entries.remove(&key) else { continue };
+            self.weigh(weight::of(&gone), 0);
+            if let Entry::Project(gone) = gone {
                 totals.change(&gone.url, ProjectTotals::of(&gone), ProjectTotals::default());
             }
         }
-        for (key, entry) in entries {
-            self.replace(key, entry, totals);
+        for (_, entry) in entries {
+            self.put(entry, totals);
         }
+        // It is counted as held by now.
+        drop(reserved);
     }
 
-    /// Takes over a stored entry, at start.
+    /// Something of it took `before` and takes `after`.
+    fn weigh(&mut self, before: usize, after: usize) {
+        self.bytes = (self.bytes + after).saturating_sub(before);
+        self.machine.change(before, after);
+    }
+
+    /// Takes over an entry.
     pub fn put(&mut self, entry: Entry, totals: &mut Totals) {
-        self.replace(entry.key(), entry, totals);
-    }
-
-    fn replace(&mut self, key: EntryKey, entry: Entry, totals: &mut Totals) {
+        let key = entry.key();
+        let after = weight::of(&entry);
         if let Entry::Project(project) = &entry {
             let before = match self.entries.get(&key) {
                 Some(Entry::Project(before)) => ProjectTotals::of(before),
@@ -218,12 +305,16 @@ impl State {
             };
             totals.change(&project.url, before, ProjectTotals::of(project));
         }
-        self.entries.insert(key, entry);
+        let before = self.entries.insert(key, entry).map_or(0, |before| weight::of(&before));
+        self.weigh(before, after);
     }
 
-    /// Takes over a stored past, at start.
+    /// Takes over what a project had that is no entry any more.
     pub fn put_past(&mut self, url: MasterUrl, past: PastTotals, totals: &mut Totals) {
-        totals.change(&url, ProjectTotals::default(), past.totals());
+        let before = self.pasts.get(&url).copied();
+        totals.change(&url, before.unwrap_or_default().totals(), past.totals());
+        let bytes = weight::of_past(&url);
+        self.weigh(if before.is_some() { bytes } else { 0 }, bytes);
         self.pasts.insert(url, past);
     }
 
@@ -271,11 +362,29 @@ impl State {
     }
 }
 
+/// A host without its lists.
+fn in_short(host: &HostState) -> HostState {
+    HostState {
+        owner: OwnerLimits::default(),
+        owner_word: None,
+        declined: Vec::new(),
+        organisation: Vec::new(),
+        ..host.clone()
+    }
+}
+
 impl PlannedUpdate {
-    /// How many entries it gives.
+    /// Whether it changes nothing.
     #[must_use]
-    pub fn given(&self) -> usize {
-        self.entries.len()
+    pub fn is_empty(&self) -> bool {
+        let Self { entries, removed, pasts, dropped, .. } = self;
+        entries.is_empty() && removed.is_empty() && pasts.is_empty() && dropped.is_empty()
+    }
+
+    /// What the entries take that it gives.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.entries.values().map(weight::of).sum()
     }
 
     /// Whether it says anew what the host is.
@@ -303,176 +412,11 @@ impl PlannedUpdate {
             let value = keys::PAST.write(&key, past)?;
             writes.push((key, Some(value)));
         }
+        writes.extend(self.dropped.iter().map(|url| (keys::past(id, url), None)));
         Ok(writes)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use fallow_domain::{Duration, Fraction, Share};
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const URL: &str = "http://127.0.0.1:1/a/";
-
-    fn id() -> AgentId {
-        AgentId("A".into())
-    }
-
-    fn project(cpu: i64) -> Entry {
-        let cpu = Duration::from_micros(cpu);
-        Entry::Project(ProjectState {
-            url: url(),
-            name: String::new(),
-            share: Share::ZERO,
-            debt: Duration::from_millis(1_500),
-            cpu_time: cpu,
-            cpu_in_progress: Duration::ZERO,
-            cpu_success: Duration::ZERO,
-            cpu_error: Duration::ZERO,
-            cpu_late: Duration::ZERO,
-            cpu_contested: cpu / 2,
-            scheduler_rpcs: 0,
-            scheduler_failures: 0,
-            min_rpc_time: None,
-            jobs_success: 0,
-            jobs_error: 0,
-            jobs_late: 0,
-        })
-    }
-
-    fn url() -> MasterUrl {
-        MasterUrl::parse(URL).unwrap()
-    }
-
-    fn keyed(entries: Vec<Entry>) -> Entries {
-        entries.into_iter().map(|entry| (entry.key(), entry)).collect()
-    }
-
-    fn snapshot(sequence: u64, entries: Vec<Entry>) -> Update {
-        Update { sequence, is_snapshot: true, entries: keyed(entries), removed: BTreeSet::new() }
-    }
-
-    fn delta(sequence: u64, entries: Vec<Entry>, removed: &[EntryKey]) -> Update {
-        let removed = removed.iter().cloned().collect();
-        Update { sequence, is_snapshot: false, entries: keyed(entries), removed }
-    }
-
-    fn position(epoch: &str, sequence: u64) -> Position {
-        Position { epoch: epoch.into(), sequence, at: Instant::EPOCH }
-    }
-
-    fn apply(state: &mut State, totals: &mut Totals, epoch: &str, update: Update) {
-        let (change, _) = state.plan(&id(), position(epoch, update.sequence), update).unwrap();
-        state.take(change, totals);
-    }
-
-    #[test]
-    fn r6_3_a_gap_is_refused_and_an_old_message_is_acknowledged_again() {
-        let held = position("e", 7);
-        assert_eq!(check_update(&held, "e", &delta(8, vec![], &[])), UpdateCheck::Next);
-        assert_eq!(check_update(&held, "e", &delta(7, vec![], &[])), UpdateCheck::AlreadyApplied);
-        assert_eq!(check_update(&held, "e", &snapshot(7, vec![])), UpdateCheck::AlreadyApplied);
-        assert_eq!(check_update(&held, "e", &snapshot(12, vec![])), UpdateCheck::Next);
-        assert!(
-            matches!(check_update(&held, "e", &delta(9, vec![], &[])), UpdateCheck::Refuse(why) if why.contains("8 was due"))
-        );
-        assert_eq!(check_update(&held, "new", &snapshot(1, vec![])), UpdateCheck::Next);
-        assert!(matches!(check_update(&held, "new", &delta(8, vec![], &[])), UpdateCheck::Refuse(_)));
-    }
-
-    #[test]
-    fn r6_6_cpu_time_of_a_detached_project_and_of_an_earlier_store_is_not_forgotten() {
-        let (mut state, mut totals) = (State::default(), Totals::default());
-        apply(&mut state, &mut totals, "e", snapshot(1, vec![project(100)]));
-        apply(&mut state, &mut totals, "e", delta(2, vec![project(150)], &[]));
-        assert_eq!(totals.of(&url()), ProjectTotals { cpu: 150, contested: 75, debt: 1_500_000 });
-        apply(&mut state, &mut totals, "e", delta(3, vec![], &[EntryKey::Project(url())]));
-        assert_eq!(totals.of(&url()), ProjectTotals { cpu: 150, contested: 75, debt: 0 });
-        apply(&mut state, &mut totals, "e", delta(4, vec![project(10)], &[]));
-        assert_eq!(totals.of(&url()).cpu, 160);
-        apply(&mut state, &mut totals, "other", snapshot(1, vec![project(20)]));
-        assert_eq!(totals.of(&url()).cpu, 180);
-    }
-
-    #[test]
-    fn a_snapshot_removes_what_it_does_not_name() {
-        let (mut state, mut totals) = (State::default(), Totals::default());
-        apply(&mut state, &mut totals, "e", snapshot(1, vec![project(100)]));
-        let (change, writes) = state.plan(&id(), position("e", 2), snapshot(2, vec![])).unwrap();
-        assert!(writes.iter().any(|(key, value)| key.ends_with(URL.as_bytes()) && value.is_none()));
-        state.take(change, &mut totals);
-        assert!(state.is_empty());
-    }
-
-    fn task(number: usize) -> Entry {
-        Entry::Task(TaskState {
-            project: url(),
-            name: number.to_string(),
-            phase: None,
-            cpu_time: Duration::ZERO,
-            checkpoint_cpu_time: Duration::ZERO,
-            fraction_done: Fraction::ZERO,
-            deadline: Instant::EPOCH,
-        })
-    }
-
-    fn task_key(name: &str) -> EntryKey {
-        EntryKey::Task { project: url(), name: name.to_owned() }
-    }
-
-    #[test]
-    fn an_agent_holds_as_many_entries_as_it_may_and_no_more_whatever_it_says_is_gone() {
-        let (mut state, mut totals) = (State::default(), Totals::default());
-        apply(&mut state, &mut totals, "e", snapshot(1, (0..ENTRIES_PER_AGENT).map(task).collect()));
-        // News of entries that are there make no more of them.
-        apply(&mut state, &mut totals, "e", delta(2, (0..20_000).map(task).collect(), &[]));
-        let one_more = |removed: &[EntryKey]| delta(3, vec![task(ENTRIES_PER_AGENT)], removed);
-        let refused = |update| state.plan(&id(), position("e", 3), update).unwrap_err();
-        assert!(matches!(refused(one_more(&[])), UpdateError::TooManyEntries));
-        assert!(matches!(
-            refused(one_more(&[task_key("never_there"), task_key("nor_this")])),
-            UpdateError::TooManyEntries
-        ));
-        apply(&mut state, &mut totals, "e", one_more(&[task_key("0")]));
-        assert_eq!(state.len(), ENTRIES_PER_AGENT);
-    }
-
-    proptest! {
-        /// Totals kept by difference are those of a fleet that is read anew from its store.
-        #[test]
-        fn r6_6_totals_by_difference_are_the_sums_of_what_is_held(steps in prop::collection::vec((0..4, 0..1_000_i64), 1..40)) {
-            let (mut state, mut totals) = (State::default(), Totals::default());
-            let mut store: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-            let (mut sequence, mut epoch) = (0, 0);
-            for (kind, cpu) in steps {
-                sequence += 1;
-                let update = match kind {
-                    0 => snapshot(sequence, vec![project(cpu)]),
-                    1 => { epoch += 1; snapshot(sequence, vec![project(cpu)]) }
-                    2 => delta(sequence, vec![], &[EntryKey::Project(url())]),
-                    _ => delta(sequence, vec![project(cpu)], &[]),
-                };
-                let (change, writes) = state.plan(&id(), position(&epoch.to_string(), sequence), update).unwrap();
-                for (key, value) in writes {
-                    match value {
-                        Some(value) => store.insert(key, value),
-                        None => store.remove(&key),
-                    };
-                }
-                state.take(change, &mut totals);
-            }
-            let (mut read, mut sums) = (State::default(), Totals::default());
-            for (key, value) in &store {
-                if key.starts_with(keys::ENTRIES) {
-                    read.put(stored::read(key, value).unwrap(), &mut sums);
-                } else if key.starts_with(keys::PASTS) {
-                    let (_, url) = keys::split(keys::PASTS, key).unwrap();
-                    read.put_past(MasterUrl::parse(url).unwrap(), keys::PAST.read(key, value).unwrap(), &mut sums);
-                }
-            }
-            prop_assert_eq!(totals.of(&url()), sums.of(&url()));
-        }
-    }
-}
+#[path = "state_tests.rs"]
+mod tests;

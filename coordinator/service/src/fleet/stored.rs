@@ -175,6 +175,28 @@ mod tests {
     }
 
     #[test]
+    fn r6_10_the_jobs_of_hosts_that_are_no_members_leave_the_store_at_the_start_and_what_they_computed_counts_on()
+     {
+        let (_dir, store) = store(&told());
+        let id = AgentId("A".into());
+        let (key, prefix) = (keys::agent(&id), [keys::ENTRIES, b"A/"].concat());
+        let record: AgentRecord = keys::AGENT.read(&key, &store.get(&key).unwrap().unwrap()).unwrap();
+        let forgotten = AgentRecord { forgotten: true, ..record };
+        let batch = Batch::new().put(key.clone(), keys::AGENT.write(&key, &forgotten).unwrap());
+        assert!(store.apply(batch).unwrap().is_applied());
+        // The second time there is nothing to remove.
+        for _ in 0..2 {
+            let fleet = open(&store).unwrap();
+            let host = fleet.agent("A").unwrap().host();
+            assert_eq!((host.state.cpus, host.projects.len(), host.tasks.len()), (4, 0, 0));
+            let keys: Vec<_> = store.scan_prefix(&prefix).unwrap().into_iter().map(|(key, _)| key).collect();
+            assert_eq!(keys, [[&prefix[..], b"host"].concat()]);
+            let amounts = fleet.project_totals(&MasterUrl::parse(URL).unwrap());
+            assert_eq!(amounts, ProjectTotals { cpu: 100, contested: 50, debt: 0 });
+        }
+    }
+
+    #[test]
     fn r6_10_of_a_host_of_before_it_is_known_what_it_is_given_from_now_on() {
         let (_dir, store) = store(&told());
         let fleet = open(&store).unwrap();

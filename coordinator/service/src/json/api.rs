@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Method, Version, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::any;
@@ -20,7 +20,7 @@ use super::body::{self, Messages};
 use super::contract::{self, Contract, DESCRIPTION};
 use super::failure::{self, answer_of};
 use super::openapi::openapi;
-use crate::operator::{AUTHOR, Guard, Guarded, IsPaced, MESSAGE, Paced};
+use crate::operator::{AUTHOR, Guard, Guarded, IsPaced, MESSAGE, Paced, Share, Taken};
 
 /// What of a request's head is said to the service: who calls, for whom, and in which trace.
 const HANDED_ON: [&str; 5] = ["authorization", AUTHOR, MESSAGE, "traceparent", "tracestate"];
@@ -127,20 +127,30 @@ async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
     call.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
     // The connection, and the address at its other end.
     *call.extensions_mut() = head.extensions;
-    call.extensions_mut().insert(IsPaced);
+    call.extensions_mut().insert(IsPaced(length_of(&head.headers)));
     let Ok(answer) = api.grpc.clone().call(call).await;
     if let Some(status) = refused(&answer) {
         unread.pass_over().await;
         return Err(status);
     }
     let method = method.ok_or_else(|| Status::internal("a method that does not exist was answered"))?;
+    let share = answer.extensions().get::<Arc<Share>>().cloned();
+    let share = share.ok_or_else(|| Status::internal("nobody has looked what the answer may take"))?;
     let mut messages = Messages::new(answer.into_body(), method.output());
     if method.is_server_streaming() {
         return Ok(answer_of(failure::LINES, messages.into_lines()));
     }
+    let making = share.make().await?;
     let message = messages.next().await?;
     let message = message.ok_or_else(|| Status::internal("the call ended without an answer"))?;
     // How it ended comes behind it.
     messages.next().await?;
-    Ok(answer_of(failure::JSON, Body::from(message)))
+    let body = Taken::new(tonic::body::Body::new(Body::from(message)), share, None);
+    drop(making);
+    Ok(answer_of(failure::JSON, Body::new(body)))
+}
+
+/// How long a request says that it is.
+fn length_of(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

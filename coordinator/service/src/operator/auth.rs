@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use fallow_daemon::file;
@@ -95,8 +95,15 @@ impl TokenFile {
 
     fn text(path: &Path) -> Result<String, TokenError> {
         let fail = |source| TokenError::File { action: "read", path: path.to_path_buf(), source };
+        // A pipe is not waited for when it is opened, nor a device read.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let file = File::options().read(true).custom_flags(flags).open(path).map_err(fail)?;
+        if !file.metadata().map_err(fail)?.is_file() {
+            let what = "it is a pipe, a device or a directory: put the token into a file";
+            return Err(fail(std::io::Error::new(std::io::ErrorKind::InvalidInput, what)));
+        }
         let mut bytes = Vec::new();
-        File::open(path).map_err(fail)?.take(8_192).read_to_end(&mut bytes).map_err(fail)?;
+        file.take(8_192).read_to_end(&mut bytes).map_err(fail)?;
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 }
@@ -126,6 +133,17 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         TokenFile::write(&path, &made).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn r6_10_a_pipe_or_a_device_in_place_of_a_token_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for path in [&pipe, Path::new("/dev/zero"), dir.path()] {
+            let Err(TokenError::File { source, .. }) = TokenFile::read(path) else { panic!("{path:?}") };
+            assert!(source.to_string().contains("put the token into a file"), "{source}");
+        }
     }
 
     #[test]

@@ -29,7 +29,10 @@ use tonic::server::NamedService;
 use tonic::transport::server::TcpConnectInfo;
 use tower::Service;
 
-use super::{IsPaced, Paced, status};
+use super::memory::{Memory, Share};
+use super::metered::{LONGEST, Metered};
+use super::pace::LONG;
+use super::{IsPaced, Paced, Taken, status};
 use crate::audit::{Action, Actor, AuditLog, Record};
 use crate::roles::registry::Admitted;
 use crate::roles::{Caller, Operators, Refusal, Role};
@@ -56,6 +59,7 @@ struct Gate {
     owner: SecretHash,
     operators: Arc<Operators>,
     audit: Arc<AuditLog>,
+    memory: Memory,
 }
 
 /// Who is let through, and what ends it.
@@ -68,7 +72,8 @@ impl Guard {
     /// For the coordinator's own token and these operators.
     #[must_use]
     pub fn new(token: &str, operators: Arc<Operators>, audit: Arc<AuditLog>) -> Self {
-        Self(Arc::new(Gate { owner: SecretHash::of(token), operators, audit }))
+        let memory = Memory::default();
+        Self(Arc::new(Gate { owner: SecretHash::of(token), operators, audit, memory }))
     }
 
     /// The service, for those who may call it.
@@ -178,7 +183,7 @@ type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>>
 
 impl<S> Service<Request<Body>> for Guarded<S>
 where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send + 'static,
 {
     type Response = Response<Body>;
@@ -196,17 +201,91 @@ where
             Err(status) => return Box::pin(ready(Ok(status.into_http()))),
         };
         let from = address_of(&request);
+        let share = self.gate.memory.share(&caller);
         request.extensions_mut().insert(caller);
         // Of one in JSON, what comes from outside is paced, and not what is made of it.
-        if request.extensions().get::<IsPaced>().is_none() {
+        let in_json = request.extensions().get::<IsPaced>().copied();
+        if in_json.is_none() {
             request = request.map(|body| Body::new(Paced::new(body, &method)));
         }
-        let answer = self.inner.call(request);
+        // The one that was found ready.
+        let fresh = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, fresh);
+        let reading = Reading::of(&method, in_json);
+        let answer = async move {
+            let answer = within_share(inner, request, share, reading).await;
+            Ok(answer.unwrap_or_else(Status::into_http))
+        };
         match admitted {
             None => Box::pin(answer),
             Some(admitted) => Box::pin(until_over(answer, admitted, self.gate.clone(), from, method)),
         }
     }
+}
+
+/// How a request is read.
+enum Reading {
+    /// Whole, before anything is made of it: it is short.
+    First,
+    /// In gRPC's form, message by message.
+    Messages,
+    /// The same, made of a text of so many bytes.
+    Text(usize),
+    /// As it is asked for: of what stands beside the operators' service.
+    Beside,
+}
+
+impl Reading {
+    fn of(method: &str, in_json: Option<IsPaced>) -> Self {
+        match in_json {
+            _ if method.starts_with('/') => Self::Beside,
+            _ if !LONG.contains(&method) => Self::First,
+            None => Self::Messages,
+            Some(IsPaced(length)) => {
+                let length = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(LONGEST);
+                Self::Text(length.min(LONGEST))
+            }
+        }
+    }
+}
+
+/// The answer to a call that waits for its place, and for room for what is read and made.
+async fn within_share<S>(
+    mut inner: S,
+    request: Request<Body>,
+    share: Arc<Share>,
+    reading: Reading,
+) -> Result<Response<Body>, Status>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+{
+    let place = share.place().await?;
+    let (head, body) = request.into_parts();
+    let (mut making, mut room, mut messages) = (None, None, None);
+    let body = match reading {
+        Reading::First => {
+            let whole = axum::body::to_bytes(axum::body::Body::new(body), usize::MAX).await;
+            let whole = whole.map_err(|error| Status::from_error(error.into_inner()))?;
+            making = Some(share.make().await?);
+            Body::new(axum::body::Body::from(whole))
+        }
+        Reading::Messages => {
+            let (metered, room) = Metered::new(body, share.clone());
+            messages = Some(room);
+            Body::new(metered)
+        }
+        Reading::Text(length) => {
+            room = Some(share.read(length).await?);
+            body
+        }
+        Reading::Beside => body,
+    };
+    let Ok(mut answer) = inner.call(Request::from_parts(head, body)).await;
+    drop((room, messages));
+    answer.extensions_mut().insert(share.clone());
+    let answer = answer.map(|body| Body::new(Taken::new(body, share, Some(place))));
+    drop(making);
+    Ok(answer)
 }
 
 /// The answer to an operator, or what ended his token meanwhile.

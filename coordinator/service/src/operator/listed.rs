@@ -11,6 +11,8 @@ use super::rollouts::to_wire;
 
 /// What was worked out holds so many times as long as that took.
 const HOLDS: u32 = 20;
+/// And no longer than this: of a machine that stood still in the middle it took long.
+const HOLDS_AT_MOST: Duration = Duration::from_secs(10);
 
 /// The open rollout as it was listed last. Whoever watches it asks twice a second, and in a large fleet it
 /// takes long to see how all hosts fare: so however many ask, a twentieth of one CPU's time goes to that at
@@ -43,7 +45,7 @@ impl Listed {
         }
         let listed = to_wire(rollout, &hosts());
         let end = now();
-        let holds = end.saturating_duration_since(begun).checked_mul(HOLDS).unwrap_or(Duration::MAX);
+        let holds = end.saturating_duration_since(begun).saturating_mul(HOLDS).min(HOLDS_AT_MOST);
         let until = end.checked_add(holds).unwrap_or(end);
         *kept = Some(Kept { rollout: rollout.clone(), listed: listed.clone(), until });
         listed
@@ -85,8 +87,19 @@ mod tests {
         assert_eq!(list(&rollout), 2);
         // It has gone on.
         assert_eq!(list(&Rollout { released: 1, ..rollout.clone() }), 3);
+        // A look that took a minute holds for ten seconds.
+        let slow = Rollout { released: 2, ..rollout.clone() };
+        for (later, hosts) in [(9, 4), (2, 4), (0, 5)] {
+            let look = || {
+                time.set(time.get() + Duration::from_mins(1));
+                looks.set(looks.get() + 1);
+                (0..looks.get()).map(|number| HostNow::named(AgentId(number.to_string()))).collect()
+            };
+            assert_eq!(listed.list(&slow, || begun + time.get(), look).hosts, hosts);
+            time.set(time.get() + Duration::from_secs(later));
+        }
         // Of one that is over no host is looked at.
         assert_eq!(list(&Rollout { phase: fallow_rollout::Phase::Completed, ..rollout }), 0);
-        assert_eq!(looks.get(), 3);
+        assert_eq!(looks.get(), 5);
     }
 }

@@ -15,7 +15,9 @@ mod guard;
 mod health;
 mod incoming;
 mod listed;
+mod memory;
 mod message;
+mod metered;
 mod operators;
 mod organisation;
 mod pace;
@@ -23,15 +25,18 @@ mod projects;
 mod rollouts;
 mod service;
 mod status;
+mod taken;
 mod told;
 
 pub use auth::{AUTHOR, TokenError, TokenFile};
 pub(crate) use call::code_name;
 pub use guard::{Guard, Guarded};
 pub use health::HealthService;
+pub(crate) use memory::Share;
 pub use message::{MESSAGE, MESSAGE_BYTES, encoded};
 pub(crate) use pace::{IsPaced, Paced};
 pub use service::OperatorService;
+pub(crate) use taken::Taken;
 
 /// Runs what blocks, or computes for long, on a thread where that is fine.
 pub(crate) async fn unblocked<T: Send + 'static>(

@@ -16,7 +16,7 @@ use tonic::Status;
 
 /// Calls that carry files, texts and signatures of any number. Each of their messages is bounded by its
 /// reader.
-const LONG: &[&str] = &["Submit", "AddAppVersion", "ChangeGroups", "SignDocuments"];
+pub(super) const LONG: &[&str] = &["Submit", "AddAppVersion", "ChangeGroups", "SignDocuments"];
 /// Bytes of a request of any other call.
 const SHORT_MAX: u64 = 1 << 20;
 /// How long a caller may be silent in the middle of a request.
@@ -24,9 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes in a second for which that does not run out: as a slow telephone line has.
 const RATE: u64 = 4 << 10;
 
-/// On a request whose body is a [`Paced`] one already.
+/// On a request whose body is a [`Paced`] one already: how long that is, where it is said.
 #[derive(Clone, Copy)]
-pub(crate) struct IsPaced;
+pub(crate) struct IsPaced(pub(crate) Option<u64>);
 
 /// The body of a request, which ends with an error where it is too long or does not come.
 pub(crate) struct Paced<B> {

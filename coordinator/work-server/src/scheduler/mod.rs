@@ -162,6 +162,7 @@ impl Project {
         now: Instant,
     ) -> Result<Option<ReplyContent>, ProjectError> {
         let reply = self.transact(|txn| {
+            txn.leave_space();
             // As it is now: another request of the same agent may just have made the host.
             let account: Option<Account> = txn.get("account", &self.keys.account(account.key.reveal()))?;
             let Some(account) = account else { return Ok(None) };

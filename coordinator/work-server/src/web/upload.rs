@@ -64,6 +64,7 @@ const REFUSED_TIME: Duration = Duration::from_secs(10);
 const TEXT_MAX: usize = 255;
 static UNREADABLE: RateLimit = RateLimit::new();
 static REFUSED: RateLimit = RateLimit::new();
+static FULL: RateLimit = RateLimit::new();
 
 /// What becomes of an upload's bytes.
 enum Use {
@@ -250,6 +251,14 @@ async fn keep(
             drop(file);
             remove_if_there(&part)?;
             return Ok(answer(UploadStatus::Transient, "more bytes than the file has"));
+        }
+        // Where that cannot be said, the write says what is wrong.
+        if !fallow_store::leaves_enough(&part, chunk.len() as u64).unwrap_or(true) {
+            if let Some(times) = FULL.allow() {
+                warn!(project = %project.name, times, "uploads are put off: the disk is almost full, and the rest is for operators");
+            }
+            file.flush().await.map_err(ours("write", &part))?;
+            return Ok(answer(UploadStatus::Transient, "cannot store the file now"));
         }
         if let Err(problem) = file.write_all(&chunk).await {
             // A full disk, most likely: the client keeps its file and comes again.

@@ -1,0 +1,171 @@
+//! Messages of long requests: none is read before there is room for it (R6.10).
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+
+use axum::body::{Bytes, HttpBody};
+use fallow_daemon::lock;
+use hyper::body::{Frame, SizeHint};
+use tonic::Status;
+use tonic::body::Body;
+
+use super::memory::{Held, Share};
+
+/// What comes before each message in gRPC: whether it is compressed, and its length in four bytes.
+const HEAD: usize = 5;
+/// Bytes of the longest message. A longer one is refused by its reader.
+pub(super) const LONGEST: usize = 64 << 20;
+
+/// Room for what is read of a request, as long as it is kept.
+pub(super) type Room = Arc<Mutex<Option<Held>>>;
+
+type WaitsForRoom = Pin<Box<dyn Future<Output = Result<Held, Status>> + Send>>;
+
+/// The body of a request in gRPC's form.
+pub(super) struct Metered {
+    body: Body,
+    share: Arc<Share>,
+    /// For the message that is on its way, or came last.
+    room: Room,
+    head: Vec<u8>,
+    /// Bytes of that message that have still to come.
+    left: usize,
+    /// What has come and waits for room.
+    waiting: Option<(Bytes, WaitsForRoom)>,
+}
+
+impl Metered {
+    pub(super) fn new(body: Body, share: Arc<Share>) -> (Self, Room) {
+        let room = Room::default();
+        let metered =
+            Self { body, share, room: room.clone(), head: Vec::with_capacity(HEAD), left: 0, waiting: None };
+        (metered, room)
+    }
+
+    /// How much room the message needs that begins in these bytes and does not end in them.
+    fn begins(&mut self, mut bytes: &[u8]) -> Option<usize> {
+        let mut begun = None;
+        while !bytes.is_empty() {
+            if self.left > 0 {
+                let passed = self.left.min(bytes.len());
+                self.left -= passed;
+                bytes = &bytes[passed..];
+                continue;
+            }
+            let (head, rest) = bytes.split_at(bytes.len().min(HEAD - self.head.len()));
+            self.head.extend_from_slice(head);
+            bytes = rest;
+            if let [_, length @ ..] = &self.head[..]
+                && let Ok(length) = <[u8; 4]>::try_from(length)
+            {
+                self.left = u32::from_be_bytes(length) as usize;
+                self.head.clear();
+                begun = Some(self.left);
+            }
+        }
+        begun.filter(|_| self.left > 0)
+    }
+}
+
+impl HttpBody for Metered {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = self.get_mut();
+        loop {
+            if let Some((bytes, room)) = &mut this.waiting {
+                let held = ready!(room.as_mut().poll(context));
+                let bytes = std::mem::take(bytes);
+                this.waiting = None;
+                return Poll::Ready(Some(held.map(|held| {
+                    *lock(&this.room) = Some(held);
+                    Frame::data(bytes)
+                })));
+            }
+            let frame = match ready!(Pin::new(&mut this.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                end => return Poll::Ready(end),
+            };
+            let bytes = match frame.into_data() {
+                Ok(bytes) => bytes,
+                Err(frame) => return Poll::Ready(Some(Ok(frame))),
+            };
+            match this.begins(&bytes) {
+                None => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Some(length) => {
+                    // The one before is not kept by whoever reads several.
+                    *lock(&this.room) = None;
+                    let share = this.share.clone();
+                    let room = async move { share.read(length.min(LONGEST)).await };
+                    this.waiting = Some((bytes, Box::pin(room)));
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.waiting.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operator::memory::Memory;
+    use crate::roles::Caller;
+    use futures_util::{StreamExt as _, stream};
+
+    fn message(length: usize) -> Vec<u8> {
+        let length = u32::try_from(length).unwrap();
+        [&[0][..], &length.to_be_bytes(), &vec![1; length as usize]].concat()
+    }
+
+    #[tokio::test]
+    async fn r6_10_each_message_of_a_request_has_room_from_its_head_on_however_it_comes() {
+        let all = [message(3), message(0), message(100_000), message(70_000), message(2)].concat();
+        for size in [1, 4, 1_000, all.len()] {
+            let share = Memory::default().share(&Caller::Owner);
+            let parts: Vec<_> =
+                all.chunks(size).map(|part| Ok::<_, Status>(Bytes::copy_from_slice(part))).collect();
+            let body = Body::new(axum::body::Body::from_stream(stream::iter(parts)));
+            let (metered, room) = Metered::new(body, share.clone());
+            let mut came = axum::body::Body::new(metered).into_data_stream();
+            let (mut read, mut most) = (Vec::new(), 0);
+            while let Some(part) = came.next().await {
+                read.extend_from_slice(&part.unwrap());
+                most = most.max(share.taken());
+            }
+            assert_eq!(read, all);
+            // What has come whole at once needs no room of its own.
+            assert_eq!(most, if size == all.len() { 0 } else { 100_000 }, "{size}");
+            drop(room);
+            drop(came);
+            assert_eq!(share.taken(), 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r6_10_a_message_for_which_there_is_no_room_is_refused_before_it_is_read() {
+        let share = Memory::default().share(&Caller::Owner);
+        let others = [share.read(LONGEST).await.unwrap(), share.read(LONGEST).await.unwrap()];
+        let begun = Bytes::copy_from_slice(&message(1 << 20)[..100]).to_vec();
+        let longest = [&[0][..], &u32::try_from(LONGEST).unwrap().to_be_bytes()].concat();
+        for (head, is_read) in [(begun, true), (longest, false)] {
+            let head = stream::iter([Ok::<_, Status>(Bytes::from(head))]);
+            let body = Body::new(axum::body::Body::from_stream(head));
+            let (metered, _room) = Metered::new(body, share.clone());
+            let first = axum::body::Body::new(metered).into_data_stream().next().await.unwrap();
+            assert_eq!(first.is_ok(), is_read, "{first:?}");
+        }
+        drop(others);
+    }
+}

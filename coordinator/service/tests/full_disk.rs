@@ -1,0 +1,112 @@
+//! A disk that agents have filled, and operators who have to stop them (R6.10).
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
+
+mod peers;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use fallow_coordinator::daemon::{Coordinator, Options};
+use fallow_coordinator::fleet::LinkSettings;
+use fallow_proto::fleet::v1 as wire;
+use fallow_proto::operator::v1::{
+    ForgetHostRequest, GetDocumentRequest, ListHostsRequest, RevokeHostRequest, SetPreferencesRequest,
+};
+use peers::{Agent, Client, Identity, connect, enroll, hello, host, tokens};
+use tonic::{Code, Status};
+use wire::entry::Value;
+use wire::from_coordinator::Body as Heard;
+
+const CHILD: &str = "FALLOW_FULL_DISK_TEST_DIR";
+const URL: &str = "http://127.0.0.1:1/a/";
+
+/// Run as a child only, in a mount namespace of its own with a small volume.
+#[tokio::test]
+async fn child_on_a_small_volume() {
+    let Ok(dir) = std::env::var(CHILD) else { return };
+    let link = LinkSettings { heartbeat: Duration::from_hours(1), ..LinkSettings::default() };
+    let options = Options { link, ..Options::at(Path::new(&dir).join("coordinator")) };
+    let coordinator = Coordinator::start(options).await.unwrap();
+    let mut operator = connect(coordinator.access()).await.unwrap();
+    let mut hosts = Vec::new();
+    for token in tokens(&mut operator, 12).await {
+        hosts.push(enroll(coordinator.access(), &token).await.unwrap());
+    }
+    // Where there is no room for much, there may be some for little.
+    let mut sizes = [1_000, 100, 10, 1].into_iter().peekable();
+    for identity in hosts {
+        let Some(size) = sizes.peek() else { break };
+        if let Err(status) = fill(&identity, *size).await {
+            assert_eq!(status.code(), Code::Unavailable, "{status}");
+            assert!(status.message().contains("no space left"), "{status}");
+            sizes.next();
+        }
+    }
+    assert!(sizes.peek().is_none(), "the disk is not full");
+    stop_them(&mut operator).await;
+    coordinator.stop().await.unwrap();
+    println!("\nthey were stopped");
+}
+
+/// An agent that says as much as it may, so many jobs at a time.
+async fn fill(identity: &Identity, size: u64) -> Result<(), Status> {
+    let (mut agent, _) = Agent::link(identity, hello(identity, "e", 0)).await;
+    for sequence in 1..8_000 / size {
+        let job = |number: u64| {
+            let name = format!("{number:0>255}");
+            let task = wire::TaskState { project_url: URL.into(), name: name.clone(), ..Default::default() };
+            wire::Entry { key: format!("task/{URL}/{name}"), value: Some(Value::Task(task)) }
+        };
+        let jobs: Vec<_> = (sequence * size..(sequence + 1) * size).map(job).collect();
+        match sequence {
+            1 => agent.snapshot(1, [vec![host()], jobs].concat()).await,
+            _ => agent.delta(sequence, jobs, &[]).await,
+        }
+        while !matches!(agent.next().await?, Heard::Acknowledge(_)) {}
+    }
+    Ok(())
+}
+
+/// What an operator does then.
+async fn stop_them(operator: &mut Client) {
+    let document = operator.get_document(GetDocumentRequest::default()).await.unwrap().into_inner().document;
+    let preferences = document.unwrap().preferences.unwrap();
+    let request = SetPreferencesRequest {
+        preferences: Some(wire::Preferences { suspended: true, ..preferences }),
+        emergency: true,
+        ..Default::default()
+    };
+    operator.set_preferences(request).await.unwrap();
+    let hosts = operator.list_hosts(ListHostsRequest::default()).await.unwrap().into_inner().hosts;
+    assert!(!hosts.is_empty());
+    for host in hosts {
+        let revoke = RevokeHostRequest { host: host.agent_id.clone(), reason: "full".into() };
+        operator.revoke_host(revoke).await.unwrap();
+        operator.forget_host(ForgetHostRequest { host: host.agent_id }).await.unwrap();
+    }
+    assert!(operator.list_hosts(ListHostsRequest::default()).await.unwrap().into_inner().hosts.is_empty());
+}
+
+#[test]
+fn r6_10_operators_suspend_the_fleet_and_take_hosts_out_when_agents_have_filled_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"mount -t tmpfs -o size=32m none "$1" && shift && exec "$@""#;
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", script, "sh"])
+        .arg(dir.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "child_on_a_small_volume", "--nocapture", "--test-threads=1"])
+        .env(CHILD, dir.path())
+        .output();
+    let Ok(output) = output else {
+        println!("skipped: there is no `unshare` to make a small volume with");
+        return;
+    };
+    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !said.contains("running 1 test") {
+        println!("skipped: no small volume can be mounted here: {log}");
+        return;
+    }
+    assert!(said.contains("they were stopped"), "{said}{log}");
+}
