@@ -10,7 +10,8 @@
 //! to be alike in 28, 19 and 15 bits to be taken for each other, and to be of one user besides.
 //!
 //! Left out: a process that nothing confines can lower its own number and be known by its session, its
-//! [mark](crate::proc::MARK) and its control group alone. So is everything where an administrator's limit is lower than the number.
+//! [mark](crate::proc::MARK) and its control group alone. So is everything where an administrator's limit is
+//! lower than the number.
 
 use std::collections::BTreeMap;
 

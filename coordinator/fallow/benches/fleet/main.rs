@@ -1,10 +1,10 @@
 //! From an operator's command to the document on every agent, and what an idle agent costs the coordinator:
 //! beside a bare tonic server with the same TLS, messages and connections.
 //!
-//! The coordinator is the real program, and the bare server this one: each is a process of its own. The agents
-//! are a load generator in this process: each has a key and a certificate of its own, a TLS connection and a
-//! link over a real loopback socket, tells of its host, and answers each document by saying that it follows
-//! it. All share this machine's CPUs.
+//! The coordinator is the real program, and the bare server this one: each is a process of its own. The
+//! agents are a load generator in this process: each has a key and a certificate of its own, a TLS
+//! connection and a link over a real loopback socket, tells of its host, and answers each document by saying
+//! that it follows it. All share this machine's CPUs.
 //!
 //! `cargo bench -p fallow --bench fleet` takes 1, 200 and 10,000 agents; with any other argument than
 //! `--bench` (as in `cargo test --benches`) 1 and 20. Each agent needs a descriptor here and one in the

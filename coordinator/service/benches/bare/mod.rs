@@ -1,6 +1,6 @@
-//! A server of tonic's own, over the same TLS as the coordinator's, that does nothing but carry messages: what
-//! the coordinator is measured beside. It gives each host its certificate, acknowledges what comes, and sends a
-//! document to every link when it is told to. It stores nothing and checks nothing.
+//! A server of tonic's own, over the same TLS as the coordinator's, that does nothing but carry messages:
+//! what the coordinator is measured beside. It gives each host its certificate, acknowledges what comes, and
+//! sends a document to every link when it is told to. It stores nothing and checks nothing.
 #![allow(dead_code, unreachable_pub, reason = "each benchmark has a part of it")]
 
 #[path = "../../../../shared/tls/tests/support/incoming.rs"]
