@@ -129,6 +129,22 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
     assert_eq!(json(dir, &["diff", "-f", slip])["groups_choosing_none"], serde_json::json!(["slip"]));
     assert!(!applied.contains("no host is chosen"), "{applied}");
 
+    // Whose wave is named so in the plan for rollouts is in the audit log.
+    done(dir, &["rollout", "plan", "--waves", "quiet,100%"]);
+    let wider = dir.join("wider.toml");
+    std::fs::write(&wider, QUIET.replace("room=12", "room=12, cores >= 1")).unwrap();
+    done(dir, &["apply", "-f", wider.to_str().unwrap()]);
+    let narrower = dir.join("narrower.toml");
+    std::fs::write(&narrower, QUIET).unwrap();
+    done(dir, &["apply", "-f", narrower.to_str().unwrap()]);
+    let entries = json(dir, &["audit"])["entries"].as_array().unwrap().clone();
+    let told = |entry: &&Value| {
+        let object = entry["object"].as_str().unwrap();
+        object.ends_with("; wave quiet of the plan for rollouts chooses other hosts")
+    };
+    assert_eq!(entries.iter().filter(told).count(), 2, "{entries:#?}");
+    done(dir, &["rollout", "plan", "--at-once"]);
+
     // Who sets the same value for the whole fleet is told, and for other values is not.
     let overruled = done(dir, &["preferences", "set", "--cpu-fraction", "75%"]);
     assert!(

@@ -225,7 +225,7 @@ impl Making {
             let value = ROLLOUT.write(&key, rollout)?;
             batch = batch.put(key, value);
         }
-        let (action, object) = match (&rollout, author.emergency) {
+        let (action, mut object) = match (&rollout, author.emergency) {
             (Some(rollout), false) if !rollout.is_open() => {
                 let (said, step) = (release::said(rollout), release::newest_step(rollout).1);
                 let waits = if is_held { "; that is to be signed first" } else { "" };
@@ -245,6 +245,18 @@ impl Making {
                 (Action::DocumentChanged, format!("version {version}: {}{how}", audited.change))
             }
         };
+        // Who may not change the plan may change the groups that it names: that is not to be overlooked.
+        if let (Some(plan), Some(newest)) = (release::plan(&*store)?, &release.newest) {
+            let selector =
+                |set: &DocumentSet, name| set.groups.0.get(name).map(|group| group.selector.clone());
+            for wave in &plan.waves {
+                if let Wave::Group(name) = wave
+                    && selector(&newest.audited.set, name) != selector(&audited.set, name)
+                {
+                    object += &format!("; wave {name} of the plan for rollouts chooses other hosts");
+                }
+            }
+        }
         let record = author.record(action, &object);
         let before = release.newest.as_ref().map(|published| published.audited.hash.clone());
         let record = record.changed(before.unwrap_or_default().as_str(), audited.hash.as_str());
