@@ -201,7 +201,7 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
     );
     done(dir, &["groups", "remove", "quiet", "site"]);
     let history = json(dir, &["documents"]);
-    assert_eq!(history["documents"][1]["hash"], history["documents"][8]["hash"]);
+    assert_eq!(history["documents"][1]["hash"], history["documents"][10]["hash"]);
     let table = done(dir, &["documents", "--limit", "2"]);
     assert_eq!(
         (table.lines().count(), table.contains("groups quiet removed, site removed")),
