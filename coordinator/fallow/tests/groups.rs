@@ -122,7 +122,8 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
 
     // A group that chooses no host may have a slip in it.
     let slip = dir.join("slip.toml");
-    std::fs::write(&slip, QUIET.replace("quiet", "slip").replace("room=12", "rooom=12")).unwrap();
+    std::fs::write(&slip, QUIET.replace("quiet", "slip").replace("room=12", "rooom=12").replace("20", "30"))
+        .unwrap();
     let slip = slip.to_str().unwrap();
     let said = done(dir, &["apply", "-f", slip, "--dry-run"]);
     assert!(said.contains("fallow: no host is chosen by slip: "), "{said}");
