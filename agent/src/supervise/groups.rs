@@ -13,9 +13,9 @@
 //!   and as a whole. What is above the agent's group may hold it to less;
 //! - `pids`: twice what the client lets it have, for the same reason.
 //!
-//! A controller that is not there is done without: the looks hold tasks to the same limits. Groups that are
-//! not below the agent's own are never touched. Other agents', and those of other lives, are told by their
-//! names.
+//! A controller that is not there is done without, and so is a group that cannot be made or entered: the
+//! looks hold tasks to the same limits, and no task is failed for want of a group. Groups that are not below
+//! the agent's own are never touched. Other agents', and those of other lives, are told by their names.
 //!
 //! Left out: the freezer, as signals stop as soon (see [`super::freezer`]); quotas of CPU time, which the
 //! client keeps by pauses; bandwidth of disks.
@@ -25,7 +25,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration as StdDuration;
 
@@ -75,6 +75,7 @@ struct Made {
     limits: Mutex<Option<TaskLimits>>,
     count: AtomicU32,
     tasks: Mutex<Vec<Weak<TaskGroup>>>,
+    is_without_said: AtomicBool,
 }
 
 impl Groups {
@@ -137,6 +138,7 @@ impl Groups {
             limits: Mutex::new(None),
             count: AtomicU32::new(0),
             tasks: Mutex::new(Vec::new()),
+            is_without_said: AtomicBool::new(false),
         }))
     }
 
@@ -186,18 +188,32 @@ impl Groups {
         }
     }
 
-    /// A group for a task that is about to be started. None where there are no groups.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(super) fn make(&self, slot: SlotId, urgency: Urgency) -> io::Result<Option<Arc<TaskGroup>>> {
-        let Ok(made) = &self.0 else { return Ok(None) };
+    /// A group for a task that is about to be started. None where there are no groups, or none can be made.
+    pub(super) fn make(&self, slot: SlotId, urgency: Urgency) -> Option<Arc<TaskGroup>> {
+        let Ok(made) = &self.0 else { return None };
         let name = format!("slot-{slot}-{}", made.count.fetch_add(1, Ordering::Relaxed));
         // Limits that change meanwhile wait until it is among the others.
         let mut tasks = fallow_daemon::lock(&made.tasks);
-        let group = Arc::new(made.task(name, urgency)?);
-        tasks.push(Arc::downgrade(&group));
-        Ok(Some(group))
+        match made.task(name, urgency) {
+            Ok(group) => {
+                let group = Arc::new(group);
+                tasks.push(Arc::downgrade(&group));
+                Some(group)
+            }
+            Err(error) => {
+                self.note_without(slot, &error);
+                None
+            }
+        }
+    }
+
+    /// Notes that a task runs in no group of its own, though there are groups. It is said once.
+    pub(super) fn note_without(&self, slot: SlotId, error: &io::Error) {
+        let Ok(made) = &self.0 else { return };
+        if !made.is_without_said.swap(true, Ordering::Relaxed) {
+            let jobs = made.jobs.path().display();
+            tracing::warn!(%jobs, %slot, %error, "a job has no control group of its own, and runs without; this is not said again");
+        }
     }
 }
 
@@ -307,6 +323,11 @@ impl TaskGroup {
     /// By this, a process that was just forked enters it.
     pub(super) fn door(&self) -> BorrowedFd<'_> {
         self.procs.as_fd()
+    }
+
+    /// The group that is above it and the one that the agent is in.
+    pub(super) fn above(&self) -> BorrowedFd<'_> {
+        self.made.own.as_fd()
     }
 
     /// Kills all that is in it, at once.

@@ -128,12 +128,39 @@ fn the_time_of_children_that_nobody_waits_for_counts_in_a_group() {
     assert!(end.cpu_time.as_secs_f64() >= 0.45, "{} of half a second", end.cpu_time);
 }
 
+/// Runs a test once more as an ordinary user, in the leaf of a group that is that user's. Returns the group
+/// to that run, and None to the first.
+fn as_nobody(test: &str) -> Option<PathBuf> {
+    if let Some(place) = std::env::var_os(GROUP) {
+        return Some(place.into());
+    }
+    let place = Place::new().filter(|_| rustix::process::geteuid().is_root())?;
+    let leaf = place.group().make("leaf").unwrap();
+    for file in ["", "cgroup.procs", "cgroup.subtree_control", "leaf", "leaf/cgroup.procs"] {
+        chown(place.path.join(file), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let dir = quick_dir();
+    chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    std::fs::set_permissions(&place.path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let door = leaf.file("cgroup.procs", true).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let name = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
+    command.args([&name, "--exact", "--nocapture"]).env(GROUP, &place.path).env("TMPDIR", dir.path());
+    command.uid(NOBODY).gid(NOBODY);
+    sys::enter(&mut command, door.as_fd());
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let _ = fallow_agent::tree::remove(dir.path());
+    assert!(output.status.success() && text[0].contains("1 passed"), "{text:?}");
+    None
+}
+
 /// What a job tries with its group, each by name.
 const TRIES: &str = r#"
 leaves() { echo 0 >GROUP/leaf/cgroup.procs; }
 divides() { mkdir "$own/mine" && rmdir "$own/mine"; }
 thaws() { echo 0 >"$own/cgroup.freeze"; }
-closes() { chmod 0 "$own/cgroup.kill" "$own/cgroup.procs" "$own" "${own%/*}"; }
+closes() { chmod 0 "$own/cgroup.kill" "$own/cgroup.procs" "$own" "${own%/*}" GROUP/cgroup.procs GROUP; }
 own=$(ls -d GROUP/fallow-jobs-*/slot-*)
 for what in divides thaws leaves closes; do
     if ($what) 2>/dev/null; then echo "$what"; fi
@@ -145,28 +172,7 @@ exit 3
 #[test]
 fn r6_10_a_confined_job_of_an_ordinary_user_changes_nothing_of_its_group_and_what_it_closes_is_removed_all_the_same()
  {
-    if std::env::var_os(GROUP).is_none() {
-        let Some(place) = Place::new().filter(|_| rustix::process::geteuid().is_root()) else { return };
-        let leaf = place.group().make("leaf").unwrap();
-        for file in ["", "cgroup.procs", "cgroup.subtree_control", "leaf", "leaf/cgroup.procs"] {
-            chown(place.path.join(file), Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-        let dir = quick_dir();
-        chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-        std::fs::set_permissions(&place.path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let door = leaf.file("cgroup.procs", true).unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        let name = format!("{}::{}", module_path!().split_once("::").unwrap().1, NAME);
-        command.args([&name, "--exact", "--nocapture"]).env(GROUP, &place.path).env("TMPDIR", dir.path());
-        command.uid(NOBODY).gid(NOBODY);
-        sys::enter(&mut command, door.as_fd());
-        let output = command.output().unwrap();
-        let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-        let _ = fallow_agent::tree::remove(dir.path());
-        assert!(output.status.success() && text[0].contains("1 passed"), "{text:?}");
-        return;
-    }
-    let place = PathBuf::from(std::env::var_os(GROUP).unwrap());
+    let Some(place) = as_nobody(NAME) else { return };
     let dir = tempfile::tempdir().unwrap();
     let all = Confinement::probe(Allowed::default(), dir.path());
     let is_on = |layer: &str| all.layers().iter().any(|it| it.name == layer && it.on);
@@ -184,8 +190,13 @@ fn r6_10_a_confined_job_of_an_ordinary_user_changes_nothing_of_its_group_and_wha
         bench.supervisor.start_task(bench.script(&TRIES.replace("GROUP", &place.display().to_string())));
         bench.started();
         let end = bench.ended();
-        let said = std::fs::read_to_string(bench.data.slot(SLOT).join("said")).unwrap();
-        assert_eq!((end.exit, said.as_str()), (Ended::Code(3), can), "confined: {is_confined}");
+        let said = || std::fs::read_to_string(bench.data.slot(SLOT).join("said")).unwrap();
+        assert_eq!((end.exit, said().as_str()), (Ended::Code(3), can), "confined: {is_confined}");
+        // The next one has a group all the same.
+        bench.supervisor.start_task(bench.script("cat /proc/self/cgroup >said; exit 4"));
+        bench.started();
+        assert_eq!(bench.ended().exit, Ended::Code(4), "confined: {is_confined}");
+        assert!(said().trim_end().ends_with("/slot-0-1"), "confined: {is_confined}: {}", said());
         let jobs = Group::open(&place).unwrap();
         let name = jobs.children().into_iter().find(|name| name.starts_with("fallow-jobs-")).unwrap();
         assert_eq!(jobs.child(&name).unwrap().children(), Vec::<String>::new(), "confined: {is_confined}");
