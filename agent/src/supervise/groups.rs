@@ -241,6 +241,10 @@ impl Made {
         }
         if self.has("memory") {
             task.set("memory.oom.group", "1");
+            if task.memory.is_none() || task.events.is_none() {
+                let group = task.group.path().display();
+                tracing::warn!(%group, "the memory of a control group cannot be bounded, for its files cannot be opened");
+            }
         }
         if let Some(limits) = *fallow_daemon::lock(&self.limits) {
             task.allow(memory_max(limits.memory, self.ceiling()));

@@ -208,6 +208,40 @@ fn r6_10_a_confined_job_of_an_ordinary_user_changes_nothing_of_its_group_and_wha
 const NAME: &str = "r6_10_a_confined_job_of_an_ordinary_user_changes_nothing_of_its_group_and_what_it_closes_is_removed_all_the_same";
 
 #[test]
+fn r6_10_what_a_neighbour_closes_of_a_group_before_it_is_opened_is_opened_all_the_same() {
+    let name = "r6_10_what_a_neighbour_closes_of_a_group_before_it_is_opened_is_opened_all_the_same";
+    let Some(place) = as_nobody(name) else { return };
+    let above = Group::open(&place).unwrap();
+    let group = above.make("closed").unwrap();
+    let close = |file: &str| {
+        std::fs::set_permissions(group.path().join(file), std::fs::Permissions::from_mode(0)).unwrap();
+    };
+    for closed in ["cgroup.procs", "cgroup.events", "."] {
+        close(closed);
+    }
+    assert_eq!(group.read("cgroup.procs").unwrap(), "");
+    group.file("cgroup.procs", true).unwrap();
+    assert!(!group.is_populated() && group.read("cgroup.events").is_ok());
+    // As the guard opens it that is started while jobs run.
+    close(".");
+    drop(Group::open(group.path()).unwrap());
+    assert!(above.read("cgroup.controllers").is_ok());
+    above.remove("closed").unwrap();
+}
+
+#[test]
+fn r6_10_a_task_for_which_no_group_can_be_made_runs_without() {
+    let Some(place) = Place::new() else { return };
+    let bench = Bench::in_groups(tempfile::tempdir().unwrap(), Confinement::none(), &place.path);
+    place.group().remove(&place.group().children()[0]).unwrap();
+    for code in [3, 4] {
+        bench.supervisor.start_task(bench.script(&format!("exit {code}")));
+        bench.started();
+        assert_eq!(bench.ended().exit, Ended::Code(code));
+    }
+}
+
+#[test]
 fn r6_10_groups_that_an_earlier_life_left_are_killed_and_removed_and_others_are_left_alone() {
     let Some(place) = Place::new() else { return };
     let group = place.group();
