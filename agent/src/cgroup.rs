@@ -191,6 +191,14 @@ impl Group {
         for below in group.children() {
             group.remove(&below)?;
         }
+        self.remove_empty(name)
+    }
+
+    /// Removes a group below this one that has neither a process nor a group below it.
+    ///
+    /// # Errors
+    /// The system's, above all `ResourceBusy`: it has.
+    pub fn remove_empty(&self, name: &str) -> io::Result<()> {
         match self.anyway(|dir| unlinkat(dir, name, AtFlags::REMOVEDIR)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,

@@ -171,9 +171,9 @@ impl Groups {
                     left.kill();
                 }
                 say(&name, made.own.remove_within(&name, GONE));
-            } else if name.starts_with(AGENT) && made.leaf.as_ref() != Some(&name) {
+            } else if is_agents(&name) && made.leaf.as_ref() != Some(&name) {
                 // If nobody is in it.
-                let _ = made.own.remove(&name);
+                let _ = made.own.remove_empty(&name);
             }
         }
     }
@@ -276,6 +276,13 @@ impl Drop for Made {
         }
         move_back(&self.own, leaf);
     }
+}
+
+/// Whether a group is called as those that agents move into (see [`moved`]): another may begin like that.
+fn is_agents(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers = name.strip_prefix(AGENT).and_then(|rest| rest.split_once('.'));
+    numbers.is_some_and(|(pid, start)| is_number(pid) && is_number(start))
 }
 
 /// Leaves a group below its own, which is not divided any more.

@@ -252,6 +252,9 @@ fn r6_10_groups_that_an_earlier_life_left_are_killed_and_removed_and_others_are_
     let others = group.make("fallow-jobs-0-another").unwrap();
     group.make("somebodys").unwrap();
     group.make("fallow-agent-1.1").unwrap();
+    // What only begins as the agents' own do, empty as it is.
+    group.make("fallow-agent-2.service").unwrap().make("inner").unwrap();
+    group.make("fallow-agent-2.2").unwrap().make("inner").unwrap();
     let (mut own, mut other) = (Place::sleeper(&inner), Place::sleeper(&others));
     let now = Groups::below(&place.path, "/agent:1.2:", "now");
     now.sweep();
@@ -259,9 +262,11 @@ fn r6_10_groups_that_an_earlier_life_left_are_killed_and_removed_and_others_are_
     let mut left = group.children();
     left.sort();
     let named = now.jobs().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
-    let mut expected = vec!["fallow-jobs-0-another".to_owned(), named, "somebodys".to_owned()];
+    let others = ["fallow-agent-2.2", "fallow-agent-2.service", "fallow-jobs-0-another", "somebodys"];
+    let mut expected: Vec<String> = others.into_iter().map(str::to_owned).chain([named]).collect();
     expected.sort();
     assert_eq!(left, expected);
+    assert_eq!(group.child("fallow-agent-2.service").unwrap().children(), ["inner"]);
     assert!(other.try_wait().unwrap().is_none(), "another agent's process was killed");
     other.kill().unwrap();
     other.wait().unwrap();
