@@ -199,6 +199,7 @@ impl Groups {
         match made.task(name, urgency) {
             Ok(group) => {
                 let group = Arc::new(group);
+                tasks.retain(|task| task.strong_count() > 0);
                 tasks.push(Arc::downgrade(&group));
                 Some(group)
             }
