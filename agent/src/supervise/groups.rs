@@ -54,7 +54,9 @@ const MARGIN_MIN: u64 = 64 << 20;
 /// So much of what is above the agent's group stays the agent's own, whatever a single task takes.
 const AGENTS: u64 = 64 << 20;
 /// So often the number of processes that a task may have before the kernel gives it no more.
-const PROCESSES: u32 = 2;
+const PROCESSES: u64 = 2;
+/// So many processes and threads of what is above the agent's group stay for the agent and other tasks.
+const OTHERS: u64 = 512;
 /// How long the last process of a group may take to be gone.
 const GONE: StdDuration = StdDuration::from_secs(5);
 
@@ -186,7 +188,7 @@ impl Groups {
         *fallow_daemon::lock(&made.limits) = Some(limits);
         tasks.retain(|task| task.strong_count() > 0);
         for task in tasks.iter().filter_map(Weak::upgrade) {
-            task.allow(memory_max(limits.memory, made.ceiling()));
+            task.allow(memory_max(limits.memory, made.ceiling("memory.max")));
         }
     }
 
@@ -250,19 +252,24 @@ impl Made {
             }
         }
         if let Some(limits) = *fallow_daemon::lock(&self.limits) {
-            task.allow(memory_max(limits.memory, self.ceiling()));
+            task.allow(memory_max(limits.memory, self.ceiling("memory.max")));
             if self.has("pids") {
-                task.set("pids.max", &limits.threads.saturating_mul(PROCESSES).to_string());
+                let most = processes_max(limits.threads.into(), self.ceiling("pids.max"));
+                task.set("pids.max", &most.to_string());
             }
         }
         Ok(task)
     }
 
-    /// The most that the agent's own group and those above it have. It can be changed at any time.
-    fn ceiling(&self) -> Option<u64> {
-        let groups = self.own.path().ancestors().take_while(|place| place.join("cgroup.procs").exists());
-        let most = |place: &Path| std::fs::read_to_string(place.join("memory.max")).ok()?.trim().parse().ok();
-        groups.filter_map(most).min()
+    /// The most that the agent's own group and those above it have, as this file of each says. It can be
+    /// changed at any time.
+    fn ceiling(&self, file: &str) -> Option<u64> {
+        // A job may have closed the agent's own, but none above it.
+        let own = self.own.read(file).ok();
+        let above = self.own.path().ancestors().skip(1);
+        let above = above.take_while(|place| place.join("cgroup.procs").exists());
+        let above = above.map(|place| std::fs::read_to_string(place.join(file)).ok());
+        above.chain([own]).filter_map(|most| most?.trim().parse().ok()).min()
     }
 }
 
@@ -308,6 +315,16 @@ fn memory_max(allowed: Bytes, ceiling: Option<u64>) -> u64 {
     match ceiling {
         // Where the whole is hit first, the kernel chooses who goes, and no one is said to take too much.
         Some(ceiling) => max.min(ceiling.saturating_sub(AGENTS.min(ceiling / 2))),
+        None => max,
+    }
+}
+
+/// The processes and threads that the kernel gives a task which may have so many, where all of the agent has
+/// no more than the ceiling.
+fn processes_max(allowed: u64, ceiling: Option<u64>) -> u64 {
+    let max = allowed.saturating_mul(PROCESSES);
+    match ceiling {
+        Some(ceiling) => max.min(ceiling.saturating_sub(OTHERS.min(ceiling / 2))),
         None => max,
     }
 }
@@ -489,5 +506,26 @@ mod tests {
         for (allowed, ceiling, expected) in cases {
             assert_eq!(memory_max(Bytes(allowed), ceiling), expected, "{allowed} {ceiling:?}");
         }
+    }
+
+    #[test]
+    fn r6_10_a_group_has_twice_the_processes_that_its_task_may_and_less_than_what_is_above_it() {
+        let cases = [
+            (1_032, None, 2_064),
+            (1_032, Some(4_096), 2_064),
+            // A host of 128 CPUs.
+            (3_048, Some(4_096), 4_096 - OTHERS),
+            (1_032, Some(100), 50),
+        ];
+        for (allowed, ceiling, expected) in cases {
+            assert_eq!(processes_max(allowed, ceiling), expected, "{allowed} {ceiling:?}");
+        }
+    }
+
+    #[test]
+    fn only_names_of_a_process_and_its_start_are_agents() {
+        let names = ["1.1", "23.456", "1", "1.", ".1", "1.1.1", "1.service", "x.1", ""];
+        let are = names.map(|name| is_agents(&format!("{AGENT}{name}")));
+        assert_eq!(are, [true, true, false, false, false, false, false, false, false]);
     }
 }
