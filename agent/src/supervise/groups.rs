@@ -434,7 +434,8 @@ fn moved() -> Result<(Group, String), String> {
         return Ok((own, leaf));
     }
     may_divide(&own, pid)?;
-    let below = own.make(&leaf).map_err(|error| may_not(&own, &error))?;
+    // It is there where this process had it before, and left its guard in it.
+    let below = own.child(&leaf).or_else(|_| own.make(&leaf)).map_err(|error| may_not(&own, &error))?;
     if let Err(error) = below.write("cgroup.procs", "0") {
         let _ = own.remove(&leaf);
         return Err(format!("the agent cannot move into {}: {error}", below.path().display()));
