@@ -145,6 +145,14 @@ impl Group {
         Ok(text.lines().filter_map(|line| line.trim().parse().ok()).filter(|&pid| pid > 0).collect())
     }
 
+    /// Whether a process of its own is of another namespace of processes: the kernel calls it 0 here.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn has_unseen(&self) -> io::Result<bool> {
+        Ok(self.read("cgroup.procs")?.lines().any(|line| line.trim() == "0"))
+    }
+
     /// Whether a process is in it or below it.
     pub fn is_populated(&self) -> bool {
         self.read("cgroup.events").is_ok_and(|events| number(&events, "populated") == Some(1))

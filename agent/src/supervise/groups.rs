@@ -459,6 +459,11 @@ fn may_divide(own: &Group, pid: u32) -> Result<(), String> {
             "other processes are in the agent's control group {place}, too, such as {other}"
         ));
     }
+    if own.has_unseen().map_err(|error| format!("{place} cannot be read: {error}"))? {
+        return Err(format!(
+            "processes that cannot be seen from here are in the agent's control group {place}, too"
+        ));
+    }
     if !is_handed_over(own) {
         return Err(format!("systemd does not say that {place} is handed over to the agent (Delegate=)"));
     }
