@@ -471,7 +471,8 @@ fn may_divide(own: &Group, pid: u32) -> Result<(), String> {
 }
 
 /// Whether systemd, where it manages groups, leaves this one to whoever is in it: it says so itself, or has
-/// given the group to a user who does not have the one above.
+/// given the group to a user who does not have the one above. Where what is above is no group (the agent's is
+/// the uppermost that is seen in a container), nothing follows from whose that is.
 fn is_handed_over(own: &Group) -> bool {
     if !Path::new("/run/systemd/system").exists() {
         return true;
@@ -483,8 +484,9 @@ fn is_handed_over(own: &Group) -> bool {
     };
     let owner = |place: &Path| std::fs::metadata(place).map(|data| data.uid()).ok();
     let me = Some(rustix::process::geteuid().as_raw());
-    let above = own.path().parent().and_then(owner);
-    says("user.delegate") || says("trusted.delegate") || (owner(own.path()) == me && above != me)
+    let above = own.path().parent().filter(|above| above.join("cgroup.procs").exists()).and_then(owner);
+    let is_given = owner(own.path()) == me && above.is_some() && above != me;
+    says("user.delegate") || says("trusted.delegate") || is_given
 }
 
 fn may_not(own: &Group, error: &io::Error) -> String {
