@@ -183,6 +183,8 @@ impl Group {
             for pid in pids {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             }
+            // Those that were killed take a moment to be gone.
+            std::thread::sleep(LOOK);
         }
     }
 
