@@ -193,13 +193,22 @@ impl Group {
     /// # Errors
     /// The system's, above all `ResourceBusy`: a process is in it.
     pub fn remove(&self, name: &str) -> io::Result<()> {
-        let group = match self.child(name) {
+        let mut at = match self.child(name) {
             Ok(group) => group,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
-        for below in group.children() {
-            group.remove(&below)?;
+        // However deep they lie, no more than two are open: from the innermost outwards.
+        let mut below = Vec::new();
+        loop {
+            if let Some(inner) = at.children().into_iter().next() {
+                at = at.child(&inner)?;
+                below.push(inner);
+                continue;
+            }
+            let Some(inner) = below.pop() else { break };
+            at = at.child("..")?;
+            at.remove_empty(&inner)?;
         }
         self.remove_empty(name)
     }

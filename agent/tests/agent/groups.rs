@@ -292,6 +292,29 @@ fn r6_10_the_guard_ends_what_is_in_the_groups_of_tasks_and_removes_them() {
 }
 
 #[test]
+fn r6_10_groups_are_removed_however_deep_they_lie() {
+    let Some(place) = Place::new() else { return };
+    let group = place.group();
+    let jobs = group.make("fallow-jobs-1-deep").unwrap();
+    let mut inner = jobs.make("slot-0-0").unwrap();
+    for _ in 0..100 {
+        inner = inner.make("inner").unwrap();
+    }
+    jobs.make("slot-1-0").unwrap().make("beside").unwrap();
+    // It may not hold each of them open.
+    let guard = Command::new("sh")
+        .args(["-c", "ulimit -n 40; exec \"$0\" \"$@\""])
+        .arg(agent())
+        .args(["guard", "--mark", "no such mark", "--grace-ms", "300", "--groups"])
+        .arg(jobs.path())
+        .stdin(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(guard.success());
+    assert_eq!(group.children(), Vec::<String>::new());
+}
+
+#[test]
 fn r6_10_an_agent_divides_its_group_if_it_is_alone_there_and_leaves_it_as_it_was() {
     let Some(place) = Place::new() else { return };
     if Path::new("/run/systemd/system").exists() {
