@@ -7,7 +7,7 @@
 //! - a task is in its group before its program is executed, and whatever comes of it stays there. It is
 //!   killed as one, and the group goes when it is empty;
 //! - `cpu`: all tasks come after the agent, and those at idle priority after those that feed a GPU. What all
-//!   of it is worth beside the machine's other programs is the agent's own group's weight;
+//!   of it is worth beside its neighbours is the agent's own group's weight;
 //! - `memory`: half as much again as the most that the client lets a task have, for the client, which looks
 //!   once a second, lets short peaks pass, and sees most excess first. One that is faster is killed by the
 //!   kernel, alone and as a whole. What is above the agent's group may hold it to less: then the kernel is
@@ -471,8 +471,8 @@ fn may_divide(own: &Group, pid: u32) -> Result<(), String> {
 }
 
 /// Whether systemd, where it manages groups, leaves this one to whoever is in it: it says so itself, or has
-/// given the group to a user who does not have the one above. Where what is above is no group (the agent's is
-/// the uppermost that is seen in a container), nothing follows from whose that is.
+/// given the group to a user who does not have the one above. Where what is above is no group (a container
+/// may see none above the agent's), nothing follows from whose that is.
 fn is_handed_over(own: &Group) -> bool {
     if !Path::new("/run/systemd/system").exists() {
         return true;
