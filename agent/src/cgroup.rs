@@ -3,7 +3,7 @@
 //! Model: a group is a directory, held open. What is in it is reached by that, so nothing that is renamed or
 //! put in its place by name matters. Directories and files of groups are the agent's user's, and a job is
 //! that user, too: Landlock keeps it from writing, yet not from changing modes. So what is needed at the end
-//! of a task is opened at its beginning, and modes of directories are put right where they are in the way.
+//! of a task is opened at its beginning, and modes are put right where they are in the way.
 
 use std::fs::File;
 use std::io;
@@ -13,13 +13,17 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, Mode, OFlags, chmodat, fchmod, mkdirat, open, openat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, fchmod, mkdirat, open, openat, unlinkat};
 use rustix::io::Errno;
 
 use crate::proc;
 
 /// The mode of a group's directory.
-const OWN: Mode = Mode::from_raw_mode(0o755);
+pub const OWN: Mode = Mode::from_raw_mode(0o755);
+/// The mode of one of its files.
+pub const FILE: Mode = Mode::from_raw_mode(0o644);
+/// So often modes are put right for one call: a job may close them again meanwhile.
+const TRIES: u32 = 16;
 /// A file of a group tells no more than so much.
 const READ_MAX: usize = 256 * 1024;
 /// How often the processes of a group are killed one by one, where the kernel cannot kill a group.
@@ -40,7 +44,13 @@ impl Group {
     /// # Errors
     /// The system's.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let dir = open(path, directory(), Mode::empty())?;
+        let dir = match open(path, directory(), Mode::empty()) {
+            // Closed itself.
+            Err(Errno::ACCESS) if chmodat(CWD, path, OWN, AtFlags::empty()).is_ok() => {
+                open(path, directory(), Mode::empty())
+            }
+            opened => opened,
+        }?;
         Ok(Self { path: path.to_path_buf(), dir })
     }
 
@@ -90,9 +100,19 @@ impl Group {
     /// The system's: above all where it has no such file.
     pub fn file(&self, name: &str, writes: bool) -> io::Result<File> {
         let how = if writes { OFlags::WRONLY } else { OFlags::RDONLY };
-        Ok(self
-            .anyway(|dir| openat(dir, name, how | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty()))?
-            .into())
+        let opened = self.anyway(|dir| {
+            let open = || openat(dir, name, how | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty());
+            let mut opened = open();
+            for _ in 0..TRIES {
+                let is_closed = opened.as_ref().is_err_and(|&error| error == Errno::ACCESS);
+                if !is_closed || chmodat(dir, name, FILE, AtFlags::empty()).is_err() {
+                    break;
+                }
+                opened = open();
+            }
+            opened
+        });
+        Ok(opened?.into())
     }
 
     /// Whether it has such a file.
@@ -125,6 +145,14 @@ impl Group {
         Ok(text.lines().filter_map(|line| line.trim().parse().ok()).filter(|&pid| pid > 0).collect())
     }
 
+    /// Whether a process of its own is of another namespace of processes: the kernel calls it 0 here.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn has_unseen(&self) -> io::Result<bool> {
+        Ok(self.read("cgroup.procs")?.lines().any(|line| line.trim() == "0"))
+    }
+
     /// Whether a process is in it or below it.
     pub fn is_populated(&self) -> bool {
         self.read("cgroup.events").is_ok_and(|events| number(&events, "populated") == Some(1))
@@ -155,6 +183,8 @@ impl Group {
             for pid in pids {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             }
+            // Those that were killed take a moment to be gone.
+            std::thread::sleep(LOOK);
         }
     }
 
@@ -163,14 +193,31 @@ impl Group {
     /// # Errors
     /// The system's, above all `ResourceBusy`: a process is in it.
     pub fn remove(&self, name: &str) -> io::Result<()> {
-        let group = match self.child(name) {
+        let mut at = match self.child(name) {
             Ok(group) => group,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
-        for below in group.children() {
-            group.remove(&below)?;
+        // However deep they lie, no more than two are open: from the innermost outwards.
+        let mut below = Vec::new();
+        loop {
+            if let Some(inner) = at.children().into_iter().next() {
+                at = at.child(&inner)?;
+                below.push(inner);
+                continue;
+            }
+            let Some(inner) = below.pop() else { break };
+            at = at.child("..")?;
+            at.remove_empty(&inner)?;
         }
+        self.remove_empty(name)
+    }
+
+    /// Removes a group below this one that has neither a process nor a group below it.
+    ///
+    /// # Errors
+    /// The system's, above all `ResourceBusy`: it has.
+    pub fn remove_empty(&self, name: &str) -> io::Result<()> {
         match self.anyway(|dir| unlinkat(dir, name, AtFlags::REMOVEDIR)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,

@@ -40,7 +40,8 @@ const LOOK: Duration = Duration::from_millis(250);
 /// `mark` is the beginning of the mark that processes of this life of the agent carry; `groups` is the
 /// control group that those of its tasks are in, if there is one.
 pub fn watch(input: impl BufRead, mark: &str, grace: Duration, groups: Option<&Path>) {
-    // Now, when no job has been there that could close them.
+    // Now, as long as the agent is there. What a job has closed by then, where this guard takes the place of
+    // an earlier one, is opened again.
     let groups = groups.and_then(TaskGroups::open);
     let mut watched = Sessions::new();
     for line in input.lines() {

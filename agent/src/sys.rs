@@ -15,6 +15,7 @@
 #![allow(unsafe_code)]
 
 mod confined;
+mod entry;
 mod limits;
 mod own_code;
 
@@ -34,7 +35,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub use confined::{Filter, Rules, confine, filter_calls, give_up_new_privileges};
-pub use limits::{Limits, enter, limit, lock_limit};
+pub use entry::{Entry, enter};
+pub use limits::{Limits, limit, lock_limit};
 pub use own_code::give_back_code;
 
 /// How much of the machine a process may take.

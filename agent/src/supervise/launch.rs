@@ -31,8 +31,8 @@ const FILE_FLOOR: u64 = 4 << 30;
 /// out. Root has no such limit.
 const THREADS_BESIDE: u32 = 8_192;
 
-/// Starts the program of `setup` in its slot, and in a control group where it has one, which `meter` is told.
-/// Returns its process id.
+/// Starts the program of `setup` in its slot, and where it can have one in a control group, which `meter` is
+/// told. Returns its process id.
 pub(super) fn launch(
     context: &Context,
     setup: &TaskSetup,
@@ -58,16 +58,13 @@ pub(super) fn launch(
         brand: context.brand(setup.slot).value(),
     };
     let group = context.groups.make(setup.slot, urgency);
-    let group = group.map_err(|error| {
-        let reason = format!("cannot make a control group in {:?}: {error}", context.groups.jobs());
-        StartFailure::new(StartFault::Host, reason)
-    })?;
     if let Some(group) = &group {
         meter.set_group(Arc::clone(group));
     }
+    let mut entry = None;
     let child = context.guard.with_line(|line| {
         if let Some(group) = &group {
-            sys::enter(&mut command, group.door());
+            entry = Some(sys::Entry::of(&mut command, group.door(), group.above())?);
         }
         sys::isolate(&mut command, urgency, line);
         sys::work_in(&mut command, place.fd());
@@ -85,6 +82,9 @@ pub(super) fn launch(
         command.spawn()
     });
     let child = child.map_err(|error| failure(&at, &error))?;
+    if let Some(error) = entry.as_ref().and_then(sys::Entry::failure) {
+        context.groups.note_without(setup.slot, &error);
+    }
     // The handle is dropped on purpose: the task's own thread takes the process's remains, with its resource
     // usage.
     let pid = child.id();

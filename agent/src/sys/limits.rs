@@ -1,7 +1,6 @@
 //! What the system is told that a process may take, for itself and for all that comes from it.
 
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -45,21 +44,6 @@ pub fn limit(command: &mut Command, limits: Limits) {
             }
             go_first();
             Ok(())
-        });
-    }
-}
-
-/// Has a process that `command` starts enter the control group that `door` is of, its open `cgroup.procs`.
-/// To be called first, so that all of the process counts there. Where it fails, the process is not started.
-pub fn enter(command: &mut Command, door: BorrowedFd<'_>) {
-    let door = door.as_raw_fd();
-    // SAFETY: the closure runs between fork and exec and makes one system call. The descriptor is the
-    // caller's, who holds it open across the spawn; were it closed, the call would fail, and with it the
-    // spawn.
-    unsafe {
-        command.pre_exec(move || {
-            // The kernel takes 0 for whoever writes it.
-            rustix::io::write(BorrowedFd::borrow_raw(door), b"0").map(drop).map_err(io::Error::from)
         });
     }
 }

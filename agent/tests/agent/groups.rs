@@ -128,12 +128,39 @@ fn the_time_of_children_that_nobody_waits_for_counts_in_a_group() {
     assert!(end.cpu_time.as_secs_f64() >= 0.45, "{} of half a second", end.cpu_time);
 }
 
+/// Runs a test once more as an ordinary user, in the leaf of a group that is that user's. Returns the group
+/// to that run, and None to the first.
+fn as_nobody(test: &str) -> Option<PathBuf> {
+    if let Some(place) = std::env::var_os(GROUP) {
+        return Some(place.into());
+    }
+    let place = Place::new().filter(|_| rustix::process::geteuid().is_root())?;
+    let leaf = place.group().make("leaf").unwrap();
+    for file in ["", "cgroup.procs", "cgroup.subtree_control", "leaf", "leaf/cgroup.procs"] {
+        chown(place.path.join(file), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let dir = quick_dir();
+    chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    std::fs::set_permissions(&place.path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let door = leaf.file("cgroup.procs", true).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let name = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
+    command.args([&name, "--exact", "--nocapture"]).env(GROUP, &place.path).env("TMPDIR", dir.path());
+    command.uid(NOBODY).gid(NOBODY);
+    sys::enter(&mut command, door.as_fd());
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let _ = fallow_agent::tree::remove(dir.path());
+    assert!(output.status.success() && text[0].contains("1 passed"), "{text:?}");
+    None
+}
+
 /// What a job tries with its group, each by name.
 const TRIES: &str = r#"
 leaves() { echo 0 >GROUP/leaf/cgroup.procs; }
 divides() { mkdir "$own/mine" && rmdir "$own/mine"; }
 thaws() { echo 0 >"$own/cgroup.freeze"; }
-closes() { chmod 0 "$own/cgroup.kill" "$own/cgroup.procs" "$own" "${own%/*}"; }
+closes() { chmod 0 "$own/cgroup.kill" "$own/cgroup.procs" "$own" "${own%/*}" GROUP/cgroup.procs GROUP; }
 own=$(ls -d GROUP/fallow-jobs-*/slot-*)
 for what in divides thaws leaves closes; do
     if ($what) 2>/dev/null; then echo "$what"; fi
@@ -145,28 +172,7 @@ exit 3
 #[test]
 fn r6_10_a_confined_job_of_an_ordinary_user_changes_nothing_of_its_group_and_what_it_closes_is_removed_all_the_same()
  {
-    if std::env::var_os(GROUP).is_none() {
-        let Some(place) = Place::new().filter(|_| rustix::process::geteuid().is_root()) else { return };
-        let leaf = place.group().make("leaf").unwrap();
-        for file in ["", "cgroup.procs", "cgroup.subtree_control", "leaf", "leaf/cgroup.procs"] {
-            chown(place.path.join(file), Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-        let dir = quick_dir();
-        chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-        std::fs::set_permissions(&place.path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let door = leaf.file("cgroup.procs", true).unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        let name = format!("{}::{}", module_path!().split_once("::").unwrap().1, NAME);
-        command.args([&name, "--exact", "--nocapture"]).env(GROUP, &place.path).env("TMPDIR", dir.path());
-        command.uid(NOBODY).gid(NOBODY);
-        sys::enter(&mut command, door.as_fd());
-        let output = command.output().unwrap();
-        let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-        let _ = fallow_agent::tree::remove(dir.path());
-        assert!(output.status.success() && text[0].contains("1 passed"), "{text:?}");
-        return;
-    }
-    let place = PathBuf::from(std::env::var_os(GROUP).unwrap());
+    let Some(place) = as_nobody(NAME) else { return };
     let dir = tempfile::tempdir().unwrap();
     let all = Confinement::probe(Allowed::default(), dir.path());
     let is_on = |layer: &str| all.layers().iter().any(|it| it.name == layer && it.on);
@@ -184,8 +190,13 @@ fn r6_10_a_confined_job_of_an_ordinary_user_changes_nothing_of_its_group_and_wha
         bench.supervisor.start_task(bench.script(&TRIES.replace("GROUP", &place.display().to_string())));
         bench.started();
         let end = bench.ended();
-        let said = std::fs::read_to_string(bench.data.slot(SLOT).join("said")).unwrap();
-        assert_eq!((end.exit, said.as_str()), (Ended::Code(3), can), "confined: {is_confined}");
+        let said = || std::fs::read_to_string(bench.data.slot(SLOT).join("said")).unwrap();
+        assert_eq!((end.exit, said().as_str()), (Ended::Code(3), can), "confined: {is_confined}");
+        // The next one has a group all the same.
+        bench.supervisor.start_task(bench.script("cat /proc/self/cgroup >said; exit 4"));
+        bench.started();
+        assert_eq!(bench.ended().exit, Ended::Code(4), "confined: {is_confined}");
+        assert!(said().trim_end().ends_with("/slot-0-1"), "confined: {is_confined}: {}", said());
         let jobs = Group::open(&place).unwrap();
         let name = jobs.children().into_iter().find(|name| name.starts_with("fallow-jobs-")).unwrap();
         assert_eq!(jobs.child(&name).unwrap().children(), Vec::<String>::new(), "confined: {is_confined}");
@@ -195,6 +206,40 @@ fn r6_10_a_confined_job_of_an_ordinary_user_changes_nothing_of_its_group_and_wha
 }
 
 const NAME: &str = "r6_10_a_confined_job_of_an_ordinary_user_changes_nothing_of_its_group_and_what_it_closes_is_removed_all_the_same";
+
+#[test]
+fn r6_10_what_a_neighbour_closes_of_a_group_before_it_is_opened_is_opened_all_the_same() {
+    let name = "r6_10_what_a_neighbour_closes_of_a_group_before_it_is_opened_is_opened_all_the_same";
+    let Some(place) = as_nobody(name) else { return };
+    let above = Group::open(&place).unwrap();
+    let group = above.make("closed").unwrap();
+    let close = |file: &str| {
+        std::fs::set_permissions(group.path().join(file), std::fs::Permissions::from_mode(0)).unwrap();
+    };
+    for closed in ["cgroup.procs", "cgroup.events", "."] {
+        close(closed);
+    }
+    assert_eq!(group.read("cgroup.procs").unwrap(), "");
+    group.file("cgroup.procs", true).unwrap();
+    assert!(!group.is_populated() && group.read("cgroup.events").is_ok());
+    // As the guard opens it that is started while jobs run.
+    close(".");
+    drop(Group::open(group.path()).unwrap());
+    assert!(above.read("cgroup.controllers").is_ok());
+    above.remove("closed").unwrap();
+}
+
+#[test]
+fn r6_10_a_task_for_which_no_group_can_be_made_runs_without() {
+    let Some(place) = Place::new() else { return };
+    let bench = Bench::in_groups(tempfile::tempdir().unwrap(), Confinement::none(), &place.path);
+    place.group().remove(&place.group().children()[0]).unwrap();
+    for code in [3, 4] {
+        bench.supervisor.start_task(bench.script(&format!("exit {code}")));
+        bench.started();
+        assert_eq!(bench.ended().exit, Ended::Code(code));
+    }
+}
 
 #[test]
 fn r6_10_groups_that_an_earlier_life_left_are_killed_and_removed_and_others_are_left_alone() {
@@ -207,6 +252,9 @@ fn r6_10_groups_that_an_earlier_life_left_are_killed_and_removed_and_others_are_
     let others = group.make("fallow-jobs-0-another").unwrap();
     group.make("somebodys").unwrap();
     group.make("fallow-agent-1.1").unwrap();
+    // What only begins as the agents' own do, empty as it is.
+    group.make("fallow-agent-2.service").unwrap().make("inner").unwrap();
+    group.make("fallow-agent-2.2").unwrap().make("inner").unwrap();
     let (mut own, mut other) = (Place::sleeper(&inner), Place::sleeper(&others));
     let now = Groups::below(&place.path, "/agent:1.2:", "now");
     now.sweep();
@@ -214,9 +262,11 @@ fn r6_10_groups_that_an_earlier_life_left_are_killed_and_removed_and_others_are_
     let mut left = group.children();
     left.sort();
     let named = now.jobs().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
-    let mut expected = vec!["fallow-jobs-0-another".to_owned(), named, "somebodys".to_owned()];
+    let others = ["fallow-agent-2.2", "fallow-agent-2.service", "fallow-jobs-0-another", "somebodys"];
+    let mut expected: Vec<String> = others.into_iter().map(str::to_owned).chain([named]).collect();
     expected.sort();
     assert_eq!(left, expected);
+    assert_eq!(group.child("fallow-agent-2.service").unwrap().children(), ["inner"]);
     assert!(other.try_wait().unwrap().is_none(), "another agent's process was killed");
     other.kill().unwrap();
     other.wait().unwrap();
@@ -238,6 +288,29 @@ fn r6_10_the_guard_ends_what_is_in_the_groups_of_tasks_and_removes_them() {
     drop(guard.stdin.take());
     wait_for("the task's end", || task.try_wait().unwrap());
     assert!(guard.wait().unwrap().success());
+    assert_eq!(group.children(), Vec::<String>::new());
+}
+
+#[test]
+fn r6_10_groups_are_removed_however_deep_they_lie() {
+    let Some(place) = Place::new() else { return };
+    let group = place.group();
+    let jobs = group.make("fallow-jobs-1-deep").unwrap();
+    let mut inner = jobs.make("slot-0-0").unwrap();
+    for _ in 0..100 {
+        inner = inner.make("inner").unwrap();
+    }
+    jobs.make("slot-1-0").unwrap().make("beside").unwrap();
+    // It may not hold each of them open.
+    let guard = Command::new("sh")
+        .args(["-c", "ulimit -n 40; exec \"$0\" \"$@\""])
+        .arg(agent())
+        .args(["guard", "--mark", "no such mark", "--grace-ms", "300", "--groups"])
+        .arg(jobs.path())
+        .stdin(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(guard.success());
     assert_eq!(group.children(), Vec::<String>::new());
 }
 

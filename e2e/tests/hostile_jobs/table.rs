@@ -125,7 +125,7 @@ fn document(rows: &[String]) -> String {
     text += "\n¹ Some systems keep from it by other means of their own.\n\n\
          ## More than they may have\n\
          As root and as an ordinary user alike, with all layers but `groups`, which `e2e/vm/unit` has: a job that takes memory without end\n\
-         is killed there by the kernel before it is looked at, and fails alike:\n\n\
+         is killed there by the kernel, before it is looked at on a machine without swap space, and fails alike:\n\n\
          | what a job does | how it ends |\n| --- | --- |\n";
     text += &ends().concat();
     text

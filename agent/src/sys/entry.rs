@@ -1,0 +1,87 @@
+//! How a process that was just forked enters a control group.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{AtFlags, chmodat, fchmod};
+use rustix::io::Errno;
+
+use crate::cgroup::{FILE, OWN};
+
+/// So often it is tried against one who closes what is opened for it.
+const TRIES: u32 = 64;
+
+/// Has a process that `command` starts enter the control group that `door` is of, its open `cgroup.procs`.
+/// To be called first, so that all of the process counts there. Where it fails, the process is not started.
+pub fn enter(command: &mut Command, door: BorrowedFd<'_>) {
+    let door = door.as_raw_fd();
+    // SAFETY: the closure runs between fork and exec and makes one system call. The descriptor is the
+    // caller's, who holds it open across the spawn; were it closed, the call would fail, and with it the
+    // spawn.
+    unsafe {
+        command.pre_exec(move || {
+            // The kernel takes 0 for whoever writes it.
+            rustix::io::write(BorrowedFd::borrow_raw(door), b"0").map(drop).map_err(io::Error::from)
+        });
+    }
+}
+
+/// Tells how a process that was to enter a group fared. It lies in no memory of the parent's, for it is the
+/// child that finds out.
+#[derive(Debug)]
+pub struct Entry(OwnedFd);
+
+impl Entry {
+    /// As [`enter`], but a process that cannot enter is started all the same, where its parent is.
+    ///
+    /// The kernel lets a process go from one group to another who may write `cgroup.procs` of the group that
+    /// is above both, by its mode at that time. That is `above`, a directory. It belongs to the user that
+    /// jobs run as, and nothing keeps them from changing modes: so it is put right where it is in the way.
+    ///
+    /// # Errors
+    /// The system has no more descriptors.
+    pub fn of(command: &mut Command, door: BorrowedFd<'_>, above: BorrowedFd<'_>) -> io::Result<Self> {
+        let said = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let [door, above, says] = [door, above, said.as_fd()].map(|fd| fd.as_raw_fd());
+        // SAFETY: the closure runs between fork and exec. It makes system calls and nothing else, with names
+        // that live for ever. The descriptors are the caller's, who holds them open across the spawn.
+        unsafe {
+            command.pre_exec(move || {
+                let [door, above, says] = [door, above, says].map(|fd| BorrowedFd::borrow_raw(fd));
+                if let Err(error) = go(door, above) {
+                    let number = u64::from(error.raw_os_error().unsigned_abs());
+                    let _ = rustix::io::write(says, &number.to_ne_bytes());
+                }
+                Ok(())
+            });
+        }
+        Ok(Self(said))
+    }
+
+    /// Once the process runs: why it is not in its group. None if it is.
+    pub fn failure(&self) -> Option<io::Error> {
+        let mut number = [0; 8];
+        let len = rustix::io::read(&self.0, &mut number).ok()?;
+        let number = (len == number.len()).then(|| u64::from_ne_bytes(number))?;
+        Some(io::Error::from_raw_os_error(i32::try_from(number).ok()?))
+    }
+}
+
+/// Async-signal-safe.
+fn go(door: BorrowedFd<'_>, above: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mut tries = 0;
+    loop {
+        // The kernel takes 0 for whoever writes it.
+        match rustix::io::write(door, b"0") {
+            Err(Errno::ACCESS) if tries < TRIES => {
+                let _ = fchmod(above, OWN);
+                let _ = chmodat(above, c"cgroup.procs", FILE, AtFlags::empty());
+                tries += 1;
+            }
+            done => return done.map(drop),
+        }
+    }
+}
