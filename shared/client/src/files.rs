@@ -175,7 +175,7 @@ impl Client {
 
     /// Hands the transfers that are due to the shell, within the limits.
     pub(crate) fn poll_transfers(&mut self) {
-        if self.state.quota.is_spent() {
+        if self.files_rest() {
             return;
         }
         let now = self.now();
@@ -533,9 +533,15 @@ impl Client {
         self.job_failed(job, fallow_boinc::runtime::exit::DOWNLOAD_FAILED, EndState::DownloadFailed, message);
     }
 
+    /// Whether no file is transferred now, even where projects are contacted: enough was, or a preference
+    /// file cannot be read that may have been the one to limit it.
+    fn files_rest(&self) -> bool {
+        self.state.quota.is_spent() || !self.preference_troubles().is_empty()
+    }
+
     /// When a transfer can begin that cannot now.
     pub(crate) fn next_transfer_wake_up(&self) -> Option<Instant> {
-        if self.access.used() == NetworkUse::Closed || self.state.quota.is_spent() {
+        if self.access.used() == NetworkUse::Closed || self.files_rest() {
             return None;
         }
         let now = self.now();

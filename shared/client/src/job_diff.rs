@@ -193,6 +193,8 @@ fn between(was: &Run, is: &Run) -> Changes {
         disk_usage: _,
         // Looked at when it is measured.
         swap: _,
+        // It changes with `not_before`.
+        swapped: _,
         // As far as limits go, it is looked at in each step.
         disk_held: _,
     } = *is;

@@ -153,6 +153,7 @@ pub(crate) fn restore(
                 ledger.restore_on_time(on_time);
             }
         }
+        // Not learned anew: what was moved would be forgotten, and the limit of the owner not be kept.
         "transfer_days" => state.quota.restore(decode(&key, value)?),
         "experience" => {
             type Stored = (ProjectId, Experience<VersionKey>);

@@ -46,10 +46,11 @@ impl Client {
     /// What it offers at this moment.
     fn schedule_host_now(&self) -> ScheduleHost {
         let suspended = self.preferences().suspended;
-        match suspended || self.state.host.spares_devices() {
+        let host = match suspended || self.state.host.spares_devices() {
             true => self.schedule_host(suspended),
             false => ScheduleHost { devices: self.devices_to_begin_on(), ..self.schedule_host(false) },
-        }
+        };
+        ScheduleHost { usable: host.usable.saturating_sub(self.cpus_kept_free()), ..host }
     }
 
     /// Decides what runs (R2.2 to R2.6), and sees to it.
@@ -199,7 +200,7 @@ impl Client {
             job.process = Process::Starting;
             job.run.base = job.run.checkpoint_cpu;
             job.run.process_cpu = Duration::ZERO;
-            job.run.swap = Bytes(0);
+            (job.run.swap, job.run.swapped) = (Bytes(0), Bytes(0));
             job.run.elapsed = job.run.checkpoint_elapsed;
             job.run.begun = true;
             // Stored before the start is carried out: what the process then does is never lost, however

@@ -415,6 +415,9 @@ pub(crate) struct Run {
     /// What of its memory was in the swap space when that was looked at last.
     #[serde(skip)]
     pub swap: Bytes,
+    /// What it had there when it had to leave memory for that while it ran; none once it starts again.
+    #[serde(skip)]
+    pub swapped: Bytes,
     /// The most that its files ever held.
     pub disk_usage: Bytes,
     /// What they held when they were counted last.

@@ -18,6 +18,9 @@ use crate::{Cause, Effect, Entity, NoticeLevel};
 
 /// For so long computing rests once other programs have used too much (BOINC's client likewise, 20 s).
 const BUSY_FOR: Duration = Duration::from_secs(20);
+/// So soon after a look another one says nothing: the tasks' own time is known by the second only, and what
+/// is missing of it would look like that of others.
+const TOO_SOON: Duration = Duration::from_secs(5);
 /// A longer time between two looks says nothing: the host slept, or nobody looked.
 const LOOKS_APART: Duration = Duration::from_secs(60);
 
@@ -52,7 +55,7 @@ pub struct LooksFor {
     pub programs: BTreeSet<String>,
     /// How much the CPUs work.
     pub load: bool,
-    /// Whether memory is short: there are tasks in it that do not run.
+    /// Whether memory is short: there are tasks in it that do not run and would leave it.
     pub memory: bool,
 }
 
@@ -79,9 +82,14 @@ pub(crate) struct Around {
 impl Around {
     /// Takes in what was seen. `ours` is the CPU time of all tasks so far.
     fn take(&mut self, seen: Surroundings, now: Instant, ours: Duration) {
-        self.load = None;
+        let is_soon = self.looks.last().is_some_and(|last| last.at <= now && now - last.at < TOO_SOON);
         match seen.cpu_worked {
-            None => self.looks.clear(),
+            None => {
+                self.load = None;
+                self.looks.clear();
+            }
+            // Something else was looked for; what was known of the load holds.
+            Some(_) if is_soon => {}
             Some(CpuWork { time, cpus }) => {
                 let look = Look { at: now, worked: time, ours };
                 let is_near = |look: &Look| look.at < now && now - look.at <= LOOKS_APART;
@@ -157,7 +165,7 @@ impl Client {
         LooksFor {
             battery: !local.run_on_batteries,
             programs: local.exclusive_programs.clone(),
-            memory: self.in_memory().next().is_some(),
+            memory: self.may_leave_memory().next().is_some(),
             load: limited && (self.executing().next().is_some() || self.state.host.is_busy()),
         }
     }
@@ -175,17 +183,18 @@ impl Client {
         self.timers.stale(Timer::InUse);
     }
 
-    /// Tasks in memory that do not run.
-    fn in_memory(&self) -> impl Iterator<Item = &Job> {
+    /// Tasks in memory that do not run and have saved their state. One without a checkpoint would lose all.
+    fn may_leave_memory(&self) -> impl Iterator<Item = &Job> {
         let held = self.state.jobs.slots().values().filter_map(|id| self.state.jobs.get(id));
-        held.filter(|job| matches!(job.process, Process::Suspended(_)))
+        let waits = held.filter(|job| matches!(job.process, Process::Suspended(_)));
+        waits.filter(|job| job.run.checkpoint_cpu.is_positive())
     }
 
     /// Memory is short: of the tasks that do not run the largest one leaves it that has saved its state, and
-    /// another one at the next look if that was not enough. One without a checkpoint would lose all.
+    /// another one at the next look if that was not enough.
     fn give_memory_back(&mut self) {
-        let saved = self.in_memory().filter(|job| job.run.checkpoint_cpu.is_positive());
-        let largest = saved.max_by_key(|job| (job.run.working_set, std::cmp::Reverse(job.id)));
+        let largest =
+            self.may_leave_memory().max_by_key(|job| (job.run.working_set, std::cmp::Reverse(job.id)));
         let Some((id, Process::Suspended(pid))) = largest.map(|job| (job.id, job.process)) else { return };
         self.act(Effect::QuitTask { job: id }, Cause::MemoryShort);
         self.steer_job(id, |job| job.process = Process::Quitting(Some(pid)));

@@ -1,8 +1,9 @@
 //! How much of the swap space tasks may hold (R6.4; BOINC: `vm_max_used_pct`): when all together hold more,
 //! some leave memory, and what of them was out there is given back. One that ran starts again from its saved
-//! state a while later: by then whoever wanted the memory may be gone.
+//! state a while later, if what it had there fits beside what others have by then. Nothing begins in its
+//! place meanwhile: that would only take the memory again, and job after job would begin and leave.
 
-use fallow_domain::{Bytes, Duration, Fraction};
+use fallow_domain::{Bytes, Duration, Fraction, Instant, JobId};
 use fallow_policy::swap_limit::{Held, who_leaves};
 
 use crate::machine::Client;
@@ -29,18 +30,61 @@ impl Client {
     /// Has tasks leave memory when all of them together hold too much of the swap space.
     pub(crate) fn keep_swap_limit(&mut self) {
         let Some(most) = self.swap_max() else { return };
-        let held = self.state.jobs.slots().values().filter_map(|id| self.state.jobs.get(id)).filter_map(held);
-        let held: Vec<Held> = held.collect();
-        let all = held.iter().fold(Bytes(0), |all, task| all.plus(task.swap));
+        let held: Vec<Held> = self.in_slots().filter_map(held).collect();
+        let all = self.swap_held();
         for id in who_leaves(most, held) {
             let Some(job) = self.state.jobs.get(&id) else { continue };
             let (Process::Executing(pid) | Process::Suspended(pid)) = job.process else { continue };
-            let not_before = if job.process.computes() { self.now() + AWAY } else { job.run.not_before };
+            let (not_before, swapped) = match job.process.computes() {
+                true => (self.now() + AWAY, job.run.swap),
+                false => (job.run.not_before, Bytes(0)),
+            };
             self.act(Effect::QuitTask { job: id }, Cause::SwapFull { held: all, most });
-            self.edit_job(id, |job| (job.run.not_before, job.run.swap) = (not_before, Bytes(0)));
+            self.edit_job(id, |job| {
+                (job.run.not_before, job.run.swapped, job.run.swap) = (not_before, swapped, Bytes(0));
+            });
             self.steer_job(id, |job| job.process = Process::Quitting(Some(pid)));
             self.refresh(id);
         }
+    }
+
+    /// CPUs of tasks that had to leave: nothing else uses them until these come back.
+    pub(crate) fn cpus_kept_free(&self) -> u32 {
+        if self.swap_max().is_none() {
+            return 0;
+        }
+        let now = self.now();
+        let is_away = |job: &&Job| {
+            job.run.swapped > Bytes(0)
+                && job.run.not_before > now
+                && !job.process.computes()
+                && job.outcome.is_none()
+        };
+        let cpus: f64 = self.in_slots().filter(is_away).map(|job| job.usage.cpus).sum();
+        cpus.ceil() as u32
+    }
+
+    /// What all tasks in memory have in the swap space, by the last look.
+    pub(crate) fn swap_held(&self) -> Bytes {
+        self.in_slots().filter_map(held).fold(Bytes(0), |all, task| all.plus(task.swap))
+    }
+
+    /// When a task may start again whose wait is over: at once, unless it had to leave for its part of the
+    /// swap space, and that does not fit yet beside what tasks hold of it. Alone it may try in any case.
+    pub(crate) fn comes_back(&self, id: JobId, held: &mut Bytes) -> Instant {
+        let swapped = self.state.jobs.get(&id).map_or(Bytes(0), |job| job.run.swapped);
+        let all = held.plus(swapped);
+        let is_too_much =
+            swapped > Bytes(0) && *held > Bytes(0) && self.swap_max().is_some_and(|most| all > most);
+        if is_too_much {
+            return self.now() + AWAY;
+        }
+        *held = all;
+        Instant::EPOCH
+    }
+
+    fn in_slots(&self) -> impl Iterator<Item = &Job> {
+        self.state.jobs.slots().values().filter_map(|id| self.state.jobs.get(id))
     }
 }
 

@@ -524,8 +524,10 @@ impl Client {
         // Those whose slot was given up wait as well.
         let slots = self.state.jobs.slots().values().filter_map(awake);
         let awake: BTreeSet<JobId> = slots.chain(self.workload.set_aside().due(self.now())).collect();
+        let mut swap = self.swap_held();
         for id in awake {
-            self.edit_job(id, |job| job.run.not_before = Instant::EPOCH);
+            let not_before = self.comes_back(id, &mut swap);
+            self.edit_job(id, |job| job.run.not_before = not_before);
         }
     }
 

@@ -4,6 +4,10 @@
 //! the last days, today among them, come to the limit, no more is transferred until enough of them are over:
 //! at midnight the oldest one counts no more. So much is kept of each day for a year, whether there is a
 //! limit or not, so that a new one holds at once.
+//!
+//! A clock that is wrong for a moment, as on a host that begins in 1970 until the network tells it the time,
+//! makes nothing be forgotten: days that seem to be yet to come count as well, nothing is dropped by its date,
+//! and a clock is believed only once it has been seen to run through a midnight.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,11 +18,17 @@ use serde::{Deserialize, Serialize};
 /// A day of the clock on the wall.
 const DAY: Duration = Duration::from_hours(24);
 
+/// So many days are kept that have anything: those of a year, and today.
+const KEPT: usize = LocalPreferences::TRANSFER_DAYS_MAX.unsigned_abs() as usize + 1;
+
 /// What was transferred on each day.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransferDays {
     /// Days since 1970, by the clock on the wall, with what was sent and what was fetched.
     days: BTreeMap<i64, (Bytes, Bytes)>,
+    /// Today, when that was looked at last; none since the start.
+    #[serde(skip)]
+    seen: Option<i64>,
 }
 
 /// No more is transferred for a while.
@@ -42,13 +52,20 @@ impl TransferDays {
         let (sent, fetched) = self.days.entry(today).or_default();
         *sent = Bytes(sent.0.saturating_add(up.0));
         *fetched = Bytes(fetched.0.saturating_add(down.0));
-        self.days = self.days.split_off(&(today - LocalPreferences::TRANSFER_DAYS_MAX));
+        while self.days.len() > KEPT {
+            self.days.pop_first();
+        }
     }
 
-    /// A clock that was ahead before is believed no more: what it counted for days that are yet to come
-    /// counts for today. True if there was anything.
+    /// A clock that was ahead before is believed no more once the present one has run through a midnight:
+    /// what it counted for days that are yet to come counts for today. True if there was anything.
     pub fn observe(&mut self, now: Instant, local: &LocalTime) -> bool {
-        let ahead = self.days.split_off(&(today(now, local) + 1));
+        let today = today(now, local);
+        let was = self.seen.replace(today);
+        if was != Some(today - 1) {
+            return false;
+        }
+        let ahead = self.days.split_off(&(today + 1));
         for (up, down) in ahead.values().copied() {
             self.add(now, local, up, down);
         }
@@ -156,11 +173,45 @@ mod tests {
         days.add(at(24 * 4_000), &LOCAL, MOST, NONE);
         let spent = days.left(at(1), &LOCAL, MOST, 3).unwrap_err();
         assert_eq!(spent.until, at(24 * 3), "it waits for no year that is far away");
-        assert!(days.observe(at(2), &LOCAL) && !days.observe(at(2), &LOCAL));
-        assert_eq!(days.moved(at(2), &LOCAL, 1), MOST);
+        // It may be this clock that is wrong: first it is to run through a midnight.
+        assert!(!days.observe(at(2), &LOCAL) && !days.observe(at(23), &LOCAL));
+        assert_eq!(days.moved(at(23), &LOCAL, 1), MOST);
+        assert!(days.observe(at(25), &LOCAL) && !days.observe(at(26), &LOCAL));
+        assert_eq!(days.moved(at(26), &LOCAL, 1), MOST);
         let stored = serde_json::to_string(&days).unwrap();
-        assert_eq!(serde_json::from_str::<TransferDays>(&stored).unwrap(), days);
-        assert_eq!(days.moved(at(24), &LOCAL, 1), NONE);
+        assert_eq!(serde_json::from_str::<TransferDays>(&stored).unwrap().days, days.days);
+        assert_eq!(days.moved(at(48), &LOCAL, 1), NONE);
+    }
+
+    #[test]
+    fn r6_4_a_clock_that_is_wrong_for_a_moment_forgets_nothing_of_what_was_moved() {
+        let mut days = TransferDays::default();
+        days.add(at(-40), &LOCAL, MB, NONE);
+        days.add(at(1), &LOCAL, MOST, NONE);
+        // A host without a clock of its own begins in 1970, until it hears from the network what day it is.
+        let begin = Instant::EPOCH + Duration::from_hours(1);
+        assert!(!days.observe(begin, &LOCAL));
+        days.add(begin, &LOCAL, MB, NONE);
+        assert!(days.left(begin, &LOCAL, MOST, 1).is_err());
+        days.observe(at(2), &LOCAL);
+        assert_eq!(days.moved(at(2), &LOCAL, 1), MOST);
+        assert_eq!(days.moved(at(2), &LOCAL, 3), Bytes(11 * MB.0));
+        // And one that is ahead by years.
+        days.add(at(24 * 30_000), &LOCAL, MB, NONE);
+        days.observe(at(3), &LOCAL);
+        assert_eq!(days.moved(at(3), &LOCAL, 1), Bytes(11 * MB.0));
+        assert_eq!(days.moved(at(3), &LOCAL, 3), Bytes(12 * MB.0));
+    }
+
+    #[test]
+    fn r6_4_no_more_days_are_kept_than_a_year_has() {
+        let mut days = TransferDays::default();
+        for day in 0..800 {
+            days.add(at(24 * day + 12), &LOCAL, MB, NONE);
+        }
+        let year = LocalPreferences::TRANSFER_DAYS_MAX;
+        assert_eq!(days.moved(at(24 * 799 + 13), &LOCAL, year), Bytes(year.unsigned_abs() * MB.0));
+        assert_eq!(days.days.len(), KEPT);
     }
 
     proptest! {

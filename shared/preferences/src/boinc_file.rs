@@ -25,7 +25,10 @@ const PROGRAMS_MAX: usize = 100;
 /// What a user set on a project's web site says, whole: of what is absent the stock client's default holds.
 /// `note` hears of each value out of range, and what is taken instead.
 pub fn of_site(file: &PreferenceFile, note: &mut dyn FnMut(String)) -> Said {
-    said(file, &|_| true, note)
+    let said = said(file, &|_| true, note);
+    // Its days without a limit are not those of a limit that somebody else sets.
+    let transfer_period = said.transfer_period.filter(|_| said.transfer_max.flatten().is_some());
+    Said { transfer_period, ..said }
 }
 
 /// What `global_prefs_override.xml` says: only the elements that are there.
@@ -256,6 +259,8 @@ mod tests {
         assert_eq!(of(over(&both)), (Some(Bytes(200 << 20)), 30));
         let off = format!("{limit}{days}0</daily_xfer_period_days>");
         assert_eq!((of(site(&off)), of(site(limit))), ((None, 1), (None, 1)));
+        // The days of a web site that limits nothing are nobody's: an owner's limit is one of each day.
+        assert_eq!(site(&format!("{days}30</daily_xfer_period_days>")).transfer_period, None);
         // An override tells of one what a web site said of the other.
         let one = over(&format!("{days}7</daily_xfer_period_days>"));
         assert_eq!((one.transfer_max, one.transfer_period), (None, Some(Duration::from_hours(7 * 24))));

@@ -285,6 +285,7 @@ fn run() -> Run {
         peak_working_set: Bytes(12),
         disk_usage: Bytes(13),
         swap: Default::default(),
+        swapped: Default::default(),
         disk_held: Default::default(),
         premature_exits: 14,
         quick_exits: 15,

@@ -111,6 +111,32 @@ fn r6_4_where_tasks_hold_too_much_of_the_swap_space_some_leave_memory_and_come_b
 }
 
 #[test]
+fn r6_4_nothing_begins_in_the_place_of_a_task_that_had_to_leave_the_swap_space_until_it_fits_again() {
+    let mut world = World::new(26);
+    world.add_project("a", 20, MINUTE * 60);
+    let buffer_min = Duration::from_hours(6);
+    let preferences = Preferences { leave_in_memory: true, buffer_min, ..two_cpus() };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
+    world.run_until("it computes", MINUTE * 10, |world| world.computing() == 2);
+    let swap = Bytes(100_000_000);
+    world.event(Event::HostMeasured(Box::new(HostFacts { swap, ..crate::world::host() })));
+    world.event(owner(Said { swap_fraction: part(0.5), ..Said::default() }));
+    let starts = |world: &World| world.log.iter().filter(|line| line.contains("StartTask")).count();
+    let begun = starts(&world);
+    world.swap = Some(Bytes(30_000_000));
+    world.run_until("one leaves", MINUTE, |world| world.computing() == 1);
+    // It does not fit beside the other one, after ten minutes neither.
+    world.run_for(MINUTE * 35);
+    assert_eq!((world.computing(), starts(&world)), (1, begun));
+    let waits =
+        world.client.task_views().into_iter().filter(|task| task.phase == fallow_client::Phase::Ready);
+    assert!(waits.count() > 0, "there are other jobs that might have begun");
+    world.swap = Some(Bytes(1_000_000));
+    world.run_until("it comes back", MINUTE * 11, |world| world.computing() == 2);
+    assert_eq!(starts(&world), begun + 1);
+}
+
+#[test]
 fn r6_4_a_number_of_cpus_is_the_most_that_is_used_whatever_part_of_all_they_are() {
     let mut world = world(25, two_cpus());
     let most = |cpus: u32| owner(Said { cpus_max: Some(std::num::NonZeroU32::new(cpus)), ..Said::default() });

@@ -110,6 +110,27 @@ fn r6_4_a_file_that_cannot_be_read_keeps_the_host_from_computing_until_it_is_men
 }
 
 #[test]
+fn r6_4_while_a_preference_file_cannot_be_read_no_file_is_transferred_for_it_may_have_limited_that() {
+    let mut world = World::new(28);
+    world.download_takes = MINUTE;
+    world.add_project("a", 1_000, Duration::from_mins(10));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.run_until("a file comes", MINUTE * 10, |world| !world.transfers.is_empty());
+    let troubles = vec!["line 3: nonsense".to_owned()];
+    world.event(Event::PreferenceFilesRead(Box::new(PreferenceFiles {
+        troubles,
+        ..PreferenceFiles::default()
+    })));
+    let begun = world.transfers.len();
+    world.run_for(MINUTE * 30);
+    assert_eq!(world.transfers.len(), begun);
+    let waits = |task: &fallow_client::TaskView| task.phase == fallow_client::Phase::Downloading;
+    assert!(world.client.task_views().iter().any(waits));
+    world.event(owner(Said::default()));
+    world.run_until("it computes", MINUTE * 10, |world| world.computing() == 2);
+}
+
+#[test]
 fn r6_4_what_holds_in_use_holds_for_as_long_as_somebody_uses_the_host() {
     let mut world = world(3, Preferences { idle_after: MINUTE, ..two_cpus() });
     world.event(owner(Said { cpu_fraction_in_use: part(0.5), ..Said::default() }));
@@ -247,6 +268,21 @@ fn r6_4_what_other_programs_use_of_the_cpus_is_what_tasks_did_not() {
     world.event(input());
     load(&mut world, 30, 0.1, &mut worked);
     assert_eq!(world.computing(), 0);
+}
+
+#[test]
+fn r6_4_looks_that_come_close_together_do_not_make_the_tasks_own_time_that_of_others() {
+    let (mut world, mut worked) = (world(27, two_cpus()), 1_000.0);
+    world.event(owner(Said { other_load_max: Some(part(0.25)), ..Said::default() }));
+    load(&mut world, 30, 0.0, &mut worked);
+    // Each time the CPUs have worked on, and of the tasks that is not known yet.
+    for _ in 0..4 {
+        worked += 1.0;
+        world.now = world.now + Duration::from_micros(500_000);
+        let cpu_worked = Some(CpuWork { time: Duration::from_secs_f64(worked), cpus: 2 });
+        world.event(Event::SurroundingsSeen(Surroundings { cpu_worked, ..Surroundings::default() }));
+        assert_eq!((world.computing(), suspended_by(&world)), (2, None));
+    }
 }
 
 #[test]
@@ -531,6 +567,7 @@ fn r6_4_a_task_without_a_checkpoint_stays_in_memory_however_short_that_is() {
     world.run_until("it computes", MINUTE * 10, |world| world.computing() == 2);
     world.run_for(SECOND * 20);
     world.event(owner(Said { suspended: Some(true), ..Said::default() }));
+    assert!(!world.client.looks_for().memory, "nobody looks for what would change nothing");
     world.event(Event::SurroundingsSeen(Surroundings { memory_short: true, ..Surroundings::default() }));
     world.run_for(SECOND * 2);
     assert_eq!(world.client.task_views().iter().filter(|task| task.pid.is_some()).count(), 2);
