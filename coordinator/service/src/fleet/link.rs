@@ -137,10 +137,11 @@ async fn attend(
     let process = Process { boot: hello.boot.clone(), machine: hello.machine.clone(), from };
     let rate = fleet.settings.messages_a_second;
     let seated = async {
-        if let Some(until) = agent.pace.held_until(Instant::now()) {
+        // It is not known yet whose connection it is: whoever has the link pays for none of them.
+        if let Some(until) = agent.arrivals.held_until(Instant::now()) {
             sleep_until(until).await;
         }
-        agent.pace.charge(pace::CONNECTION, rate, Instant::now());
+        agent.arrivals.charge(pace::CONNECTION, rate, Instant::now());
         take_seat(agent, &process).await
     };
     let seated = tokio::select! {
