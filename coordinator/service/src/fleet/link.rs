@@ -41,6 +41,8 @@ use fallow_daemon::{clock, lock};
 
 static WITHHELD: RateLimit = RateLimit::new();
 static TOO_MUCH: RateLimit = RateLimit::new();
+static MEANINGLESS: RateLimit = RateLimit::new();
+static NOT_STORED: RateLimit = RateLimit::new();
 
 /// What goes to an agent. A channel keeps room for 32 messages however few it may hold: in boxes these are
 /// 300 bytes for each agent, without 10 kB.
@@ -507,7 +509,9 @@ impl<'a> Connection<'a> {
         };
         self.charge(pace::message(entries.len() + removed.len()));
         let bad = |error: BadEntry| {
-            tracing::warn!(sequence, error = %error, "a message that means nothing was refused");
+            if let Some(times) = MEANINGLESS.allow() {
+                tracing::warn!(sequence, error = %error, times, "a message that means nothing was refused");
+            }
             Status::invalid_argument(format!("message {sequence} is refused: {error}"))
         };
         let mut entries = entry::read_all(entries).map_err(bad)?;
@@ -648,7 +652,9 @@ impl<'a> Connection<'a> {
         };
         // Later changes rest on this one, and the stream stores none of them.
         self.pipeline.clear();
-        tracing::error!(error = failed, "the fleet's state cannot be stored");
+        if let Some(times) = NOT_STORED.allow() {
+            tracing::error!(error = failed, times, "the fleet's state cannot be stored");
+        }
         Err(Status::unavailable(failed))
     }
 
