@@ -44,6 +44,9 @@ static TOO_MUCH: RateLimit = RateLimit::new();
 static MEANINGLESS: RateLimit = RateLimit::new();
 static NOT_STORED: RateLimit = RateLimit::new();
 
+/// A link that lasted longer than this is told of at its end, also if its begin was one too many to be told.
+const LASTED: Duration = Duration::from_secs(10);
+
 /// What goes to an agent. A channel keeps room for 32 messages however few it may hold: in boxes these are
 /// 300 bytes for each agent, without 10 kB.
 pub(super) type Outgoing = mpsc::Sender<Box<Result<wire::FromCoordinator, Status>>>;
@@ -166,7 +169,7 @@ async fn attend(
     agent.seen(clock::now());
     fleet.note_return(agent);
     // One that comes and goes all the time fills no log.
-    let times = agent.comings.allow();
+    let (times, begun) = (agent.comings.allow(), Instant::now());
     if let Some(times) = times {
         let (version, document) = (&hello.agent_version, hello.document_version);
         tracing::info!(version, document, times, "agent connected");
@@ -180,7 +183,7 @@ async fn attend(
     fleet.connected.fetch_sub(1, Ordering::Relaxed);
     drop(turn);
     agent.seat.send_modify(|seat| seat.leave(number));
-    if times.is_some() {
+    if times.is_some() || begun.elapsed() > LASTED {
         tracing::info!(reason = end.message(), code = ?end.code(), "agent disconnected");
     }
     end
