@@ -164,7 +164,7 @@ fn r6_10_a_machine_and_its_copies_hold_no_more_together_also_of_what_is_not_stor
     assert_eq!(machine.bytes(), copies.iter().map(State::bytes).sum::<usize>());
     assert!(refused().to_string().contains("hosts revoke"));
     // Each has room for some hundreds of jobs in any case.
-    let mut small = State::on(machine.clone());
+    let mut small = State::on(machine);
     let few = BYTES_OF_EACH / weight::of(&job(0));
     let some = |from| snapshot(from, (0..few * from as usize).map(job).collect());
     let (change, _) = small.plan(&id(), position("e", 1), some(1)).unwrap();
