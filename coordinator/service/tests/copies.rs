@@ -167,6 +167,28 @@ async fn r6_10_the_link_of_the_first_of_two_live_processes_with_one_identity_nev
     coordinator.stop().await.unwrap();
 }
 
+/// A lab of machines that were set up from one image and are switched on together.
+#[tokio::test]
+async fn r6_10_however_many_copies_come_at_once_the_first_process_keeps_its_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = started(dir.path(), LinkSettings::default()).await;
+    let identity = enrolled(&coordinator, &mut operator).await;
+    let mut first = First::link(&identity, 1).await;
+    first.goes_on(1).await;
+    for boots in [10..50, 50..90, 90..130, 130..170, 170..210] {
+        let all = boots.map(|boot| {
+            let identity = identity.clone();
+            tokio::spawn(async move { told(&identity, boot).await })
+        });
+        for one in all.collect::<Vec<_>>() {
+            one.await.unwrap().expect("it is told that it is a copy");
+        }
+    }
+    first.goes_on(2).await;
+    assert_eq!(hosts(&mut operator).await.len(), 1);
+    coordinator.stop().await.unwrap();
+}
+
 #[tokio::test]
 async fn r6_10_a_process_that_is_silent_gives_way_to_the_one_after_a_restart_and_is_the_copy_when_it_comes_back()
  {

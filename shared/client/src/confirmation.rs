@@ -11,6 +11,8 @@
 //! - If that has not come when the time is over, the host *goes back* to the confirmed document. Never to
 //!   another candidate: what was merely taken is proven by nothing. A newer candidate begins a trial of its
 //!   own, before the same confirmed document.
+//! - A candidate that *suspends* is not gone back from for that: it stays on trial. A coordinator whose disk
+//!   is full acknowledges nothing, and its fleet must not compute again because of that.
 //! - A host without a confirmed document of this fleet has nothing to go back to, and stays. A version that
 //!   says the same as the confirmed one is as good as that.
 //!
@@ -93,6 +95,8 @@ pub(crate) struct Seen {
     pub suspended: bool,
     /// There are jobs, and none of them may run at all by what is permitted.
     pub forbidden: bool,
+    /// The candidate suspends, and the document before it does not: going back would begin to compute again.
+    pub halted: bool,
 }
 
 /// What a trial comes to.
@@ -178,6 +182,7 @@ impl Trial {
             return Verdict::Open;
         }
         match (self.acknowledged, self.stake.harm(seen)) {
+            (false, _) if seen.halted => Verdict::Open,
             (false, _) => Verdict::GoBack(Fault::Unacknowledged),
             (true, Some(fault)) => Verdict::GoBack(fault),
             (true, None) => Verdict::Confirmed,
@@ -273,6 +278,7 @@ mod tests {
             Seen { forbidden: true, ..Seen::default() },
         );
         let suspended = Seen { suspended: true, ..forbidden };
+        let halted = Seen { halted: true, ..suspended };
         let none = Stake::default();
         let tasks = Stake { tasks: true, ..none };
         let aborted = Stake { aborted: true, ..tasks };
@@ -287,6 +293,8 @@ mod tests {
         let cases = [
             (false, none, goes, open, silent),
             (false, tasks, forbidden, open, silent),
+            (false, tasks, halted, open, open),
+            (true, tasks, halted, open, confirmed),
             (true, none, stands, confirmed, confirmed),
             (true, tasks, goes, confirmed, confirmed),
             (true, tasks, stands, open, confirmed),

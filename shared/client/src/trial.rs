@@ -206,7 +206,11 @@ impl Client {
     fn seen(&self) -> Seen {
         let waits = |job: &&Job| job.stage == Stage::Runnable && job.outcome.is_none();
         let mut waiting = self.state.jobs.values().filter(waits).peekable();
+        let host = &self.state.host;
+        let suspends = |document: &FleetDocument| document.preferences.suspended;
         Seen {
+            halted: host.document.as_ref().is_some_and(suspends)
+                && host.trial.as_ref().is_some_and(|trial| !suspends(&trial.before)),
             computes: self.state.jobs.values().any(|job| job.process.computes()),
             suspended: self.preferences().suspended,
             forbidden: waiting.peek().is_some() && waiting.all(|job| self.may_never_run(job)),

@@ -19,6 +19,7 @@ use fallow_daemon::{causes, lock};
 use fallow_domain::{AgentId, Duration, Instant};
 use fallow_proto::fleet::limits::TEXT_BYTES;
 use fallow_store::{Batch, BatchResult, StoreError};
+use fallow_telemetry::RateLimit;
 use fallow_tls::{Authority, Peer};
 use serde::{Deserialize, Serialize};
 use tonic::Status;
@@ -29,6 +30,8 @@ use super::seat::Process;
 use super::{Agent, Fleet, keys};
 use crate::audit::{self, Action, Actor, Record};
 use crate::secret::{self, NoRandomness, SecretHash};
+
+static NOT_STORED: RateLimit = RateLimit::new();
 
 /// Whose copy a host was before it became one of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,7 +137,9 @@ impl From<CopyError> for Status {
                 Self::invalid_argument(causes::line(&error))
             }
             CopyError::Enrol(_) => {
-                tracing::error!(error = %error, "a new host cannot be stored");
+                if let Some(times) = NOT_STORED.allow() {
+                    tracing::error!(error = %error, times, "a new host cannot be stored");
+                }
                 Self::unavailable(error.to_string())
             }
         }

@@ -15,6 +15,9 @@ pub const BYTES_PER_AGENT: usize = 8 << 20;
 /// The same of a machine: of a host, its copies and theirs together, which come without a token. A room of 60
 /// machines that were set up from one image has room for 2,000 such jobs on each.
 pub const BYTES_PER_MACHINE: usize = 8 * BYTES_PER_AGENT;
+/// What each of these may hold, whatever the others hold: some hundreds of jobs. So a hostile copy shuts out
+/// none of the machines of its image.
+pub const BYTES_OF_EACH: usize = BYTES_PER_MACHINE / COPIES;
 /// Projects among them: twice as many as documents may name, for those of its owner, and those that are left.
 pub const PROJECTS_PER_AGENT: usize = 2_000;
 /// Projects that an agent had CPU time of and has no more: what it computed for them is kept for ever.

@@ -41,6 +41,11 @@ use fallow_daemon::{clock, lock};
 
 static WITHHELD: RateLimit = RateLimit::new();
 static TOO_MUCH: RateLimit = RateLimit::new();
+static MEANINGLESS: RateLimit = RateLimit::new();
+static NOT_STORED: RateLimit = RateLimit::new();
+
+/// A link that lasted longer than this is told of at its end, also if its begin was one too many to be told.
+const LASTED: Duration = Duration::from_secs(10);
 
 /// What goes to an agent. A channel keeps room for 32 messages however few it may hold: in boxes these are
 /// 300 bytes for each agent, without 10 kB.
@@ -137,10 +142,11 @@ async fn attend(
     let process = Process { boot: hello.boot.clone(), machine: hello.machine.clone(), from };
     let rate = fleet.settings.messages_a_second;
     let seated = async {
-        if let Some(until) = agent.pace.held_until(Instant::now()) {
+        // It is not known yet whose connection it is: whoever has the link pays for none of them.
+        if let Some(until) = agent.arrivals.held_until(Instant::now()) {
             sleep_until(until).await;
         }
-        agent.pace.charge(pace::CONNECTION, rate, Instant::now());
+        agent.arrivals.charge(pace::CONNECTION, rate, Instant::now());
         take_seat(agent, &process).await
     };
     let seated = tokio::select! {
@@ -163,7 +169,7 @@ async fn attend(
     agent.seen(clock::now());
     fleet.note_return(agent);
     // One that comes and goes all the time fills no log.
-    let times = agent.comings.allow();
+    let (times, begun) = (agent.comings.allow(), Instant::now());
     if let Some(times) = times {
         let (version, document) = (&hello.agent_version, hello.document_version);
         tracing::info!(version, document, times, "agent connected");
@@ -177,7 +183,7 @@ async fn attend(
     fleet.connected.fetch_sub(1, Ordering::Relaxed);
     drop(turn);
     agent.seat.send_modify(|seat| seat.leave(number));
-    if times.is_some() {
+    if times.is_some() || begun.elapsed() > LASTED {
         tracing::info!(reason = end.message(), code = ?end.code(), "agent disconnected");
     }
     end
@@ -506,7 +512,9 @@ impl<'a> Connection<'a> {
         };
         self.charge(pace::message(entries.len() + removed.len()));
         let bad = |error: BadEntry| {
-            tracing::warn!(sequence, error = %error, "a message that means nothing was refused");
+            if let Some(times) = MEANINGLESS.allow() {
+                tracing::warn!(sequence, error = %error, times, "a message that means nothing was refused");
+            }
             Status::invalid_argument(format!("message {sequence} is refused: {error}"))
         };
         let mut entries = entry::read_all(entries).map_err(bad)?;
@@ -647,7 +655,9 @@ impl<'a> Connection<'a> {
         };
         // Later changes rest on this one, and the stream stores none of them.
         self.pipeline.clear();
-        tracing::error!(error = failed, "the fleet's state cannot be stored");
+        if let Some(times) = NOT_STORED.allow() {
+            tracing::error!(error = failed, times, "the fleet's state cannot be stored");
+        }
         Err(Status::unavailable(failed))
     }
 

@@ -155,7 +155,10 @@ pub(crate) struct Agent {
     probe_answer: watch::Sender<u64>,
     /// Of its copies that are to become hosts of their own.
     tickets: Mutex<copies::Tickets>,
+    /// Of what the process says that has its link.
     pace: pace::Pace,
+    /// Of connections that want the link.
+    arrivals: pace::Pace,
     /// Of its connections that are told of in the log.
     comings: RateLimit,
     /// Held by the connection that changes the state.
@@ -316,6 +319,7 @@ impl Agent {
             probe_answer: watch::Sender::default(),
             tickets: Mutex::default(),
             pace: pace::Pace::default(),
+            arrivals: pace::Pace::default(),
             comings: RateLimit::new(),
             turn: tokio::sync::Mutex::new(()),
             contacts: Mutex::new(BTreeSet::new()),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use fallow_daemon::lock;
 use tokio::time::Instant;
 
-use super::limits::SAVED_UP;
+use super::limits::{PROBE, SAVED_UP};
 
 /// A new connection, with what it begins with.
 pub(super) const CONNECTION: u32 = 50;
@@ -19,15 +19,18 @@ pub(super) const CONNECTION: u32 = 50;
 pub(super) const RELABELLED: u32 = 100;
 /// So many entries cost as much as a message.
 const ENTRIES: usize = 20;
-/// An agent is held up for so long at most: it would be taken for gone.
-const LONGEST: Duration = Duration::from_secs(5);
+/// An agent is held up for so long at most: less than it may take to say that it is there ([`PROBE`]), or it
+/// would be taken for gone.
+const LONGEST: Duration = Duration::from_secs(2);
+const _: () = assert!(2 * LONGEST.as_secs() < PROBE.as_secs(), "it has to have time to answer");
 
 /// What a message costs with so many entries and removals.
 pub(super) fn message(entries: usize) -> u32 {
     u32::try_from(1 + entries / ENTRIES).unwrap_or(u32::MAX)
 }
 
-/// One agent's pace, over all its connections.
+/// The pace of what the process says that has the agent's link, and another one of the connections that want
+/// it: however many copies come, nothing that the first process says is read later for that.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// When what it has said would be paid for if it had saved up nothing.

@@ -28,6 +28,7 @@ use crate::audit::{Action, Actor, Record};
 use fallow_daemon::{causes, clock};
 
 static REFUSED: RateLimit = RateLimit::new();
+static NOT_ENROLLED: RateLimit = RateLimit::new();
 
 /// Serves the fleet contract.
 #[derive(Clone)]
@@ -179,7 +180,9 @@ fn refusal(error: &EnrolError) -> Status {
         EnrolError::Absurd(why) => Status::invalid_argument(why),
         EnrolError::Request(_) => Status::invalid_argument(causes::line(error)),
         _ => {
-            tracing::error!(error = %error, "enrolment cannot be stored");
+            if let Some(times) = NOT_ENROLLED.allow() {
+                tracing::error!(error = %error, times, "enrolment cannot be stored");
+            }
             Status::unavailable(error.to_string())
         }
     }

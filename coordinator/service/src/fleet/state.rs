@@ -13,7 +13,9 @@ use fallow_domain::{AgentId, Instant, MasterUrl, OwnerLimits};
 use serde::{Deserialize, Serialize};
 
 use super::entry::Entries;
-use super::limits::{BYTES_PER_AGENT, BYTES_PER_MACHINE, PASTS_KEPT, PASTS_PER_AGENT, PROJECTS_PER_AGENT};
+use super::limits::{
+    BYTES_OF_EACH, BYTES_PER_AGENT, BYTES_PER_MACHINE, PASTS_KEPT, PASTS_PER_AGENT, PROJECTS_PER_AGENT,
+};
 use super::totals::{PastTotals, ProjectTotals, Totals};
 use super::weight::{self, MachineWeight, Reserved};
 use super::{keys, stored};
@@ -171,7 +173,11 @@ impl State {
             return Err(UpdateError::TooHeavy(after));
         }
         let more = after.saturating_sub(self.bytes);
-        change.reserved = Some(self.machine.reserve(more).ok_or(UpdateError::MachineTooHeavy)?);
+        let reserved = match after <= BYTES_OF_EACH {
+            true => Some(self.machine.reserve_in_any_case(more)),
+            false => self.machine.reserve(more),
+        };
+        change.reserved = Some(reserved.ok_or(UpdateError::MachineTooHeavy)?);
         if self.projects_after(&change) > PROJECTS_PER_AGENT {
             return Err(UpdateError::TooManyProjects);
         }

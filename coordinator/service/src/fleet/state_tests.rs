@@ -163,6 +163,17 @@ fn r6_10_a_machine_and_its_copies_hold_no_more_together_also_of_what_is_not_stor
     copies.iter_mut().zip(planned).for_each(|(copy, change)| copy.take(change, &mut totals));
     assert_eq!(machine.bytes(), copies.iter().map(State::bytes).sum::<usize>());
     assert!(refused().to_string().contains("hosts revoke"));
+    // Each has room for some hundreds of jobs in any case.
+    let mut small = State::on(machine);
+    let few = BYTES_OF_EACH / weight::of(&job(0));
+    let some = |from| snapshot(from, (0..few * from as usize).map(job).collect());
+    let (change, _) = small.plan(&id(), position("e", 1), some(1)).unwrap();
+    small.take(change, &mut totals);
+    assert!(few > 200 && small.len() == few, "{few}");
+    let refused_more = small.plan(&id(), position("e", 2), some(2)).unwrap_err();
+    assert!(matches!(refused_more, UpdateError::MachineTooHeavy));
+    let (change, ..) = small.plan_rest(&id()).unwrap();
+    small.take(change, &mut totals);
     // Once one of them is taken out of the fleet there is room.
     let (change, ..) = copies[0].plan_rest(&id()).unwrap();
     copies[0].take(change, &mut totals);

@@ -70,6 +70,12 @@ impl MachineWeight {
         Some(Reserved { machine: self.clone(), bytes })
     }
 
+    /// The same without a bound.
+    pub(super) fn reserve_in_any_case(&self, bytes: usize) -> Reserved {
+        self.change(0, bytes);
+        Reserved { machine: self.clone(), bytes }
+    }
+
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)

@@ -140,13 +140,8 @@ async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
     if method.is_server_streaming() {
         return Ok(answer_of(failure::LINES, messages.into_lines()));
     }
-    let making = share.make().await?;
-    let message = messages.next().await?;
-    let message = message.ok_or_else(|| Status::internal("the call ended without an answer"))?;
-    // How it ended comes behind it.
-    messages.next().await?;
+    let message = messages.only(&share).await?;
     let body = Taken::new(tonic::body::Body::new(Body::from(message)), share, None);
-    drop(making);
     Ok(answer_of(failure::JSON, Body::new(body)))
 }
 

@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 
 use super::failure;
 use super::message::{self, HEAD};
-use crate::operator::unblocked;
+use crate::operator::{Share, unblocked};
 
 /// Bytes of a message in JSON: as many as gRPC may have for one.
 const TEXT_MAX: usize = 64 << 20;
@@ -154,10 +154,33 @@ impl Messages {
     /// # Errors
     /// The status with which the call ended.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, Status> {
+        match self.next_in_grpc().await? {
+            None => Ok(None),
+            Some(message) => {
+                let kind = self.kind.clone();
+                unblocked(move || message::to_json(&kind, &message)).await?.map(Some)
+            }
+        }
+    }
+
+    /// The only one, which the caller who has this share gets.
+    ///
+    /// # Errors
+    /// The status with which the call ended. None for want of room: what was asked for is done by now.
+    pub(super) async fn only(&mut self, share: &Share) -> Result<Vec<u8>, Status> {
+        let message = self.next_in_grpc().await?;
+        let message = message.ok_or_else(|| Status::internal("the call ended without an answer"))?;
+        // How it ended comes behind it.
+        self.next_in_grpc().await?;
+        let _turn = share.turn_to_rewrite(message.len()).await;
+        let kind = self.kind.clone();
+        unblocked(move || message::to_json(&kind, &message)).await?
+    }
+
+    async fn next_in_grpc(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
             if let Some(message) = self.whole() {
-                let kind = self.kind.clone();
-                return unblocked(move || message::to_json(&kind, &message)).await?.map(Some);
+                return Ok(Some(message));
             }
             let frame = poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await;
             let frame = match frame {

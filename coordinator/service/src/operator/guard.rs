@@ -35,6 +35,7 @@ use super::pace::LONG;
 use super::{IsPaced, Paced, Taken, status};
 use crate::audit::{Action, Actor, AuditLog, Record};
 use crate::roles::registry::Admitted;
+use crate::roles::rights::{self, Right};
 use crate::roles::{Caller, Operators, Refusal, Role};
 use crate::secret::SecretHash;
 
@@ -227,6 +228,8 @@ where
 enum Reading {
     /// Whole, before anything is made of it: it is short.
     First,
+    /// The same of a change, whose answer is short: it waits behind no list.
+    Change,
     /// In gRPC's form, message by message.
     Messages,
     /// The same, made of a text of so many bytes.
@@ -239,7 +242,12 @@ impl Reading {
     fn of(method: &str, in_json: Option<IsPaced>) -> Self {
         match in_json {
             _ if method.starts_with('/') => Self::Beside,
-            _ if !LONG.contains(&method) => Self::First,
+            _ if !LONG.contains(&method) => match rights::needed(method) {
+                // It can be as long as the lists are.
+                Some(Right::Administer) if method == "ListAudit" => Self::First,
+                Some(Right::Operate | Right::Administer | Right::Own) => Self::Change,
+                _ => Self::First,
+            },
             None => Self::Messages,
             Some(IsPaced(length)) => {
                 let length = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(LONGEST);
@@ -263,10 +271,12 @@ where
     let (head, body) = request.into_parts();
     let (mut making, mut room, mut messages) = (None, None, None);
     let body = match reading {
-        Reading::First => {
+        Reading::First | Reading::Change => {
             let whole = axum::body::to_bytes(axum::body::Body::new(body), usize::MAX).await;
             let whole = whole.map_err(|error| Status::from_error(error.into_inner()))?;
-            making = Some(share.make().await?);
+            if matches!(reading, Reading::First) {
+                making = Some(share.make().await?);
+            }
             Body::new(axum::body::Body::from(whole))
         }
         Reading::Messages => {
@@ -457,6 +467,23 @@ mod tests {
             let answer = guarded.clone().call(request(method)).await.unwrap();
             assert_eq!(code(&answer), expected, "{method}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r6_5_an_emergency_waits_behind_no_list_and_is_not_refused_for_the_answers_that_nobody_takes() {
+        let (_dir, _operators, mut guarded) = guarded();
+        let share = guarded.gate.memory.share(&Caller::Owner);
+        // So many answers are there that no other list has room.
+        let answers = share.made(1 << 30);
+        let list = call(&mut guarded, LIST_HOSTS, "Bearer right").await;
+        assert_eq!(code(&list), Some(tonic::Code::ResourceExhausted));
+        let began = tokio::time::Instant::now();
+        for method in ["SetPreferences", "RevokeHost", "OrderRollout", "SetShares"] {
+            let path = format!("/fallow.operator.v1.Operator/{method}");
+            assert_eq!(code(&call(&mut guarded, &path, "Bearer right").await), None, "{method}");
+        }
+        assert_eq!(began.elapsed(), std::time::Duration::ZERO);
+        drop(answers);
     }
 
     #[tokio::test]

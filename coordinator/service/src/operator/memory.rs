@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use fallow_daemon::lock;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tonic::Status;
 
@@ -23,6 +23,10 @@ const PLACES: usize = 16;
 const OWN_PLACES: usize = 64;
 /// Answers to one operator that are made at once. What an answer takes is known when it is made.
 const MAKING: usize = 2;
+/// The same with the coordinator's own token.
+const OWN_MAKING: usize = 8;
+/// An answer of so many bytes takes little memory in JSON as well.
+const LITTLE: usize = 64 << 10;
 /// Bytes of requests of one operator, and of answers to him. The longest message has 64 MiB.
 const BYTES: usize = 160 << 20;
 /// The same of all operators but the holder of the coordinator's own token, who has [`BYTES`] for himself.
@@ -42,6 +46,8 @@ pub(super) struct Memory {
 pub(crate) struct Share {
     places: Arc<Semaphore>,
     making: Arc<Semaphore>,
+    /// To turn long answers that are there into JSON.
+    rewriting: Semaphore,
     own: Arc<Budget>,
     /// None for the holder of the coordinator's own token.
     all: Option<Arc<Budget>>,
@@ -88,10 +94,11 @@ impl Memory {
 
 impl Share {
     fn new(all: Option<Arc<Budget>>) -> Self {
-        let places = if all.is_some() { PLACES } else { OWN_PLACES };
+        let (places, making) = if all.is_some() { (PLACES, MAKING) } else { (OWN_PLACES, OWN_MAKING) };
         Self {
             places: Arc::new(Semaphore::new(places)),
-            making: Arc::new(Semaphore::new(MAKING)),
+            making: Arc::new(Semaphore::new(making)),
+            rewriting: Semaphore::new(making),
             own: Budget::new(BYTES),
             all,
         }
@@ -131,6 +138,12 @@ impl Share {
             Some(making)
         };
         timeout(PATIENCE, made).await.ok().flatten().ok_or_else(no_room)
+    }
+
+    /// The turn to make JSON of an answer of so many bytes. It comes always, for those before it wait for
+    /// nobody: a call that was carried out is not refused in the end.
+    pub(crate) async fn turn_to_rewrite(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        if bytes <= LITTLE { None } else { self.rewriting.acquire().await.ok() }
     }
 
     /// Counts what was made, however much it is.
@@ -254,6 +267,24 @@ mod tests {
         let (made, ()) = tokio::join!(honest.make(), async { drop((many, answer)) });
         drop(made.unwrap());
         assert_eq!((*lock(&all.taken), *lock(&honest.own.taken), *lock(&owner.own.taken)), (0, 0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r6_11_json_is_made_of_what_was_carried_out_also_where_no_other_answer_has_room() {
+        let share = named(&Budget::new(ALL_BYTES));
+        let _answers = share.made(2 * BYTES);
+        let _made = [share.making.try_acquire().unwrap(), share.making.try_acquire().unwrap()];
+        assert!(share.make().await.is_err());
+        let first = share.turn_to_rewrite(LITTLE + 1).await;
+        let second = share.turn_to_rewrite(LITTLE + 1).await;
+        assert!(first.is_some() && second.is_some());
+        assert!(share.turn_to_rewrite(LITTLE).await.is_none(), "a short one needs no turn");
+        // Nobody is refused, however long the others take.
+        let (third, ()) = tokio::join!(share.turn_to_rewrite(LITTLE + 1), async {
+            tokio::time::sleep(10 * PATIENCE).await;
+            drop(first);
+        });
+        assert!(third.is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -24,8 +24,10 @@ use tonic::body::Body;
 
 use super::memory::{Held, Share};
 
-/// How long a caller may take nothing of an answer.
+/// How long a caller may take nothing of an answer. What he takes earns more, up to that.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes in a second for which it does not run out: as for requests.
+const RATE: u32 = 4 << 10;
 /// Bytes that are handed over at once.
 const PART: usize = 64 << 10;
 
@@ -36,8 +38,44 @@ pub(crate) struct Taken {
     watching: AbortHandle,
 }
 
-/// Since when the caller is waited for; none while there is nothing for him.
-struct Waits(Mutex<Option<Instant>>);
+/// How the caller is waited for.
+struct Waits(Mutex<Waiting>);
+
+struct Waiting {
+    /// Since when; none while there is nothing for him.
+    since: Option<Instant>,
+    /// For how long at most.
+    patience: Duration,
+}
+
+impl Waits {
+    fn begin(&self) {
+        lock(&self.0).since.get_or_insert_with(Instant::now);
+    }
+
+    /// He asks for more.
+    fn end(&self) {
+        let mut waiting = lock(&self.0);
+        if let Some(since) = waiting.since.take() {
+            waiting.patience = waiting.patience.saturating_sub(since.elapsed());
+        }
+    }
+
+    /// He was given so many bytes.
+    fn earn(&self, bytes: usize) {
+        let mut waiting = lock(&self.0);
+        let earned = Duration::from_secs(bytes as u64) / RATE;
+        waiting.patience = (waiting.patience + earned).min(PATIENCE);
+    }
+
+    /// How long he may still be silent.
+    fn left(&self) -> Duration {
+        let waiting = lock(&self.0);
+        let waited = waiting.since.map_or(Duration::ZERO, |since| since.elapsed());
+        // While there is nothing for him it is looked again later.
+        if waiting.since.is_none() { PATIENCE } else { waiting.patience.saturating_sub(waited) }
+    }
+}
 
 struct Answer {
     share: Arc<Share>,
@@ -69,7 +107,8 @@ impl Taken {
             left.keep(frame.into_data().unwrap_or_default(), &share);
         }
         let answer = Arc::new(Mutex::new(Answer { share, left: Some(left), is_told: false }));
-        let waits = Arc::new(Waits(Mutex::new(Some(Instant::now()))));
+        let waiting = Waiting { since: Some(Instant::now()), patience: PATIENCE };
+        let waits = Arc::new(Waits(Mutex::new(waiting)));
         let watching = tokio::spawn(watch(Arc::downgrade(&answer), waits.clone())).abort_handle();
         Self { answer, waits, watching }
     }
@@ -106,8 +145,7 @@ impl Left {
 /// Gives an answer up that its caller does not take.
 async fn watch(answer: Weak<Mutex<Answer>>, waits: Arc<Waits>) {
     loop {
-        let since = *lock(&waits.0);
-        let left = since.map_or(PATIENCE, |since| PATIENCE.saturating_sub(since.elapsed()));
+        let left = waits.left();
         if left.is_zero() {
             if let Some(answer) = answer.upgrade() {
                 lock(&answer).left = None;
@@ -126,7 +164,7 @@ struct Noting {
 
 impl Wake for Noting {
     fn wake(self: Arc<Self>) {
-        lock(&self.waits.0).get_or_insert_with(Instant::now);
+        self.waits.begin();
         self.waker.wake_by_ref();
     }
 }
@@ -142,12 +180,12 @@ impl HttpBody for Taken {
         let this = &*self;
         let mut answer = lock(&this.answer);
         let answer = &mut *answer;
+        this.waits.end();
         let Some(left) = &mut answer.left else {
             let is_told = std::mem::replace(&mut answer.is_told, true);
             return Poll::Ready((!is_told).then(given_up));
         };
         if left.rest.is_empty() && left.next.is_none() {
-            *lock(&this.waits.0) = None;
             let noting = Noting { waits: this.waits.clone(), waker: context.waker().clone() };
             let waker = Waker::from(Arc::new(noting));
             match Pin::new(&mut left.body).poll_frame(&mut Context::from_waker(&waker)) {
@@ -158,9 +196,12 @@ impl HttpBody for Taken {
                 Poll::Ready(next) => left.next = Some(next),
             }
         }
-        *lock(&this.waits.0) = Some(Instant::now());
+        this.waits.begin();
         match left.part() {
-            Some(part) => Poll::Ready(Some(Ok(Frame::data(part)))),
+            Some(part) => {
+                this.waits.earn(part.len());
+                Poll::Ready(Some(Ok(Frame::data(part))))
+            }
             None => match left.next.take() {
                 Some(next) => Poll::Ready(next),
                 // An empty part.
@@ -226,9 +267,11 @@ mod tests {
         let (share, mut taken) = answer(10 * PART);
         assert_eq!(share.taken(), 10 * PART);
         assert!(next(&mut taken).await.unwrap().unwrap().is_data());
-        // A part now and then is enough.
-        sleep(PATIENCE - Duration::from_secs(1)).await;
-        assert!(next(&mut taken).await.unwrap().unwrap().is_data());
+        // A part now and then is enough, if it is as much as a slow line takes.
+        for _ in 0..3 {
+            sleep(Duration::from_secs(16)).await;
+            assert!(next(&mut taken).await.unwrap().unwrap().is_data());
+        }
         sleep(PATIENCE - Duration::from_secs(1)).await;
         assert_eq!(share.taken(), 10 * PART);
         sleep(Duration::from_secs(2)).await;
@@ -237,6 +280,17 @@ mod tests {
         let status = Status::from_header_map(&end).unwrap();
         assert!(status.code() == Code::DeadlineExceeded && status.message().contains("60 s"), "{status}");
         assert!(next(&mut taken).await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r6_10_an_answer_of_which_a_part_is_taken_a_minute_is_not_kept_for_hours() {
+        let (share, mut taken) = answer(100 * PART);
+        let mut parts = 0;
+        while next(&mut taken).await.unwrap().unwrap().is_data() {
+            parts += 1;
+            sleep(PATIENCE - Duration::from_secs(1)).await;
+        }
+        assert!(parts < 4 && share.taken() == 0, "{parts}");
     }
 
     /// A refusal of gRPC is a head without a body, and tools look whether there is one.

@@ -184,6 +184,29 @@ fn r6_5_a_version_is_confirmed_by_an_acknowledgement_that_comes_when_the_agent_h
     assert_eq!((host.version(), host.went_back_from()), (2, None));
 }
 
+/// As a coordinator does whose disk is full: it refuses reports, and still suspends the fleet.
+#[test]
+fn r6_5_a_host_that_a_version_suspends_does_not_compute_again_because_nothing_was_acknowledged() {
+    let suspended =
+        |version| document(version, &["a"], Preferences { suspended: true, ..plain(version).preferences });
+    let mut host = Host::of_version_1();
+    host.offer(suspended(2));
+    host.pass(LIMIT * 3);
+    assert_eq!((host.version(), host.links, host.went_back_from()), (2, 0, None));
+    assert!(host.client.preferences().suspended && host.on_trial());
+    host.restart(Duration::from_secs(5));
+    host.pass(LIMIT * 2);
+    assert!(host.client.preferences().suspended && host.on_trial());
+    // As soon as reports are taken again it is confirmed.
+    host.acknowledge();
+    assert_eq!((host.version(), host.on_trial()), (2, false));
+    // Where the version before it suspends as well, going back undoes nothing of that.
+    host.offer(suspended(3));
+    host.pass(LIMIT * 2);
+    assert_eq!((host.version(), host.links), (2, 1));
+    assert!(host.client.preferences().suspended);
+}
+
 #[test]
 fn r6_5_a_host_whose_coordinator_acknowledges_nothing_goes_back_to_the_version_that_was_confirmed_last() {
     let mut host = Host::of_version_1();
