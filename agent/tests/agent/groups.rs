@@ -214,7 +214,7 @@ fn r6_10_what_a_neighbour_closes_of_a_group_before_it_is_opened_is_opened_all_th
     let above = Group::open(&place).unwrap();
     let group = above.make("closed").unwrap();
     let close = |file: &str| {
-        std::fs::set_permissions(group.path().join(file), std::fs::Permissions::from_mode(0o0)).unwrap();
+        std::fs::set_permissions(group.path().join(file), std::fs::Permissions::from_mode(0o000)).unwrap();
     };
     for closed in ["cgroup.procs", "cgroup.events", "."] {
         close(closed);
