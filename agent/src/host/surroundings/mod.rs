@@ -15,7 +15,7 @@ mod power;
 mod pressure;
 mod programs;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration as StdDuration;
 
 use fallow_client::{Event, LooksFor, Surroundings};
@@ -59,7 +59,8 @@ impl Watcher {
         let pressure = pressure::status(&places.pressure);
         let SensorStatus { sensor, on, what } = &pressure;
         tracing::info!(sensor, on, what, "senses whether memory is short");
-        Self { wanted, pressure, task: tokio::spawn(watch(places, tell, wants)) }
+        let open = |path: &Path| Pressure::open(path).ok();
+        Self { wanted, pressure, task: tokio::spawn(watch(places, tell, wants, open)) }
     }
 
     /// Whether the kernel tells of memory pressure.
@@ -84,11 +85,24 @@ impl Drop for Watcher {
     }
 }
 
-async fn watch(places: Places, tell: Tell, mut wants: channel::Receiver<LooksFor>) {
+/// `open` asks the kernel to tell of memory pressure.
+async fn watch(
+    places: Places,
+    tell: Tell,
+    mut wants: channel::Receiver<LooksFor>,
+    open: impl Fn(&Path) -> Option<Pressure> + Send,
+) {
     let mut told = Surroundings::default();
     let (mut trigger, mut is_pressed) = (None, false);
     loop {
         let wanted = wants.borrow_and_update().clone();
+        // One event, one task that leaves; if that is not enough, another event comes. What was felt while
+        // there were no such tasks is over.
+        let pressed = std::mem::take(&mut is_pressed) && wanted.memory;
+        trigger = match wanted.memory {
+            true => trigger.or_else(|| open(&places.pressure)),
+            false => None,
+        };
         if wanted == LooksFor::default() && told == Surroundings::default() {
             if wants.changed().await.is_err() {
                 return;
@@ -97,16 +111,9 @@ async fn watch(places: Places, tell: Tell, mut wants: channel::Receiver<LooksFor
         }
         let looked = tokio::task::spawn_blocking({
             let (places, wanted) = (places.clone(), wanted.clone());
-            move || (look(&places, &wanted), power::has_battery(&places.power))
+            move || (look(&places, &wanted, pressed), power::has_battery(&places.power))
         });
-        let Ok((mut seen, has_battery)) = looked.await else { return };
-        // One event, one task that leaves; if that is not enough, another event comes.
-        seen.memory_short |= wanted.memory && std::mem::take(&mut is_pressed);
-        // What was felt before there were such tasks is over.
-        trigger = match wanted.memory {
-            true => trigger.or_else(|| Pressure::open(&places.pressure).ok()),
-            false => None,
-        };
+        let Ok((seen, has_battery)) = looked.await else { return };
         // That memory is short is said again as long as it is.
         let is_news = seen != told || seen.memory_short;
         if is_news && tell(Event::SurroundingsSeen(seen.clone())) {
@@ -131,11 +138,15 @@ async fn felt(trigger: Option<&Pressure>) {
     }
 }
 
-fn look(places: &Places, wanted: &LooksFor) -> Surroundings {
+fn look(places: &Places, wanted: &LooksFor, is_pressed: bool) -> Surroundings {
     Surroundings {
         on_battery: wanted.battery && power::is_on_battery(&places.power),
         exclusive: programs::running(&wanted.programs, &places.mark),
-        memory_short: wanted.memory && memory::is_short(&places.memory),
+        memory_short: wanted.memory && memory::is_short(&places.memory, is_pressed),
         cpu_worked: if wanted.load { cpus::worked() } else { None },
     }
 }
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

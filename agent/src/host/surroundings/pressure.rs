@@ -39,14 +39,14 @@ impl Pressure {
         Self::of(file.into()).map_err(refused)
     }
 
-    fn of(file: OwnedFd) -> std::io::Result<Self> {
+    pub(super) fn of(file: OwnedFd) -> std::io::Result<Self> {
         sys::urgent_later(file).map(Self)
     }
 
     /// Comes back when it is felt. Where the kernel tells no more of it, never.
     pub(super) async fn felt(&self) {
         match self.0.ready(Interest::PRIORITY).await {
-            Ok(mut guard) if !guard.ready().is_error() => guard.clear_ready(),
+            Ok(mut guard) if !guard.ready().is_read_closed() => guard.clear_ready(),
             Ok(_) | Err(_) => std::future::pending().await,
         }
     }
