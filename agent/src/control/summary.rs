@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use fallow_domain::{Duration, Instant, printable};
 use jiff::tz::TimeZone;
 
-use super::status::{HostStatus, Status, TaskStatus};
+use super::status::{HostStatus, ProjectStatus, Status, TaskStatus};
 
 /// Longest reason in the line, in bytes.
 const WHY_MAX: usize = 200;
@@ -129,7 +129,10 @@ fn computing(status: &Status, now: Instant, clock: &WallClock) -> Option<String>
 /// What is known of people at the machine.
 fn people(status: &Status, now: Instant, clock: &WallClock) -> Option<String> {
     let HostStatus { in_use, rests_in_use, devices, .. } = &status.host;
-    let since = status.last_input.as_ref().map(|last| clock.show(last.at, now));
+    // Where nothing is seen of people any more, nobody knows.
+    let sees = status.sensors.is_empty() || status.sensors.iter().any(|sensor| sensor.on);
+    let last = status.last_input.as_ref().filter(|_| sees);
+    let since = last.map(|last| clock.show(last.at, now));
     match (in_use, since) {
         (true, _) if rests_in_use == "coprocessors" && !devices.is_empty() => {
             Some("its devices rest, for somebody uses the machine".to_owned())
@@ -178,26 +181,47 @@ fn idle(status: &Status, now: Instant, clock: &WallClock) -> String {
 /// When work is asked for again, or why it is not.
 fn next_work(status: &Status, now: Instant, clock: &WallClock) -> String {
     let ask = status.projects.iter().filter(|one| one.enough.is_none());
-    let waits =
-        ask.map(|one| (one.min_rpc.as_ref().filter(|(at, _)| Instant::from_secs_f64(*at) > now), one));
+    let waits = ask.map(|one| (waits_until(one, now), one));
     let first = waits.min_by(|(one, _), (other, _)| {
-        let at = |wait: &Option<&(f64, String)>| wait.map_or(0.0, |(at, _)| *at);
+        let at = |wait: &Option<(f64, &str)>| wait.map_or(0.0, |(at, _)| at);
         at(one).total_cmp(&at(other))
     });
-    match (first, status.projects.first().and_then(|one| one.enough.as_ref())) {
+    match (first, why_none(status)) {
         (Some((Some((at, why)), one)), _) => {
-            format!("{} may be asked for some at {} ({})", named(one), clock.show(*at, now), cut(why))
+            format!("{} may be asked for some at {} ({})", named(one), clock.show(at, now), cut(why))
         }
         (Some((None, one)), _) => match &one.no_work {
             Some((_, said)) => format!("{} had none and said: {}", named(one), cut(said)),
             None => format!("{} is asked for some", named(one)),
         },
-        (None, Some(why)) => format!("none is asked for ({})", cut(why)),
+        (None, Some(why)) => format!("none is asked for ({why})"),
         (None, None) => "none is asked for".to_owned(),
     }
 }
 
-fn named(project: &super::status::ProjectStatus) -> String {
+/// Until when a project is asked for nothing, and why, if it is not asked now: it is not to be called, or is
+/// not asked for jobs of the CPUs, which are those that nearly every job needs.
+fn waits_until(project: &ProjectStatus, now: Instant) -> Option<(f64, &str)> {
+    let call = project.min_rpc.as_ref().map(|(at, why)| (*at, why.as_str()));
+    let held = project.held_types.iter().filter(|held| held.resource == "CPU");
+    let held = held.map(|held| (held.until, "it had no jobs for the CPUs"));
+    let waits = call.into_iter().chain(held).filter(|(at, _)| Instant::from_secs_f64(*at) > now);
+    waits.max_by(|(one, _), (other, _)| one.total_cmp(other))
+}
+
+/// Why no project is asked for work: what holds for all, or for each of them.
+fn why_none(status: &Status) -> Option<String> {
+    let mut whys = status.projects.iter().filter_map(|one| Some((one, one.enough.as_ref()?)));
+    let (_, first) = whys.clone().next()?;
+    if whys.clone().all(|(_, why)| why == first) {
+        return Some(cut(first));
+    }
+    let (one, why) = whys.next()?;
+    let others = count(whys.count(), "other project");
+    Some(format!("{}: {}; and {others} for other reasons", named(one), cut(why)))
+}
+
+fn named(project: &ProjectStatus) -> String {
     cut(if project.name.is_empty() { &project.url } else { &project.name })
 }
 

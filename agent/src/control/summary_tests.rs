@@ -131,10 +131,13 @@ fn r6_4_the_line_says_what_computes_and_for_whom() {
     let two = json!({ "tasks": [task("running", "http://a/"), task("running", "http://b/"), task("ready", "http://a/")] });
     let one =
         json!({ "tasks": [task("running", "http://a/")], "last_input": { "of": "a key", "at": at(9.5) } });
+    let mut blind = one.clone();
+    blind["sensors"] = json!([{ "sensor": "input devices", "on": false, "what": "may not be read" }]);
     let idle = |idle: u32| json!({ "idle_cpus": idle });
     for (host, status, expected) in [
         (idle(2), &two, "computing: 2 jobs of 2 projects, on 2 of 4 CPUs"),
         (idle(3), &one, "computing: 1 job of primes, on 1 of 4 CPUs; nobody uses the machine since 09:30"),
+        (idle(3), &blind, "computing: 1 job of primes, on 1 of 4 CPUs"),
         (
             json!({ "idle_cpus": 3, "in_use": true, "rests_in_use": "nothing" }),
             &one,
@@ -170,6 +173,12 @@ fn r6_4_the_line_says_what_an_idle_agent_waits_for() {
         let mut one = project_of("http://a/", "primes");
         one[key] = value;
         json!({ "projects": [one] })
+    };
+    let held = |resource: &str, hour: f64| json!({ "resource": resource, "until": at(hour), "failures": 1 });
+    let enough = |name: &str, why: &str| {
+        let mut one = project_of("http://a/", name);
+        one["enough"] = json!(why);
+        one
     };
     let spent = json!({ "network_rests": "files came to 2.0 GB today" });
     for (host, status, expected) in [
@@ -211,6 +220,16 @@ fn r6_4_the_line_says_what_an_idle_agent_waits_for() {
             "idle: no work; primes had none and said: no jobs\u{fffd}now",
         ),
         (none.clone(), &none, "idle: no work; primes is asked for some"),
+        (
+            none.clone(),
+            &with("held_types", json!([held("CPU", 11.0), held("NVIDIA", 12.0)])),
+            "idle: no work; primes may be asked for some at 11:00 (it had no jobs for the CPUs)",
+        ),
+        (
+            none.clone(),
+            &json!({ "projects": [enough("primes", "its downloads stall"), enough("rocks", "it is suspended")] }),
+            "idle: no work; none is asked for (primes: its downloads stall; and 1 other project for other reasons)",
+        ),
         (
             none.clone(),
             &with("enough", json!("its downloads stall")),
