@@ -110,6 +110,31 @@ fn r6_4_a_file_that_cannot_be_read_keeps_the_host_from_computing_until_it_is_men
 }
 
 #[test]
+fn r6_4_while_a_preference_file_cannot_be_read_no_file_is_transferred_for_it_may_have_limited_that() {
+    let mut world = world(28, two_cpus());
+    let most = Bytes(10_000_000);
+    world.event(owner(Said { transfer_max: Some(Some(most)), ..Said::default() }));
+    world.event(Event::FilesMoved { up: Bytes(0), down: most });
+    world.run_for(MINUTE * 15);
+    let waits = |world: &World| {
+        let tasks = world.client.task_views();
+        tasks.iter().filter(|task| task.phase == fallow_client::Phase::Uploading).count()
+    };
+    let waiting = waits(&world);
+    assert!(waiting > 0);
+    // The limit is not known any more.
+    let troubles = vec!["line 3: nonsense".to_owned()];
+    world.event(Event::PreferenceFilesRead(Box::new(PreferenceFiles {
+        troubles,
+        ..PreferenceFiles::default()
+    })));
+    world.run_for(MINUTE * 30);
+    assert_eq!(waits(&world), waiting);
+    world.event(owner(Said::default()));
+    world.run_until("what waited is sent", MINUTE * 5, |world| waits(world) == 0);
+}
+
+#[test]
 fn r6_4_what_holds_in_use_holds_for_as_long_as_somebody_uses_the_host() {
     let mut world = world(3, Preferences { idle_after: MINUTE, ..two_cpus() });
     world.event(owner(Said { cpu_fraction_in_use: part(0.5), ..Said::default() }));
