@@ -121,8 +121,10 @@ fn r6_4_nothing_begins_in_the_place_of_a_task_that_had_to_leave_the_swap_space_u
     let swap = Bytes(100_000_000);
     world.event(Event::HostMeasured(Box::new(HostFacts { swap, ..crate::world::host() })));
     world.event(owner(Said { swap_fraction: part(0.5), ..Said::default() }));
-    let starts = |world: &World| world.log.iter().filter(|line| line.contains("StartTask")).count();
+    let is_start = |line: &&String| line.split(' ').nth(1) == Some("start");
+    let starts = |world: &World| world.log.iter().filter(is_start).count();
     let begun = starts(&world);
+    assert_eq!(begun, 2);
     world.swap = Some(Bytes(30_000_000));
     world.run_until("one leaves", MINUTE, |world| world.computing() == 1);
     // It does not fit beside the other one, after ten minutes neither.
