@@ -6,8 +6,8 @@
 //! limit or not, so that a new one holds at once.
 //!
 //! A clock that is wrong for a moment, as on a host that begins in 1970 until the network tells it the time,
-//! makes nothing be forgotten: days that seem to be yet to come count as well, nothing is dropped by its date,
-//! and a clock is believed only once it has been seen to run through a midnight.
+//! makes nothing be forgotten: days that seem to be yet to come count as well, nothing is dropped by its
+//! date, and a clock is believed only once it has been seen to run through a midnight.
 
 use std::collections::BTreeMap;
 use std::fmt;
