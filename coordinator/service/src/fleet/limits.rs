@@ -8,7 +8,7 @@ use fallow_domain::Duration as Life;
 /// Entries and removals in one message. A host of 256 CPUs that holds a month of short jobs has some
 /// thousands.
 pub const ENTRIES_PER_MESSAGE: usize = 20_000;
-/// Bytes that an agent's entries may take, keys and values as they are held ([`super::weight`]), and those
+/// Bytes that an agent's entries may take, keys and values as they are held (`weight`), and those
 /// of the projects that it has left. A job with a name of 40 bytes of a project with a URL of 40 takes 400 to
 /// 500, so a host with 10,000 of them takes less than 5 MiB.
 pub const BYTES_PER_AGENT: usize = 8 << 20;
@@ -30,7 +30,7 @@ pub const MESSAGE_BYTES: usize = 8 << 20;
 /// Messages of one agent that are on their way to the store: enough to keep the group commit busy, little
 /// memory.
 pub const PIPELINE: usize = 64;
-/// What an agent may say in a second, in messages: one that says more waits ([`super::pace`]).
+/// What an agent may say in a second, in messages: one that says more waits (`pace`).
 pub const MESSAGES_A_SECOND: u32 = 500;
 /// For how long it may save that up.
 pub const SAVED_UP: Duration = Duration::from_secs(10);
