@@ -1,4 +1,4 @@
-//! A disk that agents have filled, and operators who have to stop them (R6.10).
+//! A disk that agents and submitters have filled, and operators who have to stop them (R6.10).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 mod peers;
@@ -11,9 +11,10 @@ use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_coordinator::fleet::LinkSettings;
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::operator::v1::{
-    ForgetHostRequest, GetDocumentRequest, ListHostsRequest, RevokeHostRequest, SetPreferencesRequest,
+    CreateProjectRequest, ForgetHostRequest, GetDocumentRequest, InputFile, ListHostsRequest, NewWorkunit,
+    RevokeHostRequest, SetPreferencesRequest, SubmitRequest,
 };
-use peers::{Agent, Client, Identity, connect, enroll, hello, host, tokens};
+use peers::{Agent, Client, Identity, add_app_version, connect, enroll, hello, host, tokens};
 use tonic::{Code, Status};
 use wire::entry::Value;
 use wire::from_coordinator::Body as Heard;
@@ -29,6 +30,9 @@ async fn child_on_a_small_volume() {
     let options = Options { link, ..Options::at(Path::new(&dir).join("coordinator")) };
     let coordinator = Coordinator::start(options).await.unwrap();
     let mut operator = connect(coordinator.access()).await.unwrap();
+    let project = CreateProjectRequest { name: "a".into(), share: 50.0, ..Default::default() };
+    operator.create_project(project).await.unwrap();
+    add_app_version(&mut operator, "a", "app").await;
     let mut hosts = Vec::new();
     for token in tokens(&mut operator, 12).await {
         hosts.push(enroll(coordinator.access(), &token).await.unwrap());
@@ -44,6 +48,7 @@ async fn child_on_a_small_volume() {
         }
     }
     assert!(sizes.peek().is_none(), "the disk is not full");
+    submit_all_there_is_room_for(&mut operator).await;
     stop_them(&mut operator).await;
     coordinator.stop().await.unwrap();
     println!("\nthey were stopped");
@@ -68,6 +73,26 @@ async fn fill(identity: &Identity, size: u64) -> Result<(), Status> {
     Ok(())
 }
 
+/// Jobs with inputs, until there is no room for the smallest.
+async fn submit_all_there_is_room_for(operator: &mut Client) {
+    let mut sizes = [256 << 10, 16 << 10, 1].into_iter().peekable();
+    while let Some(&size) = sizes.peek() {
+        let input = InputFile { content: vec![7; size], open_name: "in".into(), ..Default::default() };
+        let workunit = NewWorkunit {
+            application: "app".into(),
+            flops_estimate: 1e9,
+            inputs: vec![input],
+            ..Default::default()
+        };
+        let request =
+            SubmitRequest { project: "a".into(), workunits: vec![workunit], ..Default::default() };
+        if let Err(status) = operator.submit(request).await {
+            assert!(status.message().contains("no space left"), "{status}");
+            sizes.next();
+        }
+    }
+}
+
 /// What an operator does then.
 async fn stop_them(operator: &mut Client) {
     let document = operator.get_document(GetDocumentRequest::default()).await.unwrap().into_inner().document;
@@ -89,7 +114,7 @@ async fn stop_them(operator: &mut Client) {
 }
 
 #[test]
-fn r6_10_operators_suspend_the_fleet_and_take_hosts_out_when_agents_have_filled_the_disk() {
+fn r6_10_operators_suspend_the_fleet_and_take_hosts_out_when_agents_and_submitters_have_filled_the_disk() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#"mount -t tmpfs -o size=32m none "$1" && shift && exec "$@""#;
     let output = Command::new("unshare")

@@ -14,7 +14,7 @@ use fallow_domain::{Invalid, Usage};
 use super::catalog::Catalog;
 use super::error::ProjectError;
 use super::index;
-use super::layout::write_whole;
+use super::layout::{leave_space, write_whole};
 use super::names::{PLAIN_RULE, is_plain};
 use super::operator_types::NewAppVersion;
 use super::project::Project;
@@ -82,6 +82,7 @@ impl Project {
             },
         };
         self.transact_durably(|txn| {
+            txn.leave_space();
             txn.put("application", self.keys.app(&app.name), &app)?;
             txn.put("application version", key, &version)
         })?;
@@ -173,6 +174,7 @@ impl Project {
         }
         let own_name = open_name.as_ref().unwrap_or(&name);
         let signature = self.signing_keys.signature(own_name, &md5, signature)?;
+        leave_space(&self.layout.downloads(), content.len() as u64)?;
         write_whole(&self.layout.download(&name), content, 0o644)?;
         Ok(VersionFile { name, open_name, executable, nbytes: content.len() as u64, signature, md5 })
     }

@@ -116,6 +116,19 @@ pub(crate) fn sync_filesystem(dir: &Path) -> Result<(), ProjectError> {
     sync().map_err(ProjectError::file("sync", dir))
 }
 
+/// That so many bytes more in a directory, which somebody who submits brings, leave the volume what operators
+/// need to stop it all ([`fallow_store::leaves_enough`]).
+///
+/// # Errors
+/// [`ProjectError::File`] of a full disk.
+pub(crate) fn leave_space(dir: &Path, bytes: u64) -> Result<(), ProjectError> {
+    // Where that cannot be said, the write says what is wrong.
+    match fallow_store::leaves_enough(dir, bytes).unwrap_or(true) {
+        true => Ok(()),
+        false => Err(ProjectError::file("write", dir)(io::ErrorKind::StorageFull.into())),
+    }
+}
+
 /// Removes a file that may be gone already.
 pub(crate) fn remove_if_there(path: &Path) -> Result<(), ProjectError> {
     file::remove_if_there(path).map_err(ProjectError::file("remove", path))

@@ -17,7 +17,7 @@ use fallow_domain::{Bytes, Duration, Instant, Invalid};
 use super::comparator;
 use super::error::ProjectError;
 use super::index;
-use super::layout::{sync_filesystem, write_unsynced};
+use super::layout::{leave_space, sync_filesystem, write_unsynced};
 use super::names::{PLAIN_RULE, is_plain};
 use super::operator_types::{NewInput, NewWorkunit, SubmissionPiece, SubmissionStatus};
 use super::project::Project;
@@ -93,6 +93,9 @@ impl Project {
             return Ok(SubmissionStatus { names, taken, begun_at, known });
         }
         let last_sequence = named.last().map(|(_, sequence)| *sequence);
+        let inputs = rest.workunits.iter().flat_map(|workunit| &workunit.inputs);
+        let bytes = inputs.map(|input| input.content.len() as u64).sum();
+        leave_space(&self.layout.downloads(), bytes)?;
         let new = match self.prepare_all(rest, named, &mut sticky_inputs, now) {
             Ok(new) => new,
             Err(error) => {
@@ -104,6 +107,7 @@ impl Project {
         let begun_at = begun_at.unwrap_or(now);
         let new_names: Vec<String> = new.iter().map(|workunit| workunit.name.clone()).collect();
         let stored = self.transact_durably(|txn| {
+            txn.leave_space();
             for workunit in &new {
                 index::write(txn, &self.keys, None, workunit, now)?;
             }

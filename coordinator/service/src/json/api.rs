@@ -20,7 +20,7 @@ use super::body::{self, Messages};
 use super::contract::{self, Contract, DESCRIPTION};
 use super::failure::{self, answer_of};
 use super::openapi::openapi;
-use crate::operator::{AUTHOR, Guard, Guarded, IsPaced, MESSAGE, Paced, Share, Taken};
+use crate::operator::{AUTHOR, Guard, Guarded, IsPaced, Kept, MESSAGE, Paced, Taken};
 
 /// What of a request's head is said to the service: who calls, for whom, and in which trace.
 const HANDED_ON: [&str; 5] = ["authorization", AUTHOR, MESSAGE, "traceparent", "tracestate"];
@@ -128,20 +128,22 @@ async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
     // The connection, and the address at its other end.
     *call.extensions_mut() = head.extensions;
     call.extensions_mut().insert(IsPaced(length_of(&head.headers)));
-    let Ok(answer) = api.grpc.clone().call(call).await;
+    let Ok(mut answer) = api.grpc.clone().call(call).await;
     if let Some(status) = refused(&answer) {
         unread.pass_over().await;
         return Err(status);
     }
     let method = method.ok_or_else(|| Status::internal("a method that does not exist was answered"))?;
-    let share = answer.extensions().get::<Arc<Share>>().cloned();
-    let share = share.ok_or_else(|| Status::internal("nobody has looked what the answer may take"))?;
+    let kept = answer.extensions_mut().remove::<Kept>();
+    let kept = kept.ok_or_else(|| Status::internal("nobody has looked what the answer may take"))?;
     let mut messages = Messages::new(answer.into_body(), method.output());
     if method.is_server_streaming() {
         return Ok(answer_of(failure::LINES, messages.into_lines()));
     }
-    let message = messages.only(&share).await?;
-    let body = Taken::new(tonic::body::Body::new(Body::from(message)), share, None);
+    let message = messages.only(&kept).await?;
+    let Kept { share, place, making } = kept;
+    let body = Taken::new(tonic::body::Body::new(Body::from(message)), share, place);
+    drop(making);
     Ok(answer_of(failure::JSON, Body::new(body)))
 }
 

@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 
 use super::failure;
 use super::message::{self, HEAD};
-use crate::operator::{Share, unblocked};
+use crate::operator::{Kept, unblocked};
 
 /// Bytes of a message in JSON: as many as gRPC may have for one.
 const TEXT_MAX: usize = 64 << 20;
@@ -163,18 +163,30 @@ impl Messages {
         }
     }
 
-    /// The only one, which the caller who has this share gets.
+    /// The only one, for the caller whose call has taken that. What it takes in between counts.
     ///
     /// # Errors
     /// The status with which the call ended. None for want of room: what was asked for is done by now.
-    pub(super) async fn only(&mut self, share: &Share) -> Result<Vec<u8>, Status> {
+    pub(super) async fn only(&mut self, kept: &Kept) -> Result<Vec<u8>, Status> {
         let message = self.next_in_grpc().await?;
         let message = message.ok_or_else(|| Status::internal("the call ended without an answer"))?;
+        let held = kept.share.made(message.len());
         // How it ended comes behind it.
         self.next_in_grpc().await?;
-        let _turn = share.turn_to_rewrite(message.len()).await;
+        // A list has its turn still.
+        let turn = match kept.making {
+            Some(_) => None,
+            None => kept.share.turn_to_rewrite(message.len()).await,
+        };
         let kind = self.kind.clone();
-        unblocked(move || message::to_json(&kind, &message)).await?
+        let kept = kept.clone();
+        let rewrite = move || {
+            let text = message::to_json(&kind, &message);
+            // Also where the caller has given up meanwhile.
+            drop((message, held, turn, kept));
+            text
+        };
+        unblocked(rewrite).await?
     }
 
     async fn next_in_grpc(&mut self) -> Result<Option<Bytes>, Status> {

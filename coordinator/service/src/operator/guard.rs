@@ -29,7 +29,7 @@ use tonic::server::NamedService;
 use tonic::transport::server::TcpConnectInfo;
 use tower::Service;
 
-use super::memory::{Memory, Share};
+use super::memory::{CallKind, Kept, Memory, Share};
 use super::metered::{LONGEST, Metered};
 use super::pace::LONG;
 use super::{IsPaced, Paced, Taken, status};
@@ -214,7 +214,7 @@ where
         let inner = std::mem::replace(&mut self.inner, fresh);
         let reading = Reading::of(&method, in_json);
         let answer = async move {
-            let answer = within_share(inner, request, share, reading).await;
+            let answer = within_share(inner, request, share, reading, in_json.is_some()).await;
             Ok(answer.unwrap_or_else(Status::into_http))
         };
         match admitted {
@@ -225,11 +225,10 @@ where
 }
 
 /// How a request is read.
+#[derive(Clone, Copy)]
 enum Reading {
     /// Whole, before anything is made of it: it is short.
-    First,
-    /// The same of a change, whose answer is short: it waits behind no list.
-    Change,
+    Whole(CallKind),
     /// In gRPC's form, message by message.
     Messages,
     /// The same, made of a text of so many bytes.
@@ -244,9 +243,9 @@ impl Reading {
             _ if method.starts_with('/') => Self::Beside,
             _ if !LONG.contains(&method) => match rights::needed(method) {
                 // It can be as long as the lists are.
-                Some(Right::Administer) if method == "ListAudit" => Self::First,
-                Some(Right::Operate | Right::Administer | Right::Own) => Self::Change,
-                _ => Self::First,
+                Some(Right::Administer) if method == "ListAudit" => Self::Whole(CallKind::Look),
+                Some(Right::Operate | Right::Administer | Right::Own) => Self::Whole(CallKind::Change),
+                _ => Self::Whole(CallKind::Look),
             },
             None => Self::Messages,
             Some(IsPaced(length)) => {
@@ -255,26 +254,38 @@ impl Reading {
             }
         }
     }
+
+    fn kind(self) -> CallKind {
+        match self {
+            Self::Whole(kind) => kind,
+            Self::Messages | Self::Text(_) => CallKind::Change,
+            Self::Beside => CallKind::Look,
+        }
+    }
 }
 
-/// The answer to a call that waits for its place, and for room for what is read and made.
+/// The answer to a call that waits for its place, and for room for what is read and made. Of a call `in_json`
+/// another answer is made of it, which has what the call has taken ([`Kept`]) in its extensions.
 async fn within_share<S>(
     mut inner: S,
     request: Request<Body>,
     share: Arc<Share>,
     reading: Reading,
+    in_json: bool,
 ) -> Result<Response<Body>, Status>
 where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Send + 'static,
+    S::Future: Send + 'static,
 {
-    let place = share.place().await?;
+    let place = share.place(reading.kind()).await?;
     let (head, body) = request.into_parts();
     let (mut making, mut room, mut messages) = (None, None, None);
     let body = match reading {
-        Reading::First | Reading::Change => {
+        Reading::Whole(kind) => {
             let whole = axum::body::to_bytes(axum::body::Body::new(body), usize::MAX).await;
             let whole = whole.map_err(|error| Status::from_error(error.into_inner()))?;
-            if matches!(reading, Reading::First) {
+            // A change's answer is short: it waits behind no list.
+            if kind == CallKind::Look {
                 making = Some(share.make().await?);
             }
             Body::new(axum::body::Body::from(whole))
@@ -290,12 +301,25 @@ where
         }
         Reading::Beside => body,
     };
-    let Ok(mut answer) = inner.call(Request::from_parts(head, body)).await;
-    drop((room, messages));
-    answer.extensions_mut().insert(share.clone());
-    let answer = answer.map(|body| Body::new(Taken::new(body, share, Some(place))));
-    drop(making);
-    Ok(answer)
+    let answer = async move {
+        let Ok(mut answer) = inner.call(Request::from_parts(head, body)).await;
+        drop((room, messages));
+        if in_json {
+            let kept = Kept { share: share.clone(), place: place.clone(), making: making.clone() };
+            answer.extensions_mut().insert(kept);
+        }
+        let answer = answer.map(|body| Body::new(Taken::new(body, share, place)));
+        drop(making);
+        answer
+    };
+    match reading {
+        // Its work goes on where its caller gives up: a list in the making does, on its thread. So it keeps its
+        // place until then, or calls that are given up at once would be made without a bound.
+        Reading::Whole(_) => {
+            tokio::spawn(answer).await.map_err(|died| Status::internal(died.to_string()))
+        }
+        Reading::Messages | Reading::Text(_) | Reading::Beside => Ok(answer.await),
+    }
 }
 
 /// The answer to an operator, or what ended his token meanwhile.
@@ -396,7 +420,11 @@ mod tests {
         (dir, operators.clone(), Guard::new("right", operators, audit).around(Endless))
     }
 
-    async fn call(guarded: &mut Guarded<Endless>, path: &str, authorization: &str) -> Response<Body> {
+    async fn call<S>(guarded: &mut Guarded<S>, path: &str, authorization: &str) -> Response<Body>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+    {
         let request = Request::post(format!("http://h{path}")).header("authorization", authorization);
         guarded.call(request.body(Body::empty()).unwrap()).await.unwrap()
     }
@@ -473,17 +501,83 @@ mod tests {
     async fn r6_5_an_emergency_waits_behind_no_list_and_is_not_refused_for_the_answers_that_nobody_takes() {
         let (_dir, _operators, mut guarded) = guarded();
         let share = guarded.gate.memory.share(&Caller::Owner);
-        // So many answers are there that no other list has room.
+        // So many answers are there that no other list has room, and as many lists wait for it as may.
         let answers = share.made(1 << 30);
+        let mut waiting = Vec::new();
+        for _ in 0..63 {
+            waiting.push(share.place(CallKind::Look).await.unwrap());
+        }
         let list = call(&mut guarded, LIST_HOSTS, "Bearer right").await;
         assert_eq!(code(&list), Some(tonic::Code::ResourceExhausted));
+        waiting.push(share.place(CallKind::Look).await.unwrap());
         let began = tokio::time::Instant::now();
         for method in ["SetPreferences", "RevokeHost", "OrderRollout", "SetShares"] {
             let path = format!("/fallow.operator.v1.Operator/{method}");
             assert_eq!(code(&call(&mut guarded, &path, "Bearer right").await), None, "{method}");
         }
         assert_eq!(began.elapsed(), std::time::Duration::ZERO);
-        drop(answers);
+        drop((answers, waiting));
+    }
+
+    /// A service that makes its answers on threads, each when it is let.
+    #[derive(Clone)]
+    struct Slow {
+        begun: Arc<std::sync::atomic::AtomicUsize>,
+        may_end: Arc<std::sync::Mutex<()>>,
+    }
+
+    impl NamedService for Slow {
+        const NAME: &'static str = "fallow.operator.v1.Operator";
+    }
+
+    impl Service<Request<Body>> for Slow {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            let Self { begun, may_end } = self.clone();
+            Box::pin(async move {
+                let list = move || {
+                    begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    drop(fallow_daemon::lock(&may_end));
+                };
+                super::super::unblocked(list).await.unwrap();
+                Ok(Response::new(Body::empty()))
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn r6_10_lists_whose_callers_have_given_up_take_their_places_until_they_are_made() {
+        use std::sync::atomic::Ordering::SeqCst;
+        let (_dir, _operators, guarded) = guarded();
+        let slow = Slow { begun: Arc::default(), may_end: Arc::default() };
+        let mut guarded = Guarded { inner: slow.clone(), gate: guarded.gate };
+        let share = guarded.gate.memory.share(&Caller::Owner);
+        let held = slow.may_end.lock().unwrap();
+        // Each is given up as soon as it has begun, or waits where it cannot begin.
+        for number in 1..=20 {
+            let call = call(&mut guarded, LIST_HOSTS, "Bearer right");
+            let begins = async {
+                while slow.begun.load(SeqCst) < number.min(8) {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! { biased; _ = call => panic!("nothing ends"), () = begins => {} }
+        }
+        assert_eq!(slow.begun.load(SeqCst), 8, "no more are made at once");
+        drop(held);
+        // All of them end, and what they had is there again.
+        for _ in 0..8 {
+            drop(share.make().await.unwrap());
+        }
+        assert_eq!(code(&call(&mut guarded, LIST_HOSTS, "Bearer right").await), None);
+        assert_eq!(slow.begun.load(SeqCst), 9);
     }
 
     #[tokio::test]

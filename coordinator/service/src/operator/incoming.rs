@@ -4,7 +4,7 @@
 //! What is sent is announced first: names, sizes, fingerprints. Nothing beyond that is written, and a file
 //! that is not what was announced is refused. Memory holds one part at a time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fallow_proto::operator::v1 as wire;
@@ -66,7 +66,7 @@ pub(super) async fn receive(
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(if file.executable { 0o700 } else { 0o600 });
         let mut to = options.open(&path).await.map_err(|error| failed(&path, error))?;
-        take(&mut parts, file, &mut to, |error| failed(&path, error)).await?;
+        take(&mut parts, file, &mut to, &place, |error| failed(&path, error)).await?;
         files.push(path);
     }
     if next(&mut parts).await?.is_some() {
@@ -76,11 +76,12 @@ pub(super) async fn receive(
     Ok(Received { project, version, _dir: dir })
 }
 
-/// Writes one file.
+/// Writes one file, into this directory.
 async fn take(
     parts: &mut Streaming<wire::AddAppVersionPart>,
     file: &wire::AppFile,
     to: &mut File,
+    dir: &Path,
     failed: impl Fn(std::io::Error) -> Status,
 ) -> Result<(), Status> {
     let changed = || {
@@ -93,6 +94,10 @@ async fn take(
         let Some(Part::Content(bytes)) = next(parts).await? else { return Err(changed()) };
         left = left.checked_sub(bytes.len() as u64).ok_or_else(changed)?;
         hash.update(&bytes);
+        // The rest of the disk is for those who run the fleet.
+        if !fallow_store::leaves_enough(dir, bytes.len() as u64).unwrap_or(true) {
+            return Err(failed(std::io::ErrorKind::StorageFull.into()));
+        }
         to.write_all(&bytes).await.map_err(&failed)?;
     }
     // What is on its way to the file may still fail.

@@ -2,22 +2,24 @@
 //!
 //! Whoever has a token, even one that may only look, could otherwise ask for the longest answers on many
 //! connections and take none of them, or begin requests that do not end. So each operator has so many places
-//! for calls at once, on all his connections together, and a budget for what is read of his requests and made
-//! of answers to him; all operators have one together. The holder of the coordinator's own token has a budget
-//! beside theirs: no operator keeps him out. What finds no room waits for a while, and is then refused.
+//! for calls at once, on all his connections together, and budgets for what is read of his requests and made
+//! of answers to him; all operators have budgets together. The holder of the coordinator's own token has
+//! his beside theirs: no operator keeps him out. Changes have places of their own, and the requests of those
+//! who run the fleet have room of their own, so neither lists that nobody takes nor submissions are in their
+//! way. What finds no room waits for a while, and is then refused.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use fallow_daemon::lock;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tonic::Status;
 
-use crate::roles::Caller;
+use crate::roles::{Caller, Role};
 
-/// Calls of one operator at once, those included whose answers he has not taken yet.
+/// Calls of one operator at once, those included whose answers he has not taken yet. As many again for changes.
 const PLACES: usize = 16;
 /// The same with the coordinator's own token: several people and scripts may have it.
 const OWN_PLACES: usize = 64;
@@ -27,16 +29,21 @@ const MAKING: usize = 2;
 const OWN_MAKING: usize = 8;
 /// An answer of so many bytes takes little memory in JSON as well.
 const LITTLE: usize = 64 << 10;
-/// Bytes of requests of one operator, and of answers to him. The longest message has 64 MiB.
+/// Bytes of requests of one operator, and as many again of answers to him. The longest message has 64 MiB.
 const BYTES: usize = 160 << 20;
-/// The same of all operators but the holder of the coordinator's own token, who has [`BYTES`] for himself.
+/// Bytes of answers to all operators but the holder of the coordinator's own token, who has [`BYTES`] for
+/// himself; the same of requests of submitters, and of requests of those who run the fleet.
 const ALL_BYTES: usize = 512 << 20;
 /// How long a call waits for a place or room.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The memory of all calls of operators.
 pub(super) struct Memory {
-    all: Arc<Budget>,
+    answers: Arc<Budget>,
+    /// Requests of those who may submit jobs, and nothing beyond.
+    submissions: Arc<Budget>,
+    /// Requests of operators and administrators.
+    orders: Arc<Budget>,
     /// Of each who has a call now.
     shares: Mutex<BTreeMap<String, Weak<Share>>>,
 }
@@ -45,13 +52,42 @@ pub(super) struct Memory {
 #[derive(Debug)]
 pub(crate) struct Share {
     places: Arc<Semaphore>,
+    /// Places for changes.
+    for_changes: Arc<Semaphore>,
     making: Arc<Semaphore>,
     /// To turn long answers that are there into JSON.
-    rewriting: Semaphore,
-    own: Arc<Budget>,
-    /// None for the holder of the coordinator's own token.
-    all: Option<Arc<Budget>>,
+    rewriting: Arc<Semaphore>,
+    /// Budgets that answers count in: this operator's, and that of all; the holder of the coordinator's own
+    /// token has the first alone.
+    answers: Vec<Arc<Budget>>,
+    /// The same of requests.
+    requests: Vec<Arc<Budget>>,
 }
+
+/// What a call is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallKind {
+    /// To be told something.
+    Look,
+    /// To change something.
+    Change,
+}
+
+/// What the call that an answer belongs to has taken, for whoever makes another answer of it.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    /// What the answer may take.
+    pub(crate) share: Arc<Share>,
+    /// The call's place, until the answer was handed over.
+    pub(crate) place: Place,
+    /// The right to make the answer, until all that is made of it was counted. None for what is short.
+    pub(crate) making: Option<Making>,
+}
+
+/// A call's place.
+pub(crate) type Place = Arc<OwnedSemaphorePermit>;
+/// The right to make an answer.
+pub(crate) type Making = Arc<OwnedSemaphorePermit>;
 
 /// Bytes that are counted as taken until this is dropped.
 #[derive(Debug)]
@@ -69,7 +105,8 @@ struct Budget {
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { all: Budget::new(ALL_BYTES), shares: Mutex::default() }
+        let all = || Budget::new(ALL_BYTES);
+        Self { answers: all(), submissions: all(), orders: all(), shares: Mutex::default() }
     }
 }
 
@@ -79,7 +116,13 @@ impl Memory {
         // No operator has an empty name.
         let (name, all) = match caller {
             Caller::Owner => (String::new(), None),
-            Caller::Named(operator) => (operator.name.to_string(), Some(self.all.clone())),
+            Caller::Named(operator) => {
+                let requests = match operator.role {
+                    Role::Viewer | Role::Submitter => &self.submissions,
+                    Role::Operator | Role::Administrator => &self.orders,
+                };
+                (operator.name.to_string(), Some([&self.answers, requests]))
+            }
         };
         let mut shares = lock(&self.shares);
         if let Some(share) = shares.get(&name).and_then(Weak::upgrade) {
@@ -93,14 +136,20 @@ impl Memory {
 }
 
 impl Share {
-    fn new(all: Option<Arc<Budget>>) -> Self {
+    /// With the budgets of all for answers and for requests, if it has a part in these.
+    fn new(all: Option<[&Arc<Budget>; 2]>) -> Self {
         let (places, making) = if all.is_some() { (PLACES, MAKING) } else { (OWN_PLACES, OWN_MAKING) };
+        let [answers, requests] = all.map_or([None; 2], |all| all.map(Some));
+        let with_own = |of_all: Option<&Arc<Budget>>| {
+            std::iter::once(Budget::new(BYTES)).chain(of_all.cloned()).collect()
+        };
         Self {
             places: Arc::new(Semaphore::new(places)),
+            for_changes: Arc::new(Semaphore::new(places)),
             making: Arc::new(Semaphore::new(making)),
-            rewriting: Semaphore::new(making),
-            own: Budget::new(BYTES),
-            all,
+            rewriting: Arc::new(Semaphore::new(making)),
+            answers: with_own(answers),
+            requests: with_own(requests),
         }
     }
 
@@ -108,15 +157,19 @@ impl Share {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED when there is none for long.
-    pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit, Status> {
+    pub(super) async fn place(&self, kind: CallKind) -> Result<Place, Status> {
+        let (places, what) = match kind {
+            CallKind::Look => (&self.places, "calls"),
+            CallKind::Change => (&self.for_changes, "changes"),
+        };
         let full = || {
             Status::resource_exhausted(format!(
-                "{} calls of this operator are on their way, as many as may be at once on all connections together: read \
+                "{} {what} of this operator are on their way, as many as may be at once on all connections together: read \
                  their answers, or end them, and try again",
-                if self.all.is_some() { PLACES } else { OWN_PLACES }
+                if self.answers.len() > 1 { PLACES } else { OWN_PLACES }
             ))
         };
-        permit(&self.places).await.ok_or_else(full)
+        permit(places).await.map(Arc::new).ok_or_else(full)
     }
 
     /// Room for a message of so many bytes that is to be read.
@@ -124,54 +177,51 @@ impl Share {
     /// # Errors
     /// RESOURCE_EXHAUSTED when there is none for long.
     pub(super) async fn read(&self, bytes: usize) -> Result<Held, Status> {
-        timeout(PATIENCE, self.room(bytes)).await.map_err(|_| no_room())
+        timeout(PATIENCE, room(&self.requests, bytes)).await.map_err(|_| no_room())
     }
 
     /// The right to make an answer, when answers that were made before leave room.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED when there is none for long.
-    pub(crate) async fn make(&self) -> Result<OwnedSemaphorePermit, Status> {
+    pub(super) async fn make(&self) -> Result<Making, Status> {
         let made = async {
             let making = self.making.clone().acquire_owned().await.ok()?;
-            drop(self.room(1).await);
-            Some(making)
+            drop(room(&self.answers, 1).await);
+            Some(Arc::new(making))
         };
         timeout(PATIENCE, made).await.ok().flatten().ok_or_else(no_room)
     }
 
     /// The turn to make JSON of an answer of so many bytes. It comes always, for those before it wait for
     /// nobody: a call that was carried out is not refused in the end.
-    pub(crate) async fn turn_to_rewrite(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
-        if bytes <= LITTLE { None } else { self.rewriting.acquire().await.ok() }
+    pub(crate) async fn turn_to_rewrite(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        if bytes <= LITTLE { None } else { self.rewriting.clone().acquire_owned().await.ok() }
     }
 
     /// Counts what was made, however much it is.
     pub(crate) fn made(&self, bytes: usize) -> Held {
-        let from: Vec<_> = self.budgets().cloned().collect();
+        let from = self.answers.clone();
         for budget in &from {
             *lock(&budget.taken) += bytes;
         }
         Held { bytes, from }
     }
 
+    /// Bytes of requests and answers that are counted now.
     #[cfg(test)]
-    pub(super) fn taken(&self) -> usize {
-        *lock(&self.own.taken)
+    pub(crate) fn taken(&self) -> usize {
+        *lock(&self.answers[0].taken) + *lock(&self.requests[0].taken)
     }
+}
 
-    fn budgets(&self) -> impl Iterator<Item = &Arc<Budget>> {
-        std::iter::once(&self.own).chain(&self.all)
+async fn room(budgets: &[Arc<Budget>], bytes: usize) -> Held {
+    let mut held = Held { bytes, from: Vec::with_capacity(budgets.len()) };
+    for budget in budgets {
+        budget.take(bytes).await;
+        held.from.push(budget.clone());
     }
-
-    async fn room(&self, bytes: usize) -> Held {
-        let mut held = Held { bytes, from: Vec::with_capacity(2) };
-        for budget in self.budgets() {
-            budget.take(bytes).await;
-            held.from.push(budget.clone());
-        }
-        held
-    }
+    held
 }
 
 async fn permit(of: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
@@ -222,11 +272,18 @@ impl Drop for Held {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use fallow_domain::Instant;
     use tonic::Code;
 
+    use super::*;
+    use crate::roles::{Operator, OperatorName};
+
     fn named(all: &Arc<Budget>) -> Share {
-        Share::new(Some(all.clone()))
+        Share::new(Some([all, &Budget::new(ALL_BYTES)]))
+    }
+
+    fn taken(budgets: &[Arc<Budget>]) -> usize {
+        *lock(&budgets[0].taken)
     }
 
     #[tokio::test(start_paused = true)]
@@ -234,14 +291,16 @@ mod tests {
         let share = named(&Budget::new(ALL_BYTES));
         let mut places = Vec::new();
         for _ in 0..PLACES {
-            places.push(share.place().await.unwrap());
+            places.push(share.place(CallKind::Look).await.unwrap());
         }
-        let refused = share.place().await.unwrap_err();
+        // A change is in nobody's way, nor is anybody in its.
+        drop(share.place(CallKind::Change).await.unwrap());
+        let refused = share.place(CallKind::Look).await.unwrap_err();
         assert!(
             refused.code() == Code::ResourceExhausted && refused.message().contains("16 calls"),
             "{refused}"
         );
-        let (place, ()) = tokio::join!(share.place(), async { drop(places.pop()) });
+        let (place, ()) = tokio::join!(share.place(CallKind::Look), async { drop(places.pop()) });
         drop(place.unwrap());
     }
 
@@ -250,6 +309,7 @@ mod tests {
         let all = Budget::new(ALL_BYTES);
         let (greedy, honest, owner) = (named(&all), named(&all), Share::new(None));
         let answer = greedy.made(BYTES + 1);
+        let request = greedy.read(BYTES).await.unwrap();
         for refused in [greedy.make().await.map(drop), greedy.read(1 << 20).await.map(drop)] {
             let refused = refused.unwrap_err();
             assert!(
@@ -257,6 +317,7 @@ mod tests {
                 "{refused}"
             );
         }
+        drop(request);
         drop(honest.make().await.unwrap());
         drop(honest.read(64 << 20).await.unwrap());
         // Where many do so, the owner still comes through.
@@ -266,7 +327,36 @@ mod tests {
         // Whoever waits goes on as soon as there is room.
         let (made, ()) = tokio::join!(honest.make(), async { drop((many, answer)) });
         drop(made.unwrap());
-        assert_eq!((*lock(&all.taken), *lock(&honest.own.taken), *lock(&owner.own.taken)), (0, 0, 0));
+        assert_eq!((*lock(&all.taken), taken(&honest.answers), taken(&owner.answers)), (0, 0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r6_10_neither_answers_nor_submissions_take_the_room_of_what_operators_order() {
+        let memory = Memory::default();
+        let named = |name: &str, role| {
+            let operator = Operator {
+                name: OperatorName::new(name).unwrap(),
+                role,
+                projects: Vec::new(),
+                made_at: Instant::EPOCH,
+                made_by: String::new(),
+                expires_at: Instant::EPOCH,
+                revoked_at: None,
+            };
+            memory.share(&Caller::Named(Arc::new(operator)))
+        };
+        let viewers: Vec<_> = (0..4).map(|number| named(&format!("v{number}"), Role::Viewer)).collect();
+        let submitters: Vec<_> = (0..4).map(|number| named(&format!("s{number}"), Role::Submitter)).collect();
+        let answers: Vec<_> = viewers.iter().map(|viewer| viewer.made(BYTES)).collect();
+        let mut requests = Vec::new();
+        for submitter in &submitters[..3] {
+            requests.push(submitter.read(BYTES).await.unwrap());
+        }
+        assert!(submitters[3].read(64 << 20).await.is_err(), "submitters have so much together");
+        let operator = named("o", Role::Operator);
+        drop(operator.read(64 << 20).await.unwrap());
+        drop((answers, requests));
+        assert_eq!([&memory.answers, &memory.submissions, &memory.orders].map(|all| *lock(&all.taken)), [0; 3]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -293,8 +383,8 @@ mod tests {
         let share = named(&all);
         let others = Held { bytes: ALL_BYTES, from: vec![all.clone()] };
         *lock(&all.taken) += ALL_BYTES;
-        assert!(share.read(1 << 20).await.is_err());
+        assert!(share.make().await.is_err());
         drop(others);
-        assert_eq!((*lock(&all.taken), *lock(&share.own.taken)), (0, 0));
+        assert_eq!((*lock(&all.taken), taken(&share.answers)), (0, 0));
     }
 }

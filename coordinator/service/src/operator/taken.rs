@@ -16,13 +16,12 @@ use fallow_daemon::lock;
 use futures_util::FutureExt as _;
 use hyper::HeaderMap;
 use hyper::body::{Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 use tonic::Status;
 use tonic::body::Body;
 
-use super::memory::{Held, Share};
+use super::memory::{Held, Place, Share};
 
 /// How long a caller may take nothing of an answer. What he takes earns more, up to that.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -91,12 +90,12 @@ struct Left {
     /// What comes behind that, where it was asked for already.
     next: Option<Option<Result<Frame<Bytes>, Status>>>,
     body: Body,
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Place,
 }
 
 impl Taken {
     /// An answer to whoever has this share and, until it is over, this place.
-    pub(crate) fn new(mut body: Body, share: Arc<Share>, place: Option<OwnedSemaphorePermit>) -> Self {
+    pub(crate) fn new(mut body: Body, share: Arc<Share>, place: Place) -> Self {
         // An answer that is there already is written out now: in memory it takes less like that.
         let first = match body.is_end_stream() {
             true => None,
@@ -252,10 +251,14 @@ mod tests {
     use tokio::time::timeout;
     use tonic::Code;
 
+    fn place() -> Place {
+        Arc::new(Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().unwrap())
+    }
+
     fn answer(bytes: usize) -> (Arc<Share>, Taken) {
         let share = Memory::default().share(&Caller::Owner);
         let body = Body::new(axum::body::Body::from(vec![7; bytes]));
-        (share.clone(), Taken::new(body, share, None))
+        (share.clone(), Taken::new(body, share, place()))
     }
 
     async fn next(taken: &mut Taken) -> Option<Result<Frame<Bytes>, Status>> {
@@ -297,7 +300,7 @@ mod tests {
     #[tokio::test]
     async fn r6_11_an_answer_without_a_body_is_over_with_its_head() {
         let share = Memory::default().share(&Caller::Owner);
-        assert!(Taken::new(Body::empty(), share, None).is_end_stream());
+        assert!(Taken::new(Body::empty(), share, place()).is_end_stream());
         assert!(!answer(1).1.is_end_stream());
     }
 
@@ -321,7 +324,7 @@ mod tests {
             heard.recv().await.map(|part| (Ok::<_, std::convert::Infallible>(part), heard))
         });
         let body = Body::new(axum::body::Body::from_stream(parts));
-        let mut taken = Taken::new(body, share, None);
+        let mut taken = Taken::new(body, share, place());
         let silent = timeout(60 * PATIENCE, next(&mut taken)).await;
         assert!(silent.is_err(), "it is over");
         say.send(Bytes::from_static(b"one")).unwrap();
