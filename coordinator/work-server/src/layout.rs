@@ -125,7 +125,7 @@ pub(crate) fn leave_space(dir: &Path, bytes: u64) -> Result<(), ProjectError> {
     // Where that cannot be said, the write says what is wrong.
     match fallow_store::leaves_enough(dir, bytes).unwrap_or(true) {
         true => Ok(()),
-        false => Err(ProjectError::file("write", dir)(io::ErrorKind::StorageFull.into())),
+        false => Err(ProjectError::file("write", dir)(rustix::io::Errno::NOSPC.into())),
     }
 }
 

@@ -96,7 +96,7 @@ async fn take(
         hash.update(&bytes);
         // The rest of the disk is for those who run the fleet.
         if !fallow_store::leaves_enough(dir, bytes.len() as u64).unwrap_or(true) {
-            return Err(failed(std::io::ErrorKind::StorageFull.into()));
+            return Err(failed(rustix::io::Errno::NOSPC.into()));
         }
         to.write_all(&bytes).await.map_err(&failed)?;
     }
