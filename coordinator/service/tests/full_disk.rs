@@ -84,8 +84,7 @@ async fn submit_all_there_is_room_for(operator: &mut Client) {
             inputs: vec![input],
             ..Default::default()
         };
-        let request =
-            SubmitRequest { project: "a".into(), workunits: vec![workunit], ..Default::default() };
+        let request = SubmitRequest { project: "a".into(), workunits: vec![workunit], ..Default::default() };
         if let Err(status) = operator.submit(request).await {
             assert!(status.message().to_lowercase().contains("no space left"), "{status}");
             sizes.next();

@@ -243,6 +243,13 @@ pub enum LimitExceeded {
         /// So much.
         most: Bytes,
     },
+    /// By itself it holds more of the swap space than all tasks may, each time that it runs.
+    Swap {
+        /// So much.
+        held: Bytes,
+        /// What tasks may hold.
+        most: Bytes,
+    },
     /// It has started too many processes and threads.
     Threads {
         /// So many.
@@ -405,6 +412,13 @@ impl fmt::Display for LimitExceeded {
             }
             Self::MemoryHeld { most } => {
                 write!(f, "it needed more memory than the {most} that it may have here: the system killed it")
+            }
+            Self::Swap { held, most } => {
+                write!(
+                    f,
+                    "each time that it ran it soon held more of the swap space, {held} now, than the {most} that all tasks \
+                     may hold here (`swap_fraction`), and it has saved nothing"
+                )
             }
             Self::Threads { threads, allowed } => {
                 write!(f, "has {threads} processes and threads, this host allows {allowed}")

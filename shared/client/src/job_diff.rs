@@ -195,6 +195,7 @@ fn between(was: &Run, is: &Run) -> Changes {
         swap: _,
         // It changes with `not_before`.
         swapped: _,
+        swap_exits: _,
         // As far as limits go, it is looked at in each step.
         disk_held: _,
     } = *is;

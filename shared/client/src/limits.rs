@@ -137,6 +137,7 @@ impl Client {
         let end = match why {
             LimitExceeded::Memory { .. }
             | LimitExceeded::MemoryHeld { .. }
+            | LimitExceeded::Swap { .. }
             | LimitExceeded::Threads { .. } => Effect::KillTask { job: id },
             LimitExceeded::Elapsed { .. }
             | LimitExceeded::Disk { .. }

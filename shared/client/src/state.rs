@@ -418,6 +418,9 @@ pub(crate) struct Run {
     /// What it had there when it had to leave memory for that while it ran; none once it starts again.
     #[serde(skip)]
     pub swapped: Bytes,
+    /// So many times in a row it had to leave for that soon after it had started.
+    #[serde(skip)]
+    pub swap_exits: u32,
     /// The most that its files ever held.
     pub disk_usage: Bytes,
     /// What they held when they were counted last.

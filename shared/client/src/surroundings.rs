@@ -191,8 +191,13 @@ impl Client {
     }
 
     /// Memory is short: of the tasks that do not run the largest one leaves it that has saved its state, and
-    /// another one at the next look if that was not enough.
+    /// another one at a later look if that was not enough. Not before the one that leaves has left: it takes
+    /// memory once more for that.
     fn give_memory_back(&mut self) {
+        let mut held = self.state.jobs.slots().values().filter_map(|id| self.state.jobs.get(id));
+        if held.any(|job| matches!(job.process, Process::Quitting(_))) {
+            return;
+        }
         let largest =
             self.may_leave_memory().max_by_key(|job| (job.run.working_set, std::cmp::Reverse(job.id)));
         let Some((id, Process::Suspended(pid))) = largest.map(|job| (job.id, job.process)) else { return };

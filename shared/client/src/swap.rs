@@ -2,16 +2,28 @@
 //! some leave memory, and what of them was out there is given back. One that ran starts again from its saved
 //! state a while later, if what it had there fits beside what others have by then. Nothing begins in its
 //! place meanwhile: that would only take the memory again, and job after job would begin and leave.
+//!
+//! One that had to leave soon after it came back stays away for twice as long each time, and others use its
+//! CPUs. One that by itself holds more than all may, and saves nothing, would go on like that for ever: the
+//! fifth time in a row it fails.
 
+use fallow_boinc::runtime::exit;
 use fallow_domain::{Bytes, Duration, Fraction, Instant, JobId};
 use fallow_policy::swap_limit::{Held, who_leaves};
 
+use crate::cause::LimitExceeded;
 use crate::machine::Client;
 use crate::state::{Job, Process};
+use crate::tasks::doubled;
 use crate::{Cause, Effect};
 
-/// So long a task stays away that had to leave.
+/// So long a task stays away that had to leave, the first time. One that has computed for so long since it
+/// came back has had its turn.
 const AWAY: Duration = Duration::from_mins(10);
+/// And no longer than this.
+const AWAY_MAX: Duration = Duration::from_hours(4);
+/// So many times in a row a task may hold more than all may and leave without having saved anything.
+const EXITS_MAX: u32 = 5;
 
 impl Client {
     /// The most of the swap space that tasks may hold together; none where they may hold all of it, or there
@@ -35,20 +47,29 @@ impl Client {
         for id in who_leaves(most, held) {
             let Some(job) = self.state.jobs.get(&id) else { continue };
             let (Process::Executing(pid) | Process::Suspended(pid)) = job.process else { continue };
-            let (not_before, swapped) = match job.process.computes() {
-                true => (self.now() + AWAY, job.run.swap),
-                false => (job.run.not_before, Bytes(0)),
+            let (run, held) = (&job.run, job.run.swap);
+            let exits = if run.process_cpu < AWAY { run.swap_exits + 1 } else { 1 };
+            let (not_before, swapped, exits) = match job.process.computes() {
+                true => (self.now() + doubled(AWAY, exits - 1, AWAY_MAX), held, exits),
+                false => (run.not_before, Bytes(0), run.swap_exits),
             };
+            // What it had saved when it started.
+            let has_saved = run.checkpoint_cpu > run.base;
+            if exits >= EXITS_MAX && held > most && !has_saved && job.process.computes() {
+                self.end_beyond(id, exit::MEM_LIMIT_EXCEEDED, LimitExceeded::Swap { held, most });
+                continue;
+            }
             self.act(Effect::QuitTask { job: id }, Cause::SwapFull { held: all, most });
             self.edit_job(id, |job| {
                 (job.run.not_before, job.run.swapped, job.run.swap) = (not_before, swapped, Bytes(0));
+                job.run.swap_exits = exits;
             });
             self.steer_job(id, |job| job.process = Process::Quitting(Some(pid)));
             self.refresh(id);
         }
     }
 
-    /// CPUs of tasks that had to leave: nothing else uses them until these come back.
+    /// CPUs of tasks that had to leave, for the first time: nothing else uses them until these come back.
     pub(crate) fn cpus_kept_free(&self) -> u32 {
         if self.swap_max().is_none() {
             return 0;
@@ -56,6 +77,7 @@ impl Client {
         let now = self.now();
         let is_away = |job: &&Job| {
             job.run.swapped > Bytes(0)
+                && job.run.swap_exits == 1
                 && job.run.not_before > now
                 && !job.process.computes()
                 && job.outcome.is_none()

@@ -561,7 +561,7 @@ fn note_status(job: &mut Job, status: &AppStatus, now: Instant) {
 }
 
 /// `first`, doubled so many times, but no longer than `most`.
-fn doubled(first: Duration, times: u32, most: Duration) -> Duration {
+pub(crate) fn doubled(first: Duration, times: u32, most: Duration) -> Duration {
     (0..times.min(32)).fold(first, |wait, _| (wait + wait).min(most))
 }
 

@@ -159,16 +159,22 @@ pub fn total<'a>(processes: impl Iterator<Item = &'a Process>) -> Used {
     }
 }
 
-/// What of a process's memory is in the swap space. Nothing, if there is no such process.
+/// What of a process's memory is in the swap space: its part of what it shares with processes that it forked.
+/// Nothing, if there is no such process.
 pub fn swapped(pid: u32) -> Bytes {
-    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
-    swap_in(&String::from_utf8_lossy(&status))
+    let read = |what: &str| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+    let all = swap_in("VmSwap:", &String::from_utf8_lossy(&read("status"))).unwrap_or(Bytes(0));
+    if all == Bytes(0) {
+        return all;
+    }
+    // It takes the kernel longer to say, so only where there is something to share.
+    swap_in("SwapPss:", &String::from_utf8_lossy(&read("smaps_rollup"))).unwrap_or(all)
 }
 
-fn swap_in(status: &str) -> Bytes {
-    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmSwap:"));
-    let kibibytes = kibibytes.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    Bytes(kibibytes.unwrap_or(0).saturating_mul(1024))
+fn swap_in(name: &str, text: &str) -> Option<Bytes> {
+    let kibibytes = text.lines().find_map(|line| line.strip_prefix(name));
+    let kibibytes = kibibytes.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())?;
+    Some(Bytes(kibibytes.saturating_mul(1024)))
 }
 
 fn cpu_time(ticks: u64) -> Duration {
@@ -203,11 +209,14 @@ mod tests {
     #[test]
     fn r6_4_what_of_a_process_is_in_the_swap_space_is_what_the_kernel_says() {
         let status = "Name:\tVmSwap: 9 kB\nVmRSS:\t    4096 kB\nVmSwap:\t      12 kB\nThreads:\t1\n";
-        assert_eq!(swap_in(status), Bytes(12 << 10));
-        assert_eq!(swap_in("Name:\tkthreadd\n"), Bytes(0));
+        assert_eq!(swap_in("VmSwap:", status), Some(Bytes(12 << 10)));
+        assert_eq!(swap_in("VmSwap:", "Name:\tkthreadd\n"), None);
         // Where this kernel has swap space at all, it says of each process how much it has there.
         let own = fs::read_to_string("/proc/self/status").unwrap();
         assert!(own.contains("VmSwap:"), "{own}");
+        // Its part, where others have the same.
+        let own = fs::read_to_string("/proc/self/smaps_rollup").unwrap();
+        assert!(swap_in("SwapPss:", &own).is_some(), "{own}");
         assert_eq!(swapped(0), Bytes(0));
     }
 

@@ -2,8 +2,11 @@
 //! when they hold more.
 //!
 //! Model: as many leave as is needed, the largest first, but those that lose least before others: one that
-//! does not run and has saved its state, then one that runs and has, then any. The stock client looks at
-//! those that run only, and takes the largest of them.
+//! does not run and has saved its state, then one that runs and has, then any. Who need not have left once
+//! the others have stays: so tasks that hold little do not leave for one that holds too much by itself. The
+//! stock client looks at those that run only, and takes the largest of them.
+
+use std::collections::BTreeSet;
 
 use fallow_domain::{Bytes, JobId};
 
@@ -32,9 +35,17 @@ pub fn who_leaves(most: Bytes, tasks: impl IntoIterator<Item = Held>) -> Vec<Job
             break;
         }
         all = all.saturating_sub(task.swap.0);
-        leave.push(task.job);
+        leave.push(task);
     }
-    leave
+    let mut stays = BTreeSet::new();
+    for task in leave.iter().rev() {
+        let with_it = all.saturating_add(task.swap.0);
+        if with_it <= most.0 {
+            all = with_it;
+            stays.insert(task.job);
+        }
+    }
+    leave.into_iter().map(|task| task.job).filter(|job| !stays.contains(job)).collect()
 }
 
 #[cfg(test)]
@@ -60,12 +71,21 @@ mod tests {
             (199, &[2]),
             (160, &[2]),
             (159, &[2, 4]),
-            (100, &[2, 4, 6]),
+            (100, &[2, 6]),
             (30, &[2, 4, 6, 1]),
             (0, &[2, 4, 6, 1, 3]),
         ] {
             let left: Vec<u64> = who_leaves(Bytes(most), tasks).iter().map(|job| job.0).collect();
             assert_eq!(left, expected, "{most}");
         }
+    }
+
+    #[test]
+    fn r6_4_no_task_leaves_for_one_that_holds_too_much_by_itself() {
+        let tasks = [held(1, 1, true, true), held(2, 1, false, true), held(9, 200, true, false)];
+        assert_eq!(who_leaves(Bytes(100), tasks), [JobId(9)]);
+        // Of those that hold little as many stay as fit.
+        let tasks = [held(1, 90, true, true), held(2, 30, true, true), held(9, 200, true, false)];
+        assert_eq!(who_leaves(Bytes(100), tasks), [JobId(1), JobId(9)]);
     }
 }

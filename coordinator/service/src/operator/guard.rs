@@ -315,9 +315,7 @@ where
     match reading {
         // Its work goes on where its caller gives up: a list in the making does, on its thread. So it keeps its
         // place until then, or calls that are given up at once would be made without a bound.
-        Reading::Whole(_) => {
-            tokio::spawn(answer).await.map_err(|died| Status::internal(died.to_string()))
-        }
+        Reading::Whole(_) => tokio::spawn(answer).await.map_err(|died| Status::internal(died.to_string())),
         Reading::Messages | Reading::Text(_) | Reading::Beside => Ok(answer.await),
     }
 }

@@ -356,7 +356,10 @@ mod tests {
         let operator = named("o", Role::Operator);
         drop(operator.read(64 << 20).await.unwrap());
         drop((answers, requests));
-        assert_eq!([&memory.answers, &memory.submissions, &memory.orders].map(|all| *lock(&all.taken)), [0; 3]);
+        assert_eq!(
+            [&memory.answers, &memory.submissions, &memory.orders].map(|all| *lock(&all.taken)),
+            [0; 3]
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -286,6 +286,7 @@ fn run() -> Run {
         disk_usage: Bytes(13),
         swap: Default::default(),
         swapped: Default::default(),
+        swap_exits: 0,
         disk_held: Default::default(),
         premature_exits: 14,
         quick_exits: 15,

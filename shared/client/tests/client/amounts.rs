@@ -139,6 +139,36 @@ fn r6_4_nothing_begins_in_the_place_of_a_task_that_had_to_leave_the_swap_space_u
 }
 
 #[test]
+fn r6_4_a_task_that_always_holds_too_much_of_the_swap_space_leaves_its_cpus_to_others_and_fails_in_the_end() {
+    let mut world = World::new(27);
+    world.never_finishes = true;
+    world.add_project("greedy", 1, MINUTE * 600);
+    world.add_project("other", 20, MINUTE * 600);
+    let preferences = Preferences { leave_in_memory: true, ..two_cpus() };
+    world.event(Event::DocumentOffered(document(1, &[("greedy", 1.0), ("other", 1.0)], preferences)));
+    let of = |world: &World, project: &str| {
+        let tasks = world.client.task_views();
+        tasks.into_iter().filter(|task| task.name.starts_with(project) && task.pid.is_some()).count()
+    };
+    world.run_until("both compute", MINUTE * 30, |world| of(world, "greedy") == 1 && of(world, "other") == 1);
+    let swap = Bytes(100_000_000);
+    world.event(Event::HostMeasured(Box::new(HostFacts { swap, ..crate::world::host() })));
+    world.event(owner(Said { swap_fraction: part(0.5), ..Said::default() }));
+    (world.swap, world.swap_prefix) = (Some(Bytes(60_000_000)), "greedy");
+    world.run_until("it leaves", MINUTE, |world| of(world, "greedy") == 0);
+    world.run_until("it has come back and left again", MINUTE * 12, |world| {
+        world.log.iter().filter(|line| line.contains("QuitTask")).count() == 2
+    });
+    // Now others have its place.
+    world.run_until("others compute", MINUTE * 5, |world| of(world, "other") == 2);
+    world.run_for(MINUTE * 250);
+    assert_eq!(world.log.iter().filter(|line| line.contains("QuitTask")).count(), 4);
+    let failed = "it soon held more of the swap space, 60.0 MB now, than the 50.0 MB";
+    assert!(world.log.iter().any(|line| line.contains(failed)), "{:?}", world.log);
+    assert_eq!((of(&world, "greedy"), of(&world, "other")), (0, 2));
+}
+
+#[test]
 fn r6_4_a_number_of_cpus_is_the_most_that_is_used_whatever_part_of_all_they_are() {
     let mut world = world(25, two_cpus());
     let most = |cpus: u32| owner(Said { cpus_max: Some(std::num::NonZeroU32::new(cpus)), ..Said::default() });

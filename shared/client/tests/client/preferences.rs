@@ -562,6 +562,21 @@ fn r6_4_where_memory_is_short_tasks_that_do_not_run_leave_it_one_by_one_once_the
 }
 
 #[test]
+fn r6_4_where_memory_is_short_no_task_leaves_it_before_the_one_that_was_told_to_has_left() {
+    let mut world = world(22, Preferences { leave_in_memory: true, ..two_cpus() });
+    let short = || Event::SurroundingsSeen(Surroundings { memory_short: true, ..Surroundings::default() });
+    let told = |world: &World| world.log.iter().filter(|line| line.contains("QuitTask")).count();
+    world.run_for(SECOND * 20);
+    world.event(owner(Said { suspended: Some(true), ..Said::default() }));
+    world.leaves_late = true;
+    for _ in 0..3 {
+        world.event(short());
+        world.run_for(SECOND * 2);
+        assert_eq!(told(&world), 1);
+    }
+}
+
+#[test]
 fn r6_4_a_task_without_a_checkpoint_stays_in_memory_however_short_that_is() {
     let mut world = World::new(23);
     world.add_project("a", 2, Duration::from_mins(10));

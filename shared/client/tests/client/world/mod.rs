@@ -82,6 +82,10 @@ pub(crate) struct World {
     pub(crate) working_set: Bytes,
     /// What every task has in the swap space, where that is looked at.
     pub(crate) swap: Option<Bytes>,
+    /// Tasks do not leave yet when they are told to.
+    pub(crate) leaves_late: bool,
+    /// Only those have something there whose names begin so.
+    pub(crate) swap_prefix: &'static str,
     /// How many processes and threads every task has.
     pub(crate) threads: u32,
     /// How many tasks were killed without being asked.
@@ -192,6 +196,8 @@ impl World {
             download_takes: Duration::ZERO,
             working_set: Bytes::from_mebibytes(10),
             swap: None,
+            swap_prefix: "",
+            leaves_late: false,
             threads: 1,
             killed: 0,
             drip_prefix: None,

@@ -110,6 +110,7 @@ impl World {
             Effect::FreezeTasks => self.tasks.values_mut().for_each(|task| task.executing = false),
             Effect::SuspendTask { job } => self.tasks.get_mut(&job).unwrap().executing = false,
             Effect::ResumeTask { job } => self.tasks.get_mut(&job).unwrap().executing = true,
+            Effect::QuitTask { .. } if self.leaves_late => {}
             Effect::QuitTask { job } => self.end_task(job, false),
             Effect::KillTask { job } => {
                 self.killed += 1;
