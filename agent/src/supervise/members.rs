@@ -153,8 +153,9 @@ impl Members {
 
     /// What a task has in the swap space, by its processes of the last look.
     pub(super) fn swap(&self, leader: u32) -> Bytes {
-        let own = self.known.iter().filter(|(_, member)| member.leader == leader);
-        own.fold(Bytes(0), |all, (pid, _)| all.plus(fallow_daemon::proc::swapped(*pid)))
+        let own = || self.known.iter().filter(|(_, member)| member.leader == leader).map(|(pid, _)| *pid);
+        let shares = own().nth(1).is_some();
+        own().fold(Bytes(0), |all, pid| all.plus(fallow_daemon::proc::swapped(pid, shares)))
     }
 
     /// Sessions that processes of a task made for themselves.

@@ -15,6 +15,7 @@ pub mod daemon;
 pub mod document;
 pub mod fleet;
 pub mod json;
+mod kept;
 pub mod operator;
 pub mod roles;
 pub mod secret;

@@ -75,16 +75,22 @@ async fn fill(identity: &Identity, size: u64) -> Result<(), Status> {
 
 /// Jobs with inputs, until there is no room for the smallest.
 async fn submit_all_there_is_room_for(operator: &mut Client) {
-    let mut sizes = [256 << 10, 16 << 10, 1].into_iter().peekable();
-    while let Some(&size) = sizes.peek() {
-        let input = InputFile { content: vec![7; size], open_name: "in".into(), ..Default::default() };
+    // Many small files take more than they hold.
+    let mut sizes = [(1, 100, 200), (256 << 10, 1, 1), (16 << 10, 1, 1), (1, 1, 1)].into_iter().peekable();
+    while let Some(&(size, inputs, workunits)) = sizes.peek() {
+        let input = |number: usize| InputFile {
+            content: vec![7; size],
+            open_name: format!("in{number}"),
+            ..Default::default()
+        };
         let workunit = NewWorkunit {
             application: "app".into(),
             flops_estimate: 1e9,
-            inputs: vec![input],
+            inputs: (0..inputs).map(input).collect(),
             ..Default::default()
         };
-        let request = SubmitRequest { project: "a".into(), workunits: vec![workunit], ..Default::default() };
+        let request =
+            SubmitRequest { project: "a".into(), workunits: vec![workunit; workunits], ..Default::default() };
         if let Err(status) = operator.submit(request).await {
             assert!(status.message().to_lowercase().contains("no space left"), "{status}");
             sizes.next();

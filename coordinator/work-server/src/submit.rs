@@ -17,7 +17,7 @@ use fallow_domain::{Bytes, Duration, Instant, Invalid};
 use super::comparator;
 use super::error::ProjectError;
 use super::index;
-use super::layout::{leave_space, sync_filesystem, write_unsynced};
+use super::layout::{leave_space, remove_if_there, sync_filesystem, write_unsynced};
 use super::names::{PLAIN_RULE, is_plain};
 use super::operator_types::{NewInput, NewWorkunit, SubmissionPiece, SubmissionStatus};
 use super::project::Project;
@@ -60,6 +60,10 @@ impl Remaining {
     }
 }
 
+/// What a file takes of most volumes, in bytes: whole blocks, and what says where they are.
+const BLOCK: u64 = 4 << 10;
+const INODE: u64 = 512;
+
 impl Project {
     /// Adds what is not there yet of a piece, all or none, and gives the names of all of it in the same
     /// order.
@@ -94,7 +98,7 @@ impl Project {
         }
         let last_sequence = named.last().map(|(_, sequence)| *sequence);
         let inputs = rest.workunits.iter().flat_map(|workunit| &workunit.inputs);
-        let bytes = inputs.map(|input| input.content.len() as u64).sum();
+        let bytes = inputs.map(|input| (input.content.len() as u64).next_multiple_of(BLOCK) + INODE).sum();
         leave_space(&self.layout.downloads(), bytes)?;
         let new = match self.prepare_all(rest, named, &mut sticky_inputs, now) {
             Ok(new) => new,
@@ -227,13 +231,32 @@ impl Project {
         let has_files = new.iter().any(|workunit| !workunit.inputs.is_empty());
         let mut workunits = Vec::with_capacity(new.len());
         for (at, (workunit, (name, sequence))) in new.into_iter().zip(named).enumerate() {
-            let prepared = self.prepare(workunit, (name, sequence), sticky_inputs, now);
-            workunits.push(prepared.map_err(rest.of_workunit(at))?);
+            let inputs = workunit.inputs.len();
+            let own_name = name.clone();
+            match self.prepare(workunit, (name, sequence), sticky_inputs, now) {
+                Ok(prepared) => workunits.push(prepared),
+                Err(error) => {
+                    self.remove_inputs(&workunits, (&own_name, inputs));
+                    return Err(rest.of_workunit(at)(error));
+                }
+            }
         }
         if has_files {
             sync_filesystem(&self.layout.downloads())?;
         }
         Ok(workunits)
+    }
+
+    /// Removes inputs of workunits that do not come to be, and of one that is not whole: on a full disk others
+    /// need their place.
+    fn remove_inputs(&self, workunits: &[Workunit], (name, inputs): (&str, usize)) {
+        let of_all = workunits.iter().flat_map(|workunit| &workunit.inputs).filter(|input| !input.sticky);
+        let names = of_all.map(|input| input.file_name.clone());
+        for file_name in names.chain((0..inputs).map(|position| format!("{name}{INPUT}{position}"))) {
+            if let Err(error) = remove_if_there(&self.layout.download(&file_name)) {
+                tracing::warn!(file_name, %error, "cannot delete an input that no workunit uses");
+            }
+        }
     }
 
     fn prepare(

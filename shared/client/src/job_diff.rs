@@ -196,6 +196,8 @@ fn between(was: &Run, is: &Run) -> Changes {
         // It changes with `not_before`.
         swapped: _,
         swap_exits: _,
+        swap_vain: _,
+        elapsed_base: _,
         // As far as limits go, it is looked at in each step.
         disk_held: _,
     } = *is;

@@ -202,6 +202,7 @@ impl Client {
             job.run.process_cpu = Duration::ZERO;
             (job.run.swap, job.run.swapped) = (Bytes(0), Bytes(0));
             job.run.elapsed = job.run.checkpoint_elapsed;
+            job.run.elapsed_base = job.run.elapsed;
             job.run.begun = true;
             // Stored before the start is carried out: what the process then does is never lost, however
             // little of it could be stored.

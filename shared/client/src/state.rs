@@ -421,6 +421,12 @@ pub(crate) struct Run {
     /// So many times in a row it had to leave for that soon after it had started.
     #[serde(skip)]
     pub swap_exits: u32,
+    /// So many times it held more of it then than all tasks may, and had saved nothing since the first.
+    #[serde(skip)]
+    pub swap_vain: u32,
+    /// What `elapsed` was when its process started.
+    #[serde(skip)]
+    pub elapsed_base: Duration,
     /// The most that its files ever held.
     pub disk_usage: Bytes,
     /// What they held when they were counted last.

@@ -17,13 +17,13 @@ use crate::state::{Job, Process};
 use crate::tasks::doubled;
 use crate::{Cause, Effect};
 
-/// So long a task stays away that had to leave, the first time. One that has computed for so long since it
-/// came back has had its turn.
+/// So long a task stays away that had to leave, the first time. One that has run for so long since it came
+/// back has had its turn.
 const AWAY: Duration = Duration::from_mins(10);
 /// And no longer than this.
 const AWAY_MAX: Duration = Duration::from_hours(4);
-/// So many times in a row a task may hold more than all may and leave without having saved anything.
-const EXITS_MAX: u32 = 5;
+/// The so-manieth time a task fails that holds more than all may, and has saved nothing since the first.
+const VAIN_MAX: u32 = 5;
 
 impl Client {
     /// The most of the swap space that tasks may hold together; none where they may hold all of it, or there
@@ -48,21 +48,23 @@ impl Client {
             let Some(job) = self.state.jobs.get(&id) else { continue };
             let (Process::Executing(pid) | Process::Suspended(pid)) = job.process else { continue };
             let (run, held) = (&job.run, job.run.swap);
-            let exits = if run.process_cpu < AWAY { run.swap_exits + 1 } else { 1 };
-            let (not_before, swapped, exits) = match job.process.computes() {
-                true => (self.now() + doubled(AWAY, exits - 1, AWAY_MAX), held, exits),
-                false => (run.not_before, Bytes(0), run.swap_exits),
+            let (not_before, swapped, exits, vain) = match job.process.computes() {
+                true => {
+                    let exits = if run.elapsed - run.elapsed_base < AWAY { run.swap_exits + 1 } else { 1 };
+                    // What it has saved sets that back.
+                    let vain = run.swap_vain + u32::from(held > most);
+                    (self.now() + doubled(AWAY, exits - 1, AWAY_MAX), held, exits, vain)
+                }
+                false => (run.not_before, Bytes(0), run.swap_exits, run.swap_vain),
             };
-            // What it had saved when it started.
-            let has_saved = run.checkpoint_cpu > run.base;
-            if exits >= EXITS_MAX && held > most && !has_saved && job.process.computes() {
+            if vain >= VAIN_MAX && held > most {
                 self.end_beyond(id, exit::MEM_LIMIT_EXCEEDED, LimitExceeded::Swap { held, most });
                 continue;
             }
             self.act(Effect::QuitTask { job: id }, Cause::SwapFull { held: all, most });
             self.edit_job(id, |job| {
                 (job.run.not_before, job.run.swapped, job.run.swap) = (not_before, swapped, Bytes(0));
-                job.run.swap_exits = exits;
+                (job.run.swap_exits, job.run.swap_vain) = (exits, vain);
             });
             self.steer_job(id, |job| job.process = Process::Quitting(Some(pid)));
             self.refresh(id);
@@ -92,12 +94,14 @@ impl Client {
     }
 
     /// When a task may start again whose wait is over: at once, unless it had to leave for its part of the
-    /// swap space, and that does not fit yet beside what tasks hold of it. Alone it may try in any case.
+    /// swap space, and that does not fit yet beside what tasks hold of it. Alone it may try in any case, and so
+    /// may one that had more than all may have: it takes nobody's place, for it would leave first again.
     pub(crate) fn comes_back(&self, id: JobId, held: &mut Bytes) -> Instant {
         let swapped = self.state.jobs.get(&id).map_or(Bytes(0), |job| job.run.swapped);
         let all = held.plus(swapped);
-        let is_too_much =
-            swapped > Bytes(0) && *held > Bytes(0) && self.swap_max().is_some_and(|most| all > most);
+        let is_too_much = swapped > Bytes(0)
+            && *held > Bytes(0)
+            && self.swap_max().is_some_and(|most| all > most && swapped <= most);
         if is_too_much {
             return self.now() + AWAY;
         }

@@ -558,6 +558,7 @@ fn note_status(job: &mut Job, status: &AppStatus, now: Instant) {
     run.checkpoint_at = Some(now);
     run.premature_exits = 0;
     run.quick_exits = 0;
+    run.swap_vain = 0;
 }
 
 /// `first`, doubled so many times, but no longer than `most`.

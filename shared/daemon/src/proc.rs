@@ -159,19 +159,25 @@ pub fn total<'a>(processes: impl Iterator<Item = &'a Process>) -> Used {
     }
 }
 
-/// What of a process's memory is in the swap space: its part of what it shares with processes that it forked.
-/// Nothing, if there is no such process.
-pub fn swapped(pid: u32) -> Bytes {
+/// The largest page tables of a process whose part of what it shares is asked for: to say it, the kernel goes
+/// through all of them, 40 ms for so much.
+const TABLES_MAX: Bytes = Bytes(16 << 20);
+
+/// What of a process's memory is in the swap space; of one that `shares` memory with processes that it forked,
+/// its part of that. Nothing, if there is no such process.
+pub fn swapped(pid: u32, shares: bool) -> Bytes {
     let read = |what: &str| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
-    let all = swap_in("VmSwap:", &String::from_utf8_lossy(&read("status"))).unwrap_or(Bytes(0));
-    if all == Bytes(0) {
+    let status = read("status");
+    let status = String::from_utf8_lossy(&status);
+    let all = amount_in("VmSwap:", &status).unwrap_or(Bytes(0));
+    let tables = amount_in("VmPTE:", &status).unwrap_or(Bytes(u64::MAX));
+    if !shares || all == Bytes(0) || tables > TABLES_MAX {
         return all;
     }
-    // It takes the kernel longer to say, so only where there is something to share.
-    swap_in("SwapPss:", &String::from_utf8_lossy(&read("smaps_rollup"))).unwrap_or(all)
+    amount_in("SwapPss:", &String::from_utf8_lossy(&read("smaps_rollup"))).unwrap_or(all)
 }
 
-fn swap_in(name: &str, text: &str) -> Option<Bytes> {
+fn amount_in(name: &str, text: &str) -> Option<Bytes> {
     let kibibytes = text.lines().find_map(|line| line.strip_prefix(name));
     let kibibytes = kibibytes.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())?;
     Some(Bytes(kibibytes.saturating_mul(1024)))
@@ -209,15 +215,15 @@ mod tests {
     #[test]
     fn r6_4_what_of_a_process_is_in_the_swap_space_is_what_the_kernel_says() {
         let status = "Name:\tVmSwap: 9 kB\nVmRSS:\t    4096 kB\nVmSwap:\t      12 kB\nThreads:\t1\n";
-        assert_eq!(swap_in("VmSwap:", status), Some(Bytes(12 << 10)));
-        assert_eq!(swap_in("VmSwap:", "Name:\tkthreadd\n"), None);
+        assert_eq!(amount_in("VmSwap:", status), Some(Bytes(12 << 10)));
+        assert_eq!(amount_in("VmSwap:", "Name:\tkthreadd\n"), None);
         // Where this kernel has swap space at all, it says of each process how much it has there.
         let own = fs::read_to_string("/proc/self/status").unwrap();
-        assert!(own.contains("VmSwap:"), "{own}");
+        assert!(own.contains("VmSwap:") && own.contains("VmPTE:"), "{own}");
         // Its part, where others have the same.
         let own = fs::read_to_string("/proc/self/smaps_rollup").unwrap();
-        assert!(swap_in("SwapPss:", &own).is_some(), "{own}");
-        assert_eq!(swapped(0), Bytes(0));
+        assert!(amount_in("SwapPss:", &own).is_some(), "{own}");
+        assert_eq!(swapped(0, true), Bytes(0));
     }
 
     /// Such a process goes on: it is none that waits to be taken away.

@@ -39,6 +39,7 @@ pub use version::{Audited, Head, Published};
 use version::{FORMAT, PREFIX};
 
 use crate::audit::{Action, Actor, Record};
+use crate::kept::on_a_thread;
 
 /// Bytes of a message that says why a version was made.
 const MESSAGE_MAX: usize = 1_000;
@@ -372,7 +373,7 @@ impl Documents {
 
 /// Runs what blocks on a thread where that is fine.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = on_a_thread(work).await;
     done.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
 }
 

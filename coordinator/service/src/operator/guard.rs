@@ -34,6 +34,7 @@ use super::metered::{LONGEST, Metered};
 use super::pace::LONG;
 use super::{IsPaced, Paced, Taken, status};
 use crate::audit::{Action, Actor, AuditLog, Record};
+use crate::kept::keeping;
 use crate::roles::registry::Admitted;
 use crate::roles::rights::{self, Right};
 use crate::roles::{Caller, Operators, Refusal, Role};
@@ -242,8 +243,12 @@ impl Reading {
         match in_json {
             _ if method.starts_with('/') => Self::Beside,
             _ if !LONG.contains(&method) => match rights::needed(method) {
-                // It can be as long as the lists are.
-                Some(Right::Administer) if method == "ListAudit" => Self::Whole(CallKind::Look),
+                // Operators and what a change would mean can be as long as the lists are.
+                _ if method.starts_with("List") || method.starts_with("Preview") => {
+                    Self::Whole(CallKind::Look)
+                }
+                // It goes on for as long as its caller takes it.
+                _ if method == "Backup" => Self::Whole(CallKind::Long),
                 Some(Right::Operate | Right::Administer | Right::Own) => Self::Whole(CallKind::Change),
                 _ => Self::Whole(CallKind::Look),
             },
@@ -258,7 +263,7 @@ impl Reading {
     fn kind(self) -> CallKind {
         match self {
             Self::Whole(kind) => kind,
-            Self::Messages | Self::Text(_) => CallKind::Change,
+            Self::Messages | Self::Text(_) => CallKind::Long,
             Self::Beside => CallKind::Look,
         }
     }
@@ -274,8 +279,7 @@ async fn within_share<S>(
     in_json: bool,
 ) -> Result<Response<Body>, Status>
 where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Send + 'static,
-    S::Future: Send + 'static,
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
 {
     let place = share.place(reading.kind()).await?;
     let (head, body) = request.into_parts();
@@ -301,23 +305,17 @@ where
         }
         Reading::Beside => body,
     };
-    let answer = async move {
-        let Ok(mut answer) = inner.call(Request::from_parts(head, body)).await;
-        drop((room, messages));
-        if in_json {
-            let kept = Kept { share: share.clone(), place: place.clone(), making: making.clone() };
-            answer.extensions_mut().insert(kept);
-        }
-        let answer = answer.map(|body| Body::new(Taken::new(body, share, place)));
-        drop(making);
-        answer
-    };
-    match reading {
-        // Its work goes on where its caller gives up: a list in the making does, on its thread. So it keeps its
-        // place until then, or calls that are given up at once would be made without a bound.
-        Reading::Whole(_) => tokio::spawn(answer).await.map_err(|died| Status::internal(died.to_string())),
-        Reading::Messages | Reading::Text(_) | Reading::Beside => Ok(answer.await),
+    // Work that goes on when the caller gives up keeps all of it until it is done.
+    let kept = Arc::new((share.clone(), place.clone(), making.clone(), room, messages));
+    let call = inner.call(Request::from_parts(head, body));
+    let Ok(mut answer) = keeping(kept, call).await;
+    if in_json {
+        let kept = Kept { share: share.clone(), place: place.clone(), making: making.clone() };
+        answer.extensions_mut().insert(kept);
     }
+    let answer = answer.map(|body| Body::new(Taken::new(body, share, place)));
+    drop(making);
+    Ok(answer)
 }
 
 /// The answer to an operator, or what ended his token meanwhile.
@@ -576,6 +574,32 @@ mod tests {
         }
         assert_eq!(code(&call(&mut guarded, LIST_HOSTS, "Bearer right").await), None);
         assert_eq!(slow.begun.load(SeqCst), 9);
+    }
+
+    #[tokio::test]
+    async fn r6_10_submissions_whose_callers_have_given_up_take_their_places_until_they_are_done() {
+        use std::sync::atomic::Ordering::SeqCst;
+        const SUBMIT: &str = "/fallow.operator.v1.Operator/Submit";
+        let (_dir, _operators, guarded) = guarded();
+        let slow = Slow { begun: Arc::default(), may_end: Arc::default() };
+        let mut guarded = Guarded { inner: slow.clone(), gate: guarded.gate };
+        let held = slow.may_end.lock().unwrap();
+        for number in 1..=70 {
+            let call = call(&mut guarded, SUBMIT, "Bearer right");
+            let begins = async {
+                while slow.begun.load(SeqCst) < number.min(64) {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! { biased; _ = call => panic!("nothing ends"), () = begins => {} }
+        }
+        // They are in the way of nothing else.
+        let share = guarded.gate.memory.share(&Caller::Owner);
+        drop((share.place(CallKind::Look).await.unwrap(), share.place(CallKind::Change).await.unwrap()));
+        drop(held);
+        drop(share.place(CallKind::Long).await.unwrap());
+        assert_eq!(code(&call(&mut guarded, SUBMIT, "Bearer right").await), None);
+        assert_eq!(slow.begun.load(SeqCst), 65, "no more were begun");
     }
 
     #[tokio::test]

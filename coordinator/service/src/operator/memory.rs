@@ -19,7 +19,8 @@ use tonic::Status;
 
 use crate::roles::{Caller, Role};
 
-/// Calls of one operator at once, those included whose answers he has not taken yet. As many again for changes.
+/// Calls of one operator at once, those included whose answers he has not taken yet. As many again for changes,
+/// and for uploads and backups.
 const PLACES: usize = 16;
 /// The same with the coordinator's own token: several people and scripts may have it.
 const OWN_PLACES: usize = 64;
@@ -54,6 +55,8 @@ pub(crate) struct Share {
     places: Arc<Semaphore>,
     /// Places for changes.
     for_changes: Arc<Semaphore>,
+    /// Places for what takes as long as its caller likes.
+    for_long: Arc<Semaphore>,
     making: Arc<Semaphore>,
     /// To turn long answers that are there into JSON.
     rewriting: Arc<Semaphore>,
@@ -71,6 +74,8 @@ pub(super) enum CallKind {
     Look,
     /// To change something.
     Change,
+    /// To send or fetch something that is long, such as jobs, files of applications, groups or a backup.
+    Long,
 }
 
 /// What the call that an answer belongs to has taken, for whoever makes another answer of it.
@@ -146,6 +151,7 @@ impl Share {
         Self {
             places: Arc::new(Semaphore::new(places)),
             for_changes: Arc::new(Semaphore::new(places)),
+            for_long: Arc::new(Semaphore::new(places)),
             making: Arc::new(Semaphore::new(making)),
             rewriting: Arc::new(Semaphore::new(making)),
             answers: with_own(answers),
@@ -161,6 +167,7 @@ impl Share {
         let (places, what) = match kind {
             CallKind::Look => (&self.places, "calls"),
             CallKind::Change => (&self.for_changes, "changes"),
+            CallKind::Long => (&self.for_long, "uploads and backups"),
         };
         let full = || {
             Status::resource_exhausted(format!(
@@ -295,6 +302,7 @@ mod tests {
         }
         // A change is in nobody's way, nor is anybody in its.
         drop(share.place(CallKind::Change).await.unwrap());
+        drop(share.place(CallKind::Long).await.unwrap());
         let refused = share.place(CallKind::Look).await.unwrap_err();
         assert!(
             refused.code() == Code::ResourceExhausted && refused.message().contains("16 calls"),

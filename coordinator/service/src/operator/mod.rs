@@ -28,6 +28,8 @@ mod status;
 mod taken;
 mod told;
 
+use crate::kept::on_a_thread;
+
 pub use auth::{AUTHOR, TokenError, TokenFile};
 pub(crate) use call::code_name;
 pub use guard::{Guard, Guarded};
@@ -42,6 +44,6 @@ pub(crate) use taken::Taken;
 pub(crate) async fn unblocked<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, tonic::Status> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = on_a_thread(work).await;
     done.map_err(|died| tonic::Status::internal(died.to_string()))
 }

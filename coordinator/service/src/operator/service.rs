@@ -33,6 +33,7 @@ use crate::backup::{self, Source};
 use crate::document::{Author, Documents, FleetChange};
 use crate::fleet::token::{self, TokenTerms};
 use crate::fleet::{Fleet, Revoked};
+use crate::kept::on_a_thread;
 use crate::roles::{Caller, Operators};
 use fallow_daemon::clock;
 use fallow_store::Store;
@@ -126,7 +127,7 @@ impl OperatorService {
     ) -> Result<T, Status> {
         let projects = self.projects.clone();
         let span = Span::current();
-        let done = tokio::task::spawn_blocking(move || span.in_scope(|| work(&projects))).await;
+        let done = on_a_thread(move || span.in_scope(|| work(&projects))).await;
         done.map_err(|died| Status::internal(died.to_string()))?.map_err(|error| status::of_project(&error))
     }
 

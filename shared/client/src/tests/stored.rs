@@ -287,6 +287,8 @@ fn run() -> Run {
         swap: Default::default(),
         swapped: Default::default(),
         swap_exits: 0,
+        swap_vain: 0,
+        elapsed_base: Default::default(),
         disk_held: Default::default(),
         premature_exits: 14,
         quick_exits: 15,

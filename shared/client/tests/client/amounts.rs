@@ -154,6 +154,7 @@ fn r6_4_a_task_that_always_holds_too_much_of_the_swap_space_leaves_its_cpus_to_o
     let swap = Bytes(100_000_000);
     world.event(Event::HostMeasured(Box::new(HostFacts { swap, ..crate::world::host() })));
     world.event(owner(Said { swap_fraction: part(0.5), ..Said::default() }));
+    // The others hold a little.
     (world.swap, world.swap_prefix) = (Some(Bytes(60_000_000)), "greedy");
     world.run_until("it leaves", MINUTE, |world| of(world, "greedy") == 0);
     world.run_until("it has come back and left again", MINUTE * 12, |world| {

@@ -84,7 +84,7 @@ pub(crate) struct World {
     pub(crate) swap: Option<Bytes>,
     /// Tasks do not leave yet when they are told to.
     pub(crate) leaves_late: bool,
-    /// Only those have something there whose names begin so.
+    /// Only those have so much there whose names begin so; others have a page.
     pub(crate) swap_prefix: &'static str,
     /// How many processes and threads every task has.
     pub(crate) threads: u32,

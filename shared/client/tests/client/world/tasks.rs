@@ -74,9 +74,9 @@ impl World {
                 job: *job,
                 cpu_time: task.cpu,
                 working_set: self.working_set,
-                swap: self
-                    .swap
-                    .map(|swap| if task.setup.name.starts_with(self.swap_prefix) { swap } else { Bytes(0) }),
+                swap: self.swap.map(|swap| {
+                    if task.setup.name.starts_with(self.swap_prefix) { swap } else { Bytes(4096) }
+                }),
                 threads: self.threads,
                 disk: self.disk_held,
                 status: Some(status),
