@@ -28,7 +28,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration as StdDuration;
+use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use fallow_client::TaskLimits;
 use fallow_domain::{Bytes, Duration, SlotId};
@@ -59,6 +59,14 @@ const PROCESSES: u64 = 2;
 const OTHERS: u64 = 512;
 /// How long the last process of a group may take to be gone.
 const GONE: StdDuration = StdDuration::from_secs(5);
+/// How long it may take to remove the group that the agent was in.
+const LEFT: StdDuration = StdDuration::from_secs(1);
+/// How long a start looks after what earlier lives have left, at most.
+const SWEPT: StdDuration = StdDuration::from_secs(10);
+/// Most groups below that of all tasks, and how deep these lie: no more than can be removed in time, where
+/// nothing else keeps a job from making any.
+const BELOW_ALL: &str = "16384";
+const DEEP: &str = "32";
 
 /// The groups of an agent.
 #[derive(Debug)]
@@ -132,6 +140,12 @@ impl Groups {
         if controllers.contains(&"cpu") {
             come_last(&jobs);
         }
+        for (file, most) in [("cgroup.max.descendants", BELOW_ALL), ("cgroup.max.depth", DEEP)] {
+            if let Err(error) = jobs.write(file, most) {
+                let group = jobs.path().display();
+                tracing::warn!(%group, file, %error, "cannot set a limit of a control group");
+            }
+        }
         Ok(Arc::new(Made {
             own,
             leaf,
@@ -164,15 +178,21 @@ impl Groups {
         self.0.as_ref().ok().map(|made| made.jobs.path())
     }
 
-    /// Kills and removes what earlier lives of this agent have left here.
+    /// Kills and removes what earlier lives of this agent have left here, as far as there is time: a start is
+    /// not held up by what a job has made.
     pub fn sweep(&self) {
         let Ok(made) = &self.0 else { return };
+        let by = StdInstant::now() + SWEPT;
         for name in made.own.children() {
+            let time = by.saturating_duration_since(StdInstant::now());
+            if time.is_zero() {
+                return;
+            }
             if name.starts_with(&made.prefix) && name != made.name {
                 if let Ok(left) = made.own.child(&name) {
                     left.kill();
                 }
-                say(&name, made.own.remove_within(&name, GONE));
+                say(&name, made.own.remove_within(&name, time.min(GONE)));
             } else if is_agents(&name) && made.leaf.as_ref() != Some(&name) {
                 // If nobody is in it.
                 let _ = made.own.remove_empty(&name);
@@ -296,7 +316,8 @@ fn is_agents(name: &str) -> bool {
 /// Leaves a group below its own, which is not divided any more.
 fn move_back(own: &Group, leaf: &str) {
     if own.write("cgroup.procs", "0").is_ok() {
-        let _ = own.remove(leaf);
+        // The guard may be in it yet.
+        let _ = own.remove(leaf, StdInstant::now() + LEFT);
     }
 }
 
@@ -437,7 +458,7 @@ fn moved() -> Result<(Group, String), String> {
     // It is there where this process had it before, and left its guard in it.
     let below = own.child(&leaf).or_else(|_| own.make(&leaf)).map_err(|error| may_not(&own, &error))?;
     if let Err(error) = below.write("cgroup.procs", "0") {
-        let _ = own.remove(&leaf);
+        let _ = own.remove(&leaf, StdInstant::now() + LEFT);
         return Err(format!("the agent cannot move into {}: {error}", below.path().display()));
     }
     Ok((own, leaf))
