@@ -294,14 +294,13 @@ impl Made {
 }
 
 impl Drop for Made {
-    /// Leaves its group as it was found, as far as nothing is in the way.
+    /// Leaves its group as it was found, as far as nothing is in the way. It takes processes again also where
+    /// something is left of a task.
     fn drop(&mut self) {
         self.jobs.kill();
         say(&self.name, self.own.remove_within(&self.name, GONE));
         let Some(leaf) = &self.leaf else { return };
-        for controller in &self.controllers {
-            let _ = self.own.write("cgroup.subtree_control", &format!("-{controller}"));
-        }
+        self.own.take_controllers_back();
         move_back(&self.own, leaf);
     }
 }

@@ -53,6 +53,23 @@ impl Place {
         made
     }
 
+    /// The same, with a controller that it can hand on, whichever this machine has.
+    fn with_controller() -> Option<(Self, String)> {
+        let place = Self::new()?;
+        let first = |group: &Group| {
+            group.read("cgroup.controllers").unwrap().split_whitespace().next().map(str::to_owned)
+        };
+        // The group above may have one that it has not handed on yet.
+        if let (None, Some(controller)) = (first(&place.group()), first(&place.parent)) {
+            let _ = place.parent.write("cgroup.subtree_control", &format!("+{controller}"));
+        }
+        let controller = first(&place.group());
+        if controller.is_none() {
+            println!("skipped: no controller of version 2 can be had");
+        }
+        Some((place, controller?))
+    }
+
     pub(crate) fn group(&self) -> Group {
         Group::open(&self.path).unwrap()
     }
@@ -288,6 +305,50 @@ fn r6_10_the_guard_ends_what_is_in_the_groups_of_tasks_and_removes_them() {
     wait_for("the task's end", || task.try_wait().unwrap());
     assert!(guard.wait().unwrap().success());
     assert_eq!(group.children(), Vec::<String>::new());
+}
+
+#[test]
+fn r6_10_after_a_kill_of_the_agent_alone_its_group_takes_processes_again() {
+    let Some((place, controller)) = Place::with_controller() else { return };
+    let group = place.group();
+    let jobs = group.make("fallow-jobs-1-divided").unwrap();
+    for divided in [&group, &jobs] {
+        divided.write("cgroup.subtree_control", &format!("+{controller}")).unwrap();
+    }
+    let mut task = Place::sleeper(&jobs.make("slot-0-0").unwrap());
+    let guard = Command::new(agent())
+        .args(["guard", "--mark", "no such mark", "--grace-ms", "300", "--groups"])
+        .arg(jobs.path())
+        .stdin(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(guard.success() && !task.wait().unwrap().success());
+    // As a launcher puts the next agent there.
+    let mut next = Place::sleeper(&group);
+    next.kill().unwrap();
+    next.wait().unwrap();
+}
+
+#[test]
+fn r6_10_a_group_takes_processes_again_also_while_something_is_left_below_it() {
+    let Some((place, controller)) = Place::with_controller() else { return };
+    let group = place.group();
+    let jobs = group.make("fallow-jobs-1-left").unwrap();
+    let slot = jobs.make("slot-0-0").unwrap();
+    // The job has divided its own group besides.
+    for divided in [&group, &jobs, &slot] {
+        divided.write("cgroup.subtree_control", &format!("+{controller}")).unwrap();
+    }
+    // As if nothing could end it.
+    let mut left = Place::sleeper(&slot.make("inner").unwrap());
+    let busy = group.remove_within("fallow-jobs-1-left", Duration::from_secs(1)).unwrap_err();
+    assert_eq!(busy.kind(), std::io::ErrorKind::ResourceBusy);
+    group.write("cgroup.subtree_control", &format!("-{controller}")).unwrap();
+    let mut next = Place::sleeper(&group);
+    for process in [&mut left, &mut next] {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
 }
 
 #[test]
