@@ -2,16 +2,19 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fallow_agent::cgroup::Group;
+use fallow_agent::confine::Confinement;
 
 use crate::groups::{Place, as_nobody};
 use crate::hostile_jobs::NOBODY;
+use crate::supervision::{Bench, SLOT};
 use crate::support::{agent, wait_for};
 
 #[test]
@@ -118,4 +121,59 @@ fn r6_10_a_job_that_closes_the_groups_without_a_pause_keeps_nobody_from_a_group(
     });
     assert_eq!(jobs.children(), Vec::<String>::new());
     above.remove_within("jobs", Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn r6_10_what_a_job_opens_of_the_groups_to_other_users_is_closed_again() {
+    let name = "hostile_groups::r6_10_what_a_job_opens_of_the_groups_to_other_users_is_closed_again";
+    let Some(place) = as_nobody(name) else { return };
+    let bench = Bench::in_groups(tempfile::tempdir().unwrap(), Confinement::none(), &place);
+    let opens = "jobs=$(echo GROUP/fallow-jobs-*)\n\
+                 chmod 0777 GROUP $jobs $jobs/slot-*\n\
+                 chmod 0666 GROUP/cgroup.procs $jobs/cgroup.kill $jobs/slot-*/cgroup.kill\n";
+    let opens = opens.replace("GROUP", &place.display().to_string());
+    let waits = "touch opened; until [ -e go ]; do sleep 0.05; done; exit 3";
+    bench.supervisor.start_task(bench.script(&format!("{opens}{waits}")));
+    bench.started();
+    let slot = bench.data.slot(SLOT);
+    wait_for("what it opens", || slot.join("opened").exists().then_some(()));
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+    let above = Group::open(&place).unwrap();
+    let jobs = above.children().into_iter().find(|name| name.starts_with("fallow-jobs-")).unwrap();
+    // Nobody else comes to what lies below that of all jobs.
+    let are_as_before = || {
+        let modes = [place.clone(), place.join("cgroup.procs"), place.join(&jobs)].map(|path| mode(&path));
+        (modes == [0o755, 0o644, 0o700]).then_some(())
+    };
+    wait_for("the modes of before", are_as_before);
+    std::fs::write(slot.join("go"), "").unwrap();
+    bench.ended();
+    // Also by one that has ended before it is looked at.
+    bench.supervisor.start_task(bench.script(&format!("{opens}exit 4")));
+    bench.started();
+    bench.ended();
+    wait_for("the modes of before, again", are_as_before);
+    bench.supervisor.stop(Duration::ZERO);
+    wait_for("the end of the bench's groups", || (above.children() == ["leaf"]).then_some(()));
+}
+
+#[test]
+fn r6_10_a_task_that_runs_takes_few_descriptors_for_its_group() {
+    let Some(place) = Place::new() else { return };
+    let bench = Bench::in_groups(tempfile::tempdir().unwrap(), Confinement::none(), &place.path);
+    bench.supervisor.start_task(bench.script("until [ -e go ]; do sleep 0.05; done; exit 3"));
+    bench.started();
+    let is_of_a_slot = |link: &Path| {
+        let at = std::fs::read_link(link).unwrap_or_default();
+        at.starts_with(&place.path) && at.to_string_lossy().contains("/slot-")
+    };
+    let open = || {
+        let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        all.filter(|fd| is_of_a_slot(&fd.path())).count()
+    };
+    let while_it_runs = open();
+    std::fs::write(bench.data.slot(SLOT).join("go"), "").unwrap();
+    bench.ended();
+    assert!((1..=3).contains(&while_it_runs), "{while_it_runs}");
+    assert_eq!(open(), 0, "once it has ended");
 }
