@@ -71,6 +71,9 @@ pub fn watch(input: impl BufRead, mark: &str, grace: Duration, groups: Option<&P
     }
     if let Some(groups) = groups {
         let _ = groups.parent.remove_within(&groups.name, GONE);
+        // So that the next agent can be started in the group that this one had: no process can enter one that
+        // hands controllers on.
+        groups.parent.take_controllers_back();
     }
 }
 

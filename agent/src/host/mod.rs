@@ -17,6 +17,8 @@ use std::path::Path;
 use cpu::{Cpu, value_of};
 use fallow_domain::{Bytes, Coprocessor, HostFacts, HostSpeed};
 
+use crate::cgroup;
+
 pub use benchmark::{PHASE, glance, measure};
 
 /// How old a measured speed may be before it is measured again, in seconds.
@@ -45,7 +47,7 @@ pub fn facts(dir: &Path, host_cpid: &str, speed: HostSpeed, coprocessors: Vec<Co
         cpu_model: cpu.model,
         cpu_features: cpu.features,
         speed,
-        memory: kibibytes(&meminfo, "MemTotal"),
+        memory: memory(kibibytes(&meminfo, "MemTotal"), cgroup::own_ceiling(cgroup::MEMORY)),
         cache: kibibytes(&cpuinfo, "cache size"),
         swap: kibibytes(&meminfo, "SwapTotal"),
         disk_total,
@@ -55,6 +57,12 @@ pub fn facts(dir: &Path, host_cpid: &str, speed: HostSpeed, coprocessors: Vec<Co
         platforms: PLATFORMS.iter().map(|&name| name.to_owned()).collect(),
         coprocessors,
     }
+}
+
+/// The memory that there is for what the agent runs: not all of the machine's where its control group, or one
+/// above that, has less. More would be given to no job, and one that was begun for it would be killed.
+fn memory(total: Bytes, ceiling: Option<u64>) -> Bytes {
+    ceiling.map_or(total, |ceiling| total.min(Bytes(ceiling)))
 }
 
 /// The CPUs that this process may use.
@@ -127,6 +135,14 @@ mod tests {
         let facts = facts(Path::new("/"), "00", speed, Vec::new());
         assert!(facts.ncpus > 0 && facts.memory.0 > 1 << 20 && facts.disk_total.0 > 0, "{facts:?}");
         assert!(!facts.domain_name.is_empty() && facts.os_name.starts_with("Linux"), "{facts:?}");
+    }
+
+    #[test]
+    fn r6_10_a_host_has_no_more_memory_than_the_agents_control_group() {
+        let cases = [(None, 64), (Some(2), 2), (Some(100), 64)];
+        for (ceiling, expected) in cases {
+            assert_eq!(memory(Bytes(64), ceiling), Bytes(expected), "{ceiling:?}");
+        }
     }
 
     #[test]

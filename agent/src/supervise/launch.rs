@@ -5,7 +5,6 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 use fallow_boinc::runtime::{files, softlink};
 use fallow_client::{StartFault, TaskSetup};
@@ -57,14 +56,14 @@ pub(super) fn launch(
         processes: (proc::threads_of_user().saturating_add(THREADS_BESIDE)).into(),
         brand: context.brand(setup.slot).value(),
     };
-    let group = context.groups.make(setup.slot, urgency);
-    if let Some(group) = &group {
-        meter.set_group(Arc::clone(group));
-    }
+    let door = context.groups.make(setup.slot, urgency).map(|(group, door)| {
+        meter.set_group(group);
+        door
+    });
     let mut entry = None;
     let child = context.guard.with_line(|line| {
-        if let Some(group) = &group {
-            entry = Some(sys::Entry::of(&mut command, group.door(), group.above())?);
+        if let Some(door) = &door {
+            entry = Some(sys::Entry::of(&mut command, door.procs(), door.above())?);
         }
         sys::isolate(&mut command, urgency, line);
         sys::work_in(&mut command, place.fd());

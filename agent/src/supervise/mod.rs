@@ -514,6 +514,18 @@ impl Supervision {
             end.exit = Ended::Signal { number: rustix::process::Signal::TERM.as_raw(), core_dumped: false };
         }
         self.report(Event::TaskEnded { job, end });
+        // No look may come for long.
+        self.keep_modes();
+    }
+
+    /// Puts the modes right of what is the agent's own. A task may change them at any time, and is not to
+    /// fill the log by that.
+    fn keep_modes(&mut self) {
+        let changed = modes::keep(&self.shared.dir) + self.shared.groups.keep_modes();
+        if changed > 0 && self.told_modes.is_none_or(|at| at.elapsed() > TELL_MODES) {
+            modes::tell(&self.shared.dir, changed);
+            self.told_modes = Some(StdInstant::now());
+        }
     }
 
     fn look(&mut self) {
@@ -525,12 +537,8 @@ impl Supervision {
             self.shared.guard.keep_strays(&Sessions::new());
             return;
         }
-        // A task may change them at any time, and is not to fill the log by that.
-        let changed = modes::keep(&self.shared.dir);
-        if changed > 0 && self.told_modes.is_none_or(|at| at.elapsed() > TELL_MODES) {
-            modes::tell(&self.shared.dir, changed);
-            self.told_modes = Some(StdInstant::now());
-        }
+        self.shared.groups.follow();
+        self.keep_modes();
         let now = fallow_daemon::clock::now();
         let overdue = self.kill_all_at.is_some_and(|at| at <= StdInstant::now());
         let used = self.members.look(&self.tasks.values().filter_map(Task::leader).collect());

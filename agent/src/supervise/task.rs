@@ -578,10 +578,10 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     drop(threads);
     let strays = kill_strays(meter, young, &shared.mark(setup.slot));
     meter.gone.store(true, Ordering::Relaxed);
+    // First of all what is left in its group: nothing of it is to meddle with what that says.
+    meter.group().inspect(|group| group.kill());
     let memory_exceeded = meter.group().and_then(TaskGroup::memory_exceeded);
-    if let Some(group) = meter.group() {
-        group.end();
-    }
+    meter.group().inspect(|group| group.end());
     strays.keys().chain([&leader.pid]).for_each(|&session| shared.guard.remove(session));
     let peak = meter.peak();
     let is_to_leave = || meter.is_leaving();

@@ -6,13 +6,10 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{AtFlags, chmodat, fchmod};
+use rustix::fs::{AtFlags, Mode, chmodat, fchmod, fstat};
 use rustix::io::Errno;
 
-use crate::cgroup::{FILE, OWN};
-
-/// So often it is tried against one who closes what is opened for it.
-const TRIES: u32 = 64;
+use crate::cgroup::{FILE, TRIES, opened};
 
 /// Has a process that `command` starts enter the control group that `door` is of, its open `cgroup.procs`.
 /// To be called first, so that all of the process counts there. Where it fails, the process is not started.
@@ -77,8 +74,13 @@ fn go(door: BorrowedFd<'_>, above: BorrowedFd<'_>) -> Result<(), Errno> {
         // The kernel takes 0 for whoever writes it.
         match rustix::io::write(door, b"0") {
             Err(Errno::ACCESS) if tries < TRIES => {
-                let _ = fchmod(above, OWN);
-                let _ = chmodat(above, c"cgroup.procs", FILE, AtFlags::empty());
+                let mode = fstat(above).map(|seen| Mode::from_raw_mode(seen.st_mode));
+                let dir = mode.and_then(|mode| fchmod(above, opened(mode)));
+                let file = chmodat(above, c"cgroup.procs", FILE, AtFlags::empty());
+                // What is not its user's to open is not closed by one who was that user.
+                if dir.or(file).is_err() {
+                    return Err(Errno::ACCESS);
+                }
                 tries += 1;
             }
             done => return done.map(drop),

@@ -24,15 +24,15 @@ use crate::support::{agent, is_alive, wait_for};
 const GROUP: &str = "FALLOW_TEST_GROUP";
 
 /// A control group of a test's own.
-struct Place {
+pub(crate) struct Place {
     parent: Group,
     name: String,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl Place {
     /// None where this machine gives no group to whoever tests.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let mounts = cgroup::mounts(&std::fs::read_to_string("/proc/self/mountinfo").unwrap());
         let name = format!("guest-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -53,12 +53,29 @@ impl Place {
         made
     }
 
-    fn group(&self) -> Group {
+    /// The same, with a controller that it can hand on, whichever this machine has.
+    fn with_controller() -> Option<(Self, String)> {
+        let place = Self::new()?;
+        let first = |group: &Group| {
+            group.read("cgroup.controllers").unwrap().split_whitespace().next().map(str::to_owned)
+        };
+        // The group above may have one that it has not handed on yet.
+        if let (None, Some(controller)) = (first(&place.group()), first(&place.parent)) {
+            let _ = place.parent.write("cgroup.subtree_control", &format!("+{controller}"));
+        }
+        let controller = first(&place.group());
+        if controller.is_none() {
+            println!("skipped: no controller of version 2 can be had");
+        }
+        Some((place, controller?))
+    }
+
+    pub(crate) fn group(&self) -> Group {
         Group::open(&self.path).unwrap()
     }
 
     /// A process in one of the groups below it.
-    fn sleeper(group: &Group) -> Child {
+    pub(crate) fn sleeper(group: &Group) -> Child {
         let door = group.file("cgroup.procs", true).unwrap();
         let mut command = Command::new("sleep");
         sys::enter(&mut command, door.as_fd());
@@ -130,7 +147,7 @@ fn the_time_of_children_that_nobody_waits_for_counts_in_a_group() {
 
 /// Runs a test once more as an ordinary user, in the leaf of a group that is that user's. Returns the group
 /// to that run, and None to the first.
-fn as_nobody(test: &str) -> Option<PathBuf> {
+pub(crate) fn as_nobody(name: &str) -> Option<PathBuf> {
     if let Some(place) = std::env::var_os(GROUP) {
         return Some(place.into());
     }
@@ -144,8 +161,7 @@ fn as_nobody(test: &str) -> Option<PathBuf> {
     std::fs::set_permissions(&place.path, std::fs::Permissions::from_mode(0o755)).unwrap();
     let door = leaf.file("cgroup.procs", true).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let name = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
-    command.args([&name, "--exact", "--nocapture"]).env(GROUP, &place.path).env("TMPDIR", dir.path());
+    command.args([name, "--exact", "--nocapture"]).env(GROUP, &place.path).env("TMPDIR", dir.path());
     command.uid(NOBODY).gid(NOBODY);
     sys::enter(&mut command, door.as_fd());
     let output = command.output().unwrap();
@@ -172,7 +188,7 @@ exit 3
 #[test]
 fn r6_10_a_confined_job_of_an_ordinary_user_changes_nothing_of_its_group_and_what_it_closes_is_removed_all_the_same()
  {
-    let Some(place) = as_nobody(NAME) else { return };
+    let Some(place) = as_nobody(&format!("groups::{NAME}")) else { return };
     let dir = tempfile::tempdir().unwrap();
     let all = Confinement::probe(Allowed::default(), dir.path());
     let is_on = |layer: &str| all.layers().iter().any(|it| it.name == layer && it.on);
@@ -209,7 +225,7 @@ const NAME: &str = "r6_10_a_confined_job_of_an_ordinary_user_changes_nothing_of_
 
 #[test]
 fn r6_10_what_a_neighbour_closes_of_a_group_before_it_is_opened_is_opened_all_the_same() {
-    let name = "r6_10_what_a_neighbour_closes_of_a_group_before_it_is_opened_is_opened_all_the_same";
+    let name = "groups::r6_10_what_a_neighbour_closes_of_a_group_before_it_is_opened_is_opened_all_the_same";
     let Some(place) = as_nobody(name) else { return };
     let above = Group::open(&place).unwrap();
     let group = above.make("closed").unwrap();
@@ -226,14 +242,14 @@ fn r6_10_what_a_neighbour_closes_of_a_group_before_it_is_opened_is_opened_all_th
     close(".");
     drop(Group::open(group.path()).unwrap());
     assert!(above.read("cgroup.controllers").is_ok());
-    above.remove("closed").unwrap();
+    above.remove_within("closed", Duration::from_secs(1)).unwrap();
 }
 
 #[test]
 fn r6_10_a_task_for_which_no_group_can_be_made_runs_without() {
     let Some(place) = Place::new() else { return };
     let bench = Bench::in_groups(tempfile::tempdir().unwrap(), Confinement::none(), &place.path);
-    place.group().remove(&place.group().children()[0]).unwrap();
+    place.group().remove_within(&place.group().children()[0], Duration::from_secs(1)).unwrap();
     for code in [3, 4] {
         bench.supervisor.start_task(bench.script(&format!("exit {code}")));
         bench.started();
@@ -289,6 +305,50 @@ fn r6_10_the_guard_ends_what_is_in_the_groups_of_tasks_and_removes_them() {
     wait_for("the task's end", || task.try_wait().unwrap());
     assert!(guard.wait().unwrap().success());
     assert_eq!(group.children(), Vec::<String>::new());
+}
+
+#[test]
+fn r6_10_after_a_kill_of_the_agent_alone_its_group_takes_processes_again() {
+    let Some((place, controller)) = Place::with_controller() else { return };
+    let group = place.group();
+    let jobs = group.make("fallow-jobs-1-divided").unwrap();
+    for divided in [&group, &jobs] {
+        divided.write("cgroup.subtree_control", &format!("+{controller}")).unwrap();
+    }
+    let mut task = Place::sleeper(&jobs.make("slot-0-0").unwrap());
+    let guard = Command::new(agent())
+        .args(["guard", "--mark", "no such mark", "--grace-ms", "300", "--groups"])
+        .arg(jobs.path())
+        .stdin(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(guard.success() && !task.wait().unwrap().success());
+    // As a launcher puts the next agent there.
+    let mut next = Place::sleeper(&group);
+    next.kill().unwrap();
+    next.wait().unwrap();
+}
+
+#[test]
+fn r6_10_a_group_takes_processes_again_also_while_something_is_left_below_it() {
+    let Some((place, controller)) = Place::with_controller() else { return };
+    let group = place.group();
+    let jobs = group.make("fallow-jobs-1-left").unwrap();
+    let slot = jobs.make("slot-0-0").unwrap();
+    // The job has divided its own group besides.
+    for divided in [&group, &jobs, &slot] {
+        divided.write("cgroup.subtree_control", &format!("+{controller}")).unwrap();
+    }
+    // As if nothing could end it.
+    let mut left = Place::sleeper(&slot.make("inner").unwrap());
+    let busy = group.remove_within("fallow-jobs-1-left", Duration::from_secs(1)).unwrap_err();
+    assert_eq!(busy.kind(), std::io::ErrorKind::ResourceBusy);
+    group.write("cgroup.subtree_control", &format!("-{controller}")).unwrap();
+    let mut next = Place::sleeper(&group);
+    for process in [&mut left, &mut next] {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
 }
 
 #[test]

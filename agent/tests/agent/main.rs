@@ -15,6 +15,7 @@ mod guard;
 mod guest;
 mod host;
 mod hostile;
+mod hostile_groups;
 mod hostile_jobs;
 #[path = "../../../shared/tls/tests/support/incoming.rs"]
 mod incoming;
