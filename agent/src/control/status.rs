@@ -8,6 +8,7 @@ use fallow_client::{Client, DeviceState, DeviceView, Phase, Rests};
 use fallow_domain::{DocumentVersion, Duration, Instant, ResourceType, printable};
 use serde::{Deserialize, Serialize};
 
+use super::machine::MachineStatus;
 use super::notices::newest;
 use super::preferences::PreferenceStatus;
 use crate::confine::Layer;
@@ -79,6 +80,9 @@ pub struct Status {
 /// The host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostStatus {
+    /// What machine it is.
+    #[serde(default)]
+    pub machine: MachineStatus,
     /// CPUs of the machine.
     pub cpus: u32,
     /// CPUs that may be used now.
@@ -292,6 +296,7 @@ impl HostStatus {
             monotony: fraction(figures.monotony),
         });
         Self {
+            machine: client.host_facts().map(MachineStatus::of).unwrap_or_default(),
             cpus: view.cpus,
             usable_cpus: view.usable_cpus,
             idle_cpus: view.idle_cpus,
@@ -452,6 +457,9 @@ impl Status {
             Duration::from_secs_f64(host.cpu_time),
             host.jobs_finished
         );
+        if let Some(machine) = host.machine.text() {
+            let _ = writeln!(out, "{machine}");
+        }
         if host.suspended_by.is_none() && host.hours_change.is_some() {
             let until = host.hours_change.as_ref().map(|at| format!(", until {at}")).unwrap_or_default();
             let _ = writeln!(out, "this host may compute now (its hours: {}){until}", host.hours);
