@@ -169,6 +169,10 @@ pub struct DeviceStatus {
     pub memory: u64,
     /// Version of its driver.
     pub driver: String,
+    /// Its temperature in degrees Celsius when it was looked at last: every two seconds while there are jobs
+    /// for GPUs, else every ten minutes. Absent where it is not told.
+    #[serde(default)]
+    pub temperature: Option<u32>,
     /// It may be used.
     pub usable: bool,
     /// How it stands: `usable`, or why it is not used.
@@ -339,6 +343,7 @@ fn devices(client: &Client) -> Vec<DeviceStatus> {
         address: view.address,
         memory: view.memory.0,
         driver: view.driver,
+        temperature: view.temperature,
         usable: view.state == DeviceState::Usable,
         state: view.state.to_string(),
         jobs: view.jobs.into_iter().filter_map(|id| Some(client.task_view(id)?.name)).collect(),
@@ -552,7 +557,7 @@ impl Status {
     }
 
     fn device_table(&self, out: &mut String) {
-        let mut table = table(&["DEVICE", "MODEL", "MEMORY", "DRIVER", "STATE", "JOBS"]);
+        let mut table = table(&["DEVICE", "MODEL", "MEMORY", "DRIVER", "HEAT", "STATE", "JOBS"]);
         for device in &self.host.devices {
             let jobs: Vec<String> = device.jobs.iter().map(|name| shown(name)).collect();
             table.add_row([
@@ -560,6 +565,7 @@ impl Status {
                 shown(&device.model),
                 format!("{} MiB", device.memory >> 20),
                 shown(&device.driver),
+                device.temperature.map_or_else(|| "-".to_owned(), |degrees| format!("{degrees} °C")),
                 printable::line(&device.state, TEXT_MAX),
                 jobs.join(", "),
             ]);

@@ -808,6 +808,9 @@ impl Life<'_> {
                         self.measured(dir, &host_cpid, speed, &virtualization).await?;
                     }
                     if let gpus::Turn::Looked(look) = turn {
+                        // First: nothing is begun on a device that is too hot.
+                        let felt = Event::DevicesFelt(gpus::temperatures(&look));
+                        self.engine.turn(felt, None).await?;
                         let users = gpus::users(&self.engine.client, &look, dir.path());
                         self.engine.turn(Event::DevicesSeen(users), None).await?;
                     }
