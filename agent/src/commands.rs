@@ -24,7 +24,7 @@ use crate::engine::{self, Enrolment, Finished, Settings};
 use crate::error::AgentError;
 use crate::fleet::identity::Identity;
 use crate::fleet::link::LinkStatus;
-use crate::host::owner::OwnerSensors;
+use crate::host::owner::{OwnerSensors, wayland_socket};
 use crate::{account, control, guard, host, manual, preferences as files, sys};
 
 /// Longest file that holds a key, a token or a password.
@@ -137,6 +137,8 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
             devices: arguments.devices_dir.clone(),
             bus: None,
             display: std::env::var("DISPLAY").ok().filter(|display| !display.is_empty()),
+            wayland: wayland_socket(std::env::var_os("WAYLAND_DISPLAY"), std::env::var_os("XDG_RUNTIME_DIR")),
+            session: std::env::var("XDG_SESSION_ID").ok().filter(|session| !session.is_empty()),
         },
     };
     let data = settings.dir.clone();

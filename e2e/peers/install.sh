@@ -5,6 +5,7 @@
 # - ip (Debian's iproute2) and curl: machines of a network are namespaces, and what a port says is looked at.
 # - dbus and python3-dbusmock (Debian): a bus of a test's own with a logind on it, for what senses the owner.
 # - Xvfb (Debian's xvfb): a real X server without a screen, for the same.
+# - kwin_wayland (Debian's kwin-wayland): a real Wayland compositor without a screen, for the same.
 # - libboinc-app-dev (Debian) and g++: BOINC's own library for applications, and what compiles one with it.
 # - rotel (a Python package that carries an OTLP collector): a real receiver for traces, metrics and logs. It goes into
 #   ${FALLOW_PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/fallow/peers}, outside the repository.
@@ -28,6 +29,7 @@ command -v curl >/dev/null || missing+=(curl)
 command -v dbus-daemon >/dev/null || missing+=(dbus)
 /usr/bin/python3 -c 'import dbusmock' 2>/dev/null || missing+=(python3-dbusmock)
 command -v Xvfb >/dev/null || missing+=(xvfb)
+command -v kwin_wayland >/dev/null || missing+=(kwin-wayland)
 command -v g++ >/dev/null || missing+=(g++)
 [ -e /usr/include/boinc/boinc_api.h ] || missing+=(libboinc-app-dev)
 if [ ${#missing[@]} -gt 0 ]; then

@@ -67,6 +67,13 @@ pub struct Reach<'a> {
 /// The names of all layers.
 pub const LAYERS: [&str; 7] = ["privileges", "files", "lengths", "tcp", "processes", "calls", "sockets"];
 
+/// Whether jobs are kept from programs that run other systems, such as Docker and VirtualBox: from the files
+/// of these, from the sockets by which they are called, or from the rights that they give.
+#[must_use]
+pub fn keeps_programs(layers: &[Layer]) -> bool {
+    layers.iter().any(|layer| layer.on && ["privileges", "files", "sockets"].contains(&layer.name.as_str()))
+}
+
 /// How jobs are confined on this host.
 #[derive(Clone, Debug)]
 pub struct Confinement {

@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod disk;
+pub mod machine;
 pub mod notices;
 pub mod people;
 pub mod places;

@@ -8,6 +8,7 @@ use fallow_client::{Client, DeviceState, DeviceView, Phase, Rests};
 use fallow_domain::{DocumentVersion, Duration, Instant, ResourceType, printable};
 use serde::{Deserialize, Serialize};
 
+use super::machine::MachineStatus;
 use super::notices::newest;
 use super::preferences::PreferenceStatus;
 use crate::confine::Layer;
@@ -79,6 +80,9 @@ pub struct Status {
 /// The host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostStatus {
+    /// What machine it is.
+    #[serde(default)]
+    pub machine: MachineStatus,
     /// CPUs of the machine.
     pub cpus: u32,
     /// CPUs that may be used now.
@@ -165,6 +169,10 @@ pub struct DeviceStatus {
     pub memory: u64,
     /// Version of its driver.
     pub driver: String,
+    /// Its temperature in degrees Celsius when it was looked at last: every two seconds while there are jobs
+    /// for GPUs, else every ten minutes. Absent where it is not told.
+    #[serde(default)]
+    pub temperature: Option<u32>,
     /// It may be used.
     pub usable: bool,
     /// How it stands: `usable`, or why it is not used.
@@ -292,6 +300,7 @@ impl HostStatus {
             monotony: fraction(figures.monotony),
         });
         Self {
+            machine: client.host_facts().map(MachineStatus::of).unwrap_or_default(),
             cpus: view.cpus,
             usable_cpus: view.usable_cpus,
             idle_cpus: view.idle_cpus,
@@ -334,6 +343,7 @@ fn devices(client: &Client) -> Vec<DeviceStatus> {
         address: view.address,
         memory: view.memory.0,
         driver: view.driver,
+        temperature: view.temperature,
         usable: view.state == DeviceState::Usable,
         state: view.state.to_string(),
         jobs: view.jobs.into_iter().filter_map(|id| Some(client.task_view(id)?.name)).collect(),
@@ -452,6 +462,9 @@ impl Status {
             Duration::from_secs_f64(host.cpu_time),
             host.jobs_finished
         );
+        if let Some(machine) = host.machine.text() {
+            let _ = writeln!(out, "{machine}");
+        }
         if host.suspended_by.is_none() && host.hours_change.is_some() {
             let until = host.hours_change.as_ref().map(|at| format!(", until {at}")).unwrap_or_default();
             let _ = writeln!(out, "this host may compute now (its hours: {}){until}", host.hours);
@@ -544,7 +557,7 @@ impl Status {
     }
 
     fn device_table(&self, out: &mut String) {
-        let mut table = table(&["DEVICE", "MODEL", "MEMORY", "DRIVER", "STATE", "JOBS"]);
+        let mut table = table(&["DEVICE", "MODEL", "MEMORY", "DRIVER", "HEAT", "STATE", "JOBS"]);
         for device in &self.host.devices {
             let jobs: Vec<String> = device.jobs.iter().map(|name| shown(name)).collect();
             table.add_row([
@@ -552,6 +565,7 @@ impl Status {
                 shown(&device.model),
                 format!("{} MiB", device.memory >> 20),
                 shown(&device.driver),
+                device.temperature.map_or_else(|| "-".to_owned(), |degrees| format!("{degrees} °C")),
                 printable::line(&device.state, TEXT_MAX),
                 jobs.join(", "),
             ]);

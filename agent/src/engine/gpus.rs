@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fallow_client::{Client, DeviceUser};
+use fallow_client::{Client, DeviceTemperature, DeviceUser};
 use fallow_domain::Coprocessor;
 use fallow_policy::backoff::Backoff;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -197,6 +197,16 @@ async fn line(out: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<V
         Some(b'\n') => Ok(Some(line)),
         Some(_) => Err(std::io::Error::other("a line of it has no end")),
     }
+}
+
+/// How hot devices are.
+pub(super) fn temperatures(look: &Look) -> Vec<DeviceTemperature> {
+    let of = |gpu::Temperature { kind, address, degrees }: &gpu::Temperature| DeviceTemperature {
+        kind: *kind,
+        address: address.clone(),
+        degrees: *degrees,
+    };
+    look.temperatures.iter().map(of).collect()
 }
 
 /// Those who use devices and are none of the client's tasks.

@@ -10,7 +10,9 @@ use fallow_boinc::scheduler::ClientVersion;
 use fallow_client::{Benchmarks, Client, ClientConfig, Event, FileKey, Startup};
 use fallow_daemon::clock;
 use fallow_daemon::file_lock::FileLock;
-use fallow_domain::{Bytes, Coprocessor, DocumentVersion, Duration, HostFacts, HostSpeed, OrganisationKey};
+use fallow_domain::{
+    Bytes, Coprocessor, DocumentVersion, Duration, HostFacts, HostSpeed, OrganisationKey, Virtualization,
+};
 use fallow_fleet::SIGNED_KEYS_MAX;
 use fallow_policy::composition::Composition;
 use fallow_tls::{AccessString, Address, Proxies};
@@ -24,7 +26,7 @@ use super::benchmark::{Benchmark, Turn};
 use super::gpus::{self, Gpus};
 use super::metrics::Metrics;
 use super::{Asked, Engine, Input, QUEUE, ToEngine};
-use crate::confine::{Allowed, Confinement, Layer};
+use crate::confine::{self, Allowed, Confinement, Layer};
 use crate::control::people;
 use crate::control::places::Peers;
 use crate::control::protocol::Request;
@@ -41,6 +43,7 @@ use crate::host::clock_set::ClockSet;
 use crate::host::local_time::WallClock;
 use crate::host::owner::{OwnerSensors, Sensors, Tell};
 use crate::host::surroundings::{Places, Watcher};
+use crate::host::virtualization::Programs;
 use crate::records::{HostIdentity, Records};
 use crate::supervise::groups::{self, Groups};
 use crate::supervise::{Context, Supervisor, agent_mark, leftovers, life_mark};
@@ -610,7 +613,9 @@ async fn measured(
             speed
         }
     };
-    Ok(host::facts(dir.path(), &host_identity.host_cpid, speed, coprocessors))
+    let virtualization = blocking(|| host::virtualization::look(Path::new("/"))).await?;
+    let found = host::Found { speed, coprocessors, virtualization };
+    Ok(host::facts(dir.path(), &host_identity.host_cpid, found))
 }
 
 fn supervisor(
@@ -756,7 +761,13 @@ impl Life<'_> {
         facts: HostFacts,
         mut benchmark: Benchmark,
     ) -> Result<(), AgentError> {
-        let HostFacts { host_cpid, mut speed, mut coprocessors, .. } = facts;
+        let HostFacts { host_cpid, mut speed, mut coprocessors, mut virtualization, .. } = facts;
+        let programs = Programs::of_system(!confine::keeps_programs(&self.engine.confinement));
+        let mut looking = pin!({
+            let known = virtualization.clone();
+            async move { programs.look(known).await }
+        });
+        let mut has_looked = false;
         let mut clock_set = ClockSet::watch();
         let mut measure = interval_at(Instant::now() + MEASURE, MEASURE);
         let mut started = pin!(sleep(AT_REST));
@@ -776,8 +787,15 @@ impl Life<'_> {
                 () = sleep(nap) => self.engine.turn(Event::WakeUp, None).await?,
                 () = clock_set.changed() => self.engine.turn(Event::WakeUp, None).await?,
                 _ = measure.tick() => {
-                    self.measured(dir, &host_cpid, speed).await?;
+                    self.measured(dir, &host_cpid, speed, &virtualization).await?;
                     self.rests();
+                }
+                found = &mut looking, if !has_looked => {
+                    has_looked = true;
+                    if found != virtualization {
+                        virtualization = found;
+                        self.measured(dir, &host_cpid, speed, &virtualization).await?;
+                    }
                 }
                 () = &mut started, if is_new => {
                     is_new = false;
@@ -787,9 +805,12 @@ impl Life<'_> {
                     let before = std::mem::take(&mut coprocessors);
                     coprocessors = self.engine.gpus.found();
                     if coprocessors != before {
-                        self.measured(dir, &host_cpid, speed).await?;
+                        self.measured(dir, &host_cpid, speed, &virtualization).await?;
                     }
                     if let gpus::Turn::Looked(look) = turn {
+                        // First: nothing is begun on a device that is too hot.
+                        let felt = Event::DevicesFelt(gpus::temperatures(&look));
+                        self.engine.turn(felt, None).await?;
                         let users = gpus::users(&self.engine.client, &look, dir.path());
                         self.engine.turn(Event::DevicesSeen(users), None).await?;
                     }
@@ -810,7 +831,7 @@ impl Life<'_> {
                             tracing::warn!(%error, "cannot store the speed of the CPUs: it is measured again after the next start");
                         }
                         speed = new;
-                        self.measured(dir, &host_cpid, speed).await?;
+                        self.measured(dir, &host_cpid, speed, &virtualization).await?;
                     }
                 },
             }
@@ -836,8 +857,15 @@ impl Life<'_> {
     }
 
     /// Tells the client what the host is like now.
-    async fn measured(&mut self, dir: &DataDir, host_cpid: &str, speed: HostSpeed) -> Result<(), AgentError> {
-        let facts = host::facts(dir.path(), host_cpid, speed, self.engine.gpus.found());
+    async fn measured(
+        &mut self,
+        dir: &DataDir,
+        host_cpid: &str,
+        speed: HostSpeed,
+        virtualization: &Virtualization,
+    ) -> Result<(), AgentError> {
+        let (coprocessors, virtualization) = (self.engine.gpus.found(), virtualization.clone());
+        let facts = host::facts(dir.path(), host_cpid, host::Found { speed, coprocessors, virtualization });
         self.engine.turn(Event::HostMeasured(Box::new(facts)), None).await
     }
 

@@ -2,7 +2,7 @@
 
 use fallow_client::{Client, Entity, HostView, ProjectView, TaskView};
 use fallow_domain::agent_state::{Entry, EntryKey, HostState, Metrics, ProjectState, TaskState};
-use fallow_domain::{Duration, Fraction};
+use fallow_domain::{Duration, Fraction, Virtualization};
 use fallow_policy::metrics::Figures;
 
 /// The key under which an entity is reported; none if the client has no such entity (any more).
@@ -27,6 +27,7 @@ pub fn entry(client: &Client, hostname: &str, name: &str, entity: Entity) -> Opt
 }
 
 fn host(view: HostView, hostname: &str, name: &str) -> HostState {
+    let Virtualization { hypervisor, container, engine, virtualbox: _ } = view.virtualization;
     HostState {
         hostname: hostname.to_owned(),
         name: name.to_owned(),
@@ -48,6 +49,9 @@ fn host(view: HostView, hostname: &str, name: &str) -> HostState {
         arch: std::env::consts::ARCH.to_owned(),
         memory: view.memory,
         coprocessors: view.coprocessors,
+        hypervisor,
+        container,
+        container_engine: engine.map(|engine| engine.kind.name().to_owned()).unwrap_or_default(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         in_use: view.is_less_in_use,
         owner: view.owner_limits,

@@ -8,6 +8,7 @@ pub mod gpu;
 pub mod local_time;
 pub mod owner;
 pub mod surroundings;
+pub mod virtualization;
 mod whetstone;
 
 use std::fs;
@@ -15,7 +16,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 
 use cpu::{Cpu, value_of};
-use fallow_domain::{Bytes, Coprocessor, HostFacts, HostSpeed};
+use fallow_domain::{Bytes, Coprocessor, HostFacts, HostSpeed, Virtualization};
 
 use crate::cgroup;
 
@@ -28,9 +29,20 @@ pub const SPEED_AGE_MAX: f64 = 30.0 * 86_400.0;
 pub const PLATFORMS: &[&str] =
     if cfg!(target_arch = "aarch64") { &["aarch64-unknown-linux-gnu"] } else { &["x86_64-pc-linux-gnu"] };
 
-/// Looks at the machine. `dir` is the data directory, whose volume counts; GPUs are looked at elsewhere
-/// ([`gpu`]).
-pub fn facts(dir: &Path, host_cpid: &str, speed: HostSpeed, coprocessors: Vec<Coprocessor>) -> HostFacts {
+/// What was found of the machine elsewhere than in [`facts`].
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// How fast its CPUs are ([`measure`]).
+    pub speed: HostSpeed,
+    /// Its GPUs ([`gpu`]).
+    pub coprocessors: Vec<Coprocessor>,
+    /// Whether it is a machine of its own ([`virtualization`]).
+    pub virtualization: Virtualization,
+}
+
+/// Looks at the machine. `dir` is the data directory, whose volume counts.
+pub fn facts(dir: &Path, host_cpid: &str, found: Found) -> HostFacts {
+    let Found { speed, coprocessors, virtualization } = found;
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let (cpuinfo, meminfo) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
     let cpu = Cpu::read(&cpuinfo, cfg!(any(target_arch = "aarch64", target_arch = "arm")));
@@ -56,6 +68,7 @@ pub fn facts(dir: &Path, host_cpid: &str, speed: HostSpeed, coprocessors: Vec<Co
         os_version,
         platforms: PLATFORMS.iter().map(|&name| name.to_owned()).collect(),
         coprocessors,
+        virtualization,
     }
 }
 
@@ -132,7 +145,8 @@ mod tests {
             membw: 1e9,
             measured_at: 0.0,
         };
-        let facts = facts(Path::new("/"), "00", speed, Vec::new());
+        let virtualization = virtualization::look(Path::new("/"));
+        let facts = facts(Path::new("/"), "00", Found { speed, coprocessors: Vec::new(), virtualization });
         assert!(facts.ncpus > 0 && facts.memory.0 > 1 << 20 && facts.disk_total.0 > 0, "{facts:?}");
         assert!(!facts.domain_name.is_empty() && facts.os_name.starts_with("Linux"), "{facts:?}");
     }

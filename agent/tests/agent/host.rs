@@ -3,8 +3,10 @@
 use std::process::{Child, Command, Stdio};
 
 use fallow_agent::host;
-use fallow_domain::{HostFacts, HostSpeed};
+use fallow_domain::{HostFacts, HostSpeed, Virtualization};
 
+use crate::attach::status;
+use crate::daemon::{Daemon, outcome};
 use crate::support::{agent, put, wait_for};
 
 /// The stock client in a directory of its own, for as long as the test runs.
@@ -63,7 +65,9 @@ fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
 
 fn facts(dir: &std::path::Path) -> HostFacts {
     let one = fallow_domain::Speed::new(1e9).unwrap();
-    host::facts(dir, "00", HostSpeed { fpops: one, iops: one, membw: 1e9, measured_at: 0.0 }, Vec::new())
+    let speed = HostSpeed { fpops: one, iops: one, membw: 1e9, measured_at: 0.0 };
+    let virtualization = host::virtualization::look(std::path::Path::new("/"));
+    host::facts(dir, "00", host::Found { speed, coprocessors: Vec::new(), virtualization })
 }
 
 #[test]
@@ -138,4 +142,25 @@ fn the_cpus_are_measured_by_a_process_that_ends_with_its_agent() {
     drop(child.stdin.take());
     let status = wait_for("its end", || child.try_wait().unwrap());
     assert!(status.success());
+}
+
+#[test]
+fn r6_2_status_says_what_machine_the_agent_is_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let _daemon = Daemon::start(dir.path());
+    let facts = facts(dir.path());
+    let machine = wait_for("the machine to be known", || {
+        let machine = status(dir.path())["host"]["machine"].clone();
+        (machine["memory"] != 0).then_some(machine)
+    });
+    assert_eq!(machine["cpu_model"], facts.cpu_model);
+    assert_eq!(machine["cpu_features"], facts.cpu_features);
+    assert_eq!(machine["memory"], facts.memory.0);
+    assert_eq!(machine["os_version"], facts.os_version);
+    let Virtualization { hypervisor, container, .. } = &facts.virtualization;
+    for (told, found) in [(&machine["hypervisor"], hypervisor), (&machine["container"], container)] {
+        assert_eq!(told.as_str().unwrap_or_default(), found);
+    }
+    let (code, text) = outcome(dir.path(), &["status"]);
+    assert!(code == 0 && text.contains("this machine: "), "{text}");
 }

@@ -35,5 +35,6 @@ mod support;
 mod terminal;
 mod transfers;
 mod turns;
+mod wayland;
 mod x11;
 mod yielding;

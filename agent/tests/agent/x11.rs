@@ -24,6 +24,8 @@ fn listening_to(display: &str, nothing: &tempfile::TempDir) -> OwnerSensors {
         devices: nothing.path().to_owned(),
         bus: Some("unix:path=/nowhere/bus".to_owned()),
         display,
+        wayland: None,
+        session: None,
     }
 }
 

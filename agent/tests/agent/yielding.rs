@@ -112,6 +112,8 @@ fn how_long_from_an_event_to_the_last_process_of_eight_trees() {
         devices: dev.to_owned(),
         bus: Some("unix:path=/nowhere/bus".to_owned()),
         display,
+        wayland: None,
+        session: None,
     };
     println!(
         "{:<14} {:>6}  {:>9} {:>9} {:>9} {:>9}",

@@ -39,6 +39,9 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         arch,
         memory,
         coprocessors,
+        hypervisor,
+        container,
+        container_engine,
         agent_version,
         in_use,
         owner,
@@ -91,6 +94,9 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         document_rolled_back_at_micros: rolled_back.at.as_micros(),
         organisation_keys: organisation.iter().map(ToString::to_string).collect(),
         in_use: *in_use,
+        hypervisor: hypervisor.clone(),
+        container: container.clone(),
+        container_engine: container_engine.clone(),
     }
 }
 
@@ -133,11 +139,17 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         organisation_keys,
         in_use,
         owner_word,
+        hypervisor,
+        container,
+        container_engine,
     } = wire;
     check::text("document_content", &document_content)?;
     check::text("os", &os)?;
     check::text("arch", &arch)?;
     check::text("agent_version", &agent_version)?;
+    check::text("hypervisor", &hypervisor)?;
+    check::text("container", &container)?;
+    check::text("container_engine", &container_engine)?;
     if declined_urls.len() > DECLINED {
         return Err(format!("{} declined projects are more than {DECLINED}", declined_urls.len()));
     }
@@ -188,6 +200,9 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         arch,
         memory: Bytes(memory_bytes),
         coprocessors: coprocessors_from_wire(&coprocessors)?,
+        hypervisor,
+        container,
+        container_engine,
         agent_version,
         in_use,
         owner: owner::from_wire(&owner.unwrap_or_default())?,
@@ -340,6 +355,9 @@ mod tests {
             arch: "x86_64".into(),
             memory: Bytes(16),
             coprocessors: [(ResourceType::Amd, 2), (ResourceType::Nvidia, 1)].into(),
+            hypervisor: "kvm".into(),
+            container: "docker".into(),
+            container_engine: "podman".into(),
             agent_version: "0.1".into(),
             in_use: true,
             owner: OwnerLimits { suspended: true, ..OwnerLimits::default() },

@@ -291,5 +291,6 @@ fn facts() -> HostFacts {
         os_version: "1".to_owned(),
         platforms: vec![PLATFORM.to_owned()],
         coprocessors: Vec::new(),
+        virtualization: fallow_domain::Virtualization::default(),
     }
 }

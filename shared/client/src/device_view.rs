@@ -22,6 +22,8 @@ pub struct DeviceView {
     pub memory: Bytes,
     /// Version of its driver.
     pub driver: String,
+    /// Its temperature in degrees Celsius when it was looked at last; none where it is not told.
+    pub temperature: Option<u32>,
     /// How it stands.
     pub state: DeviceState,
     /// The jobs that have a process on it.
@@ -39,6 +41,8 @@ pub enum DeviceState {
     ExcludedByFleet,
     /// A program uses it that is none of our tasks', or did so until a moment ago.
     InUse(String),
+    /// It is hotter than the owner allows, or was and has yet to cool.
+    TooHot(String),
     /// It is not there any more, or its driver does not answer.
     Gone,
 }
@@ -49,7 +53,7 @@ impl fmt::Display for DeviceState {
             Self::Usable => f.write_str("usable"),
             Self::ExcludedByOwner => f.write_str("excluded by the owner"),
             Self::ExcludedByFleet => f.write_str("excluded by the fleet's preferences"),
-            Self::InUse(how) => f.write_str(how),
+            Self::InUse(how) | Self::TooHot(how) => f.write_str(how),
             Self::Gone => f.write_str("gone"),
         }
     }
@@ -68,6 +72,7 @@ impl Client {
                 address: device.address.clone(),
                 memory: device.memory,
                 driver: facts.filter(|one| one.kind == kind).map(|one| one.driver.clone()).collect(),
+                temperature: self.known_devices.degrees(kind, number),
                 state: self.device_state(Device::new(kind, number).ok()?),
                 jobs: self.jobs_on(kind, number),
             })
@@ -84,6 +89,7 @@ impl Client {
             _ if self.state.host.owner.excluded_devices.contains(&device) => DeviceState::ExcludedByOwner,
             _ if excluded_devices.contains(&device) => DeviceState::ExcludedByFleet,
             Some(used @ (Standing::InUse(_) | Standing::Held(_))) => DeviceState::InUse(used.to_string()),
+            Some(hot @ Standing::Hot(..)) => DeviceState::TooHot(hot.to_string()),
             Some(Standing::Free) | None => DeviceState::Usable,
         }
     }

@@ -1,12 +1,14 @@
 //! What may be used of the host, and how GPU tasks leave devices that others are to have (R3.14).
 
+use std::num::NonZeroU32;
+
 use fallow_domain::{
     Bytes, CoprocessorDevice, Device, Fraction, HostFacts, JobId, PerType, Preferences, ResourceType,
 };
 use fallow_policy::job_queue::Devices;
 use fallow_policy::plan_host::PlanHost;
 
-use crate::known_devices::{DeviceUser, KnownDevices, LOOK_PERIOD};
+use crate::known_devices::{DeviceTemperature, DeviceUser, KnownDevices, LOOK_PERIOD};
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Job, Process, Stage};
@@ -150,6 +152,22 @@ impl Client {
         self.devices_changed(news, before);
         if first {
             self.want_schedule();
+        }
+    }
+
+    /// Somebody looked how hot devices are.
+    pub(crate) fn devices_felt(&mut self, temperatures: &[DeviceTemperature]) {
+        self.known_devices.felt(temperatures);
+        self.judge_heat();
+    }
+
+    /// Devices have other temperatures, or the owner allows them others.
+    pub(crate) fn judge_heat(&mut self) {
+        let before = self.usable.devices;
+        let most = self.local_preferences().gpu_temperature_max;
+        let news = self.known_devices.judge_heat(most.map(NonZeroU32::get));
+        if !news.is_empty() {
+            self.devices_changed(news, before);
         }
     }
 

@@ -16,7 +16,7 @@ use fallow_domain::{
 
 pub use fallow_policy::rpc_timing::RequestedBy;
 
-use crate::{DeviceUser, Direction, FileKey, Goes, PreferenceFiles, Surroundings};
+use crate::{DeviceTemperature, DeviceUser, Direction, FileKey, Goes, PreferenceFiles, Surroundings};
 
 /// Something that happened, to be told to [`crate::Client::handle`] with the time at which it did.
 #[derive(Clone, Debug)]
@@ -95,6 +95,9 @@ pub enum Event {
     OwnerExcludedDevices(BTreeSet<Device>),
     /// It was looked who uses the host's devices: every process on them that is none of our tasks' (R3.14).
     DevicesSeen(Vec<DeviceUser>),
+    /// It was looked how hot the host's devices are: all that tell it. To be told before `DevicesSeen` of the
+    /// same look, so that nothing is begun on one that is too hot.
+    DevicesFelt(Vec<DeviceTemperature>),
     /// Somebody asks for contact with a project soon (R1.4).
     ContactRequested {
         /// The project.

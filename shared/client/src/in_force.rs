@@ -192,6 +192,7 @@ impl Client {
     }
 
     fn preferences_may_differ(&mut self) {
+        self.judge_heat();
         self.timers.all_stale([Timer::InUse, Timer::Hours, Timer::Connection, Timer::Transfer]);
         self.spare_tasks();
         self.touch(Entity::Host);

@@ -168,7 +168,7 @@ impl Client {
     pub(crate) fn tell_unrunnable(&mut self, job: &JobSnapshot) {
         let Some(why) = self.can_never_run(job) else { return };
         // That passes, and is told of the device.
-        if job.usage.coprocessor.is_some_and(|(kind, _)| self.known_devices.is_in_use(kind)) {
+        if job.usage.coprocessor.is_some_and(|(kind, _)| self.known_devices.is_left_alone(kind)) {
             return;
         }
         let Some(name) = self.state.jobs.get(&job.id).map(|job| job.result.name.clone()) else { return };

@@ -9,6 +9,10 @@
 //! at only while it matters, that is while there are jobs for devices and computing is allowed; until the
 //! first look after that began, nothing is begun on any of them.
 //!
+//! A device that is hotter than the owner allows is left alone until it has cooled by [`COOLED`], so that a
+//! task does not come and go with each degree. One whose temperature nobody tells is not hot; one that was
+//! hot stays so until it is told to be cool, for what cannot be told may be anything.
+//!
 //! Not stored: after a restart, devices have the numbers of their driver again.
 
 use std::fmt;
@@ -23,6 +27,8 @@ const HELD: Duration = Duration::from_secs(60);
 const DRAWN_PART: f64 = 1.0 / 8.0;
 /// How often it is to be looked at who uses devices, while that matters.
 pub(crate) const LOOK_PERIOD: Duration = Duration::from_secs(2);
+/// So many degrees below the most a hot device is cool again.
+const COOLED: u32 = 5;
 /// Devices of one kind that are kept, also of those that are gone.
 const KNOWN_MAX: usize = 64;
 
@@ -43,6 +49,17 @@ pub struct DeviceUser {
     pub memory: Option<Bytes>,
 }
 
+/// How hot a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceTemperature {
+    /// The kind of device.
+    pub kind: ResourceType,
+    /// Which one (`CoprocessorDevice::address`).
+    pub address: String,
+    /// Its temperature in degrees Celsius.
+    pub degrees: u32,
+}
+
 /// How a device stands with those who use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -52,6 +69,9 @@ pub(crate) enum Standing {
     InUse(String),
     /// It was in use until a moment ago, by this program.
     Held(String),
+    /// It is too hot, or was and has yet to cool: its temperature, if that is told, and the most that it may
+    /// have, in degrees Celsius.
+    Hot(Option<u32>, u32),
     /// It is not there any more, or its driver does not answer.
     Gone,
 }
@@ -62,6 +82,15 @@ impl fmt::Display for Standing {
             Self::Free => f.write_str("free"),
             Self::InUse(by) => write!(f, "in use by {by}"),
             Self::Held(by) => write!(f, "in use until a moment ago by {by}"),
+            Self::Hot(now, most) => {
+                let cool = most.saturating_sub(COOLED);
+                match now {
+                    Some(now) => {
+                        write!(f, "too hot ({now} °C, at most {most} °C; used again from {cool} °C on down)")
+                    }
+                    None => write!(f, "too hot when its temperature was told last (at most {most} °C)"),
+                }
+            }
             Self::Gone => f.write_str("gone"),
         }
     }
@@ -77,6 +106,26 @@ struct Known {
     used_by: Option<String>,
     /// When that is forgotten; none while it is in use.
     held_until: Option<Instant>,
+    /// Its temperature in degrees Celsius, as it was told last; none where it is not told.
+    degrees: Option<u32>,
+    /// The most that it may have, where it was hotter and has not cooled since.
+    too_hot_for: Option<u32>,
+}
+
+impl Known {
+    /// Judges its temperature by the most that it may have.
+    fn judge_heat(&mut self, most: Option<u32>) {
+        let Some(most) = most else {
+            self.too_hot_for = None;
+            return;
+        };
+        let is_hot = match self.degrees {
+            Some(degrees) if degrees > most => true,
+            Some(degrees) if degrees.saturating_add(COOLED) <= most => false,
+            _ => self.too_hot_for.is_some(),
+        };
+        self.too_hot_for = is_hot.then_some(most);
+    }
 }
 
 /// The devices of each kind, by number.
@@ -118,7 +167,17 @@ impl KnownDevices {
                     news.push(format!("found {name}:{number}, {model} with {memory} at {address}"));
                     let device = device.clone();
                     let (used_by, held_until) = (None, None);
-                    known.push(Known { device, is_there: true, is_heard: false, used_by, held_until });
+                    let (degrees, too_hot_for) = (None, None);
+                    let (is_there, is_heard) = (true, false);
+                    known.push(Known {
+                        device,
+                        is_there,
+                        is_heard,
+                        used_by,
+                        held_until,
+                        degrees,
+                        too_hot_for,
+                    });
                 }
             }
         }
@@ -158,6 +217,44 @@ impl KnownDevices {
         news
     }
 
+    /// Takes in how hot they are. What is not told of is not known any more.
+    pub(crate) fn felt(&mut self, temperatures: &[DeviceTemperature]) {
+        for (kind, known) in self.kinds.iter_mut() {
+            for one in known.iter_mut() {
+                let of =
+                    temperatures.iter().find(|told| told.kind == kind && told.address == one.device.address);
+                one.degrees = of.map(|told| told.degrees);
+            }
+        }
+    }
+
+    /// Judges all temperatures by the most that a device may have, in degrees Celsius. Says what has changed,
+    /// in words; none if nothing has.
+    pub(crate) fn judge_heat(&mut self, most: Option<u32>) -> Vec<String> {
+        let mut news = Vec::new();
+        for (kind, known) in self.kinds.iter_mut() {
+            for (number, one) in known.iter_mut().enumerate() {
+                let was_hot = one.too_hot_for.is_some();
+                one.judge_heat(most);
+                let name = kind.name();
+                match (was_hot, one.too_hot_for) {
+                    (false, Some(most)) => {
+                        let hot = Standing::Hot(one.degrees, most);
+                        news.push(format!("{name}:{number} is left alone: {hot}"));
+                    }
+                    (true, None) => news.push(format!("{name}:{number} is not too hot any more")),
+                    _ => {}
+                }
+            }
+        }
+        news
+    }
+
+    /// How hot one is in degrees Celsius, as it was told last; none where that is not told, or it is gone.
+    pub(crate) fn degrees(&self, kind: ResourceType, number: u32) -> Option<u32> {
+        self.get(kind, number).filter(|one| one.is_there)?.degrees
+    }
+
     /// Forgets who used devices that nobody uses any more. Says which, in words.
     pub(crate) fn release(&mut self, now: Instant) -> Vec<String> {
         let mut news = Vec::new();
@@ -178,10 +275,12 @@ impl KnownDevices {
         self.kinds.iter().flat_map(|(_, known)| known).filter_map(|one| one.held_until).min()
     }
 
-    /// Those of a kind that are there and that nobody else uses; none if its devices are not told one by one.
+    /// Those of a kind that are there, that nobody else uses and that are not too hot; none if its devices are
+    /// not told one by one.
     pub(crate) fn free(&self, kind: ResourceType) -> Option<Devices> {
         let known = &self.kinds[kind];
-        let numbers = (0..).zip(known).filter(|(_, one)| one.is_there && one.used_by.is_none());
+        let is_free = |one: &Known| one.is_there && one.used_by.is_none() && one.too_hot_for.is_none();
+        let numbers = (0..).zip(known).filter(|(_, one)| is_free(one));
         (!known.is_empty()).then(|| numbers.map(|(number, _)| number).collect())
     }
 
@@ -190,7 +289,10 @@ impl KnownDevices {
         let one = self.get(kind, number)?;
         Some(match (&one.used_by, one.held_until) {
             _ if !one.is_there => Standing::Gone,
-            (None, _) => Standing::Free,
+            (None, _) => match one.too_hot_for {
+                Some(most) => Standing::Hot(one.degrees, most),
+                None => Standing::Free,
+            },
             (Some(by), None) => Standing::InUse(by.clone()),
             (Some(by), Some(_)) => Standing::Held(by.clone()),
         })
@@ -220,9 +322,12 @@ impl KnownDevices {
         self.kinds[kind].get(usize::try_from(number).ok()?)
     }
 
-    /// Whether somebody else uses any of a kind that is there.
-    pub(crate) fn is_in_use(&self, kind: ResourceType) -> bool {
-        self.kinds[kind].iter().any(|one| one.is_there && one.used_by.is_some())
+    /// Whether any of a kind that is there is left alone for what passes: somebody else uses it, or it is too
+    /// hot.
+    pub(crate) fn is_left_alone(&self, kind: ResourceType) -> bool {
+        self.kinds[kind]
+            .iter()
+            .any(|one| one.is_there && (one.used_by.is_some() || one.too_hot_for.is_some()))
     }
 
     /// Whether devices of a kind are told one by one.

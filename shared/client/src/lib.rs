@@ -116,7 +116,7 @@ pub use effect::*;
 pub use event::*;
 pub use in_force::PreferenceFiles;
 pub use in_use::{InUseView, Rests};
-pub use known_devices::DeviceUser;
+pub use known_devices::{DeviceTemperature, DeviceUser};
 pub use limits::TaskLimits;
 pub use machine::{Client, ClientConfig};
 pub use messages::NoWork;

@@ -296,6 +296,7 @@ impl Client {
             Event::OwnerSuspended(suspended) => self.owner_suspends(suspended),
             Event::OwnerExcludedDevices(devices) => self.owner_excludes(devices),
             Event::DevicesSeen(users) => self.devices_seen(&users),
+            Event::DevicesFelt(temperatures) => self.devices_felt(&temperatures),
             Event::ContactRequested { url, by } => self.request_contact(&url, by),
             Event::MasterPageRead { project, outcome } => self.master_page_read(project, outcome),
             Event::SchedulerAnswered { project, outcome } => self.scheduler_answered(project, outcome),

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use fallow_domain::agent_state::Phase;
 use fallow_domain::agent_state::{OwnerWord, RolledBack, SuspendedBy};
 use fallow_domain::{
-    Bytes, Device, DocumentVersion, Duration, Hours, Instant, JobId, MasterUrl, OwnerLimits,
-    ProjectAssignment, ProjectId, ResourceType, Share,
+    Bytes, Device, DocumentVersion, Duration, HostFacts, Hours, Instant, JobId, MasterUrl, OwnerLimits,
+    ProjectAssignment, ProjectId, ResourceType, Share, Virtualization,
 };
 use fallow_policy::metrics::{Figures, Metrics};
 
@@ -45,6 +45,8 @@ pub struct HostView {
     pub owner_word: Option<OwnerWord>,
     /// Main memory; 0 until it was measured.
     pub memory: Bytes,
+    /// Whether it is a machine of its own.
+    pub virtualization: Virtualization,
     /// Coprocessors, how many of each kind.
     pub coprocessors: BTreeMap<ResourceType, u32>,
     /// The document that is followed.
@@ -179,6 +181,7 @@ impl Client {
             owner_limits: meta.owner_limits(),
             owner_word: meta.owner_word(),
             memory: facts.map_or(Bytes(0), |host| host.memory),
+            virtualization: facts.map(|host| host.virtualization.clone()).unwrap_or_default(),
             coprocessors: facts
                 .iter()
                 .flat_map(|host| &host.coprocessors)
@@ -201,6 +204,11 @@ impl Client {
             jobs_finished: all.jobs_success + all.jobs_error + all.jobs_late,
             started_at: self.clock.started_at(),
         }
+    }
+
+    /// What the host is like; none until that was measured.
+    pub const fn host_facts(&self) -> Option<&HostFacts> {
+        self.state.host.facts()
     }
 
     /// All projects, in the order in which they were attached.

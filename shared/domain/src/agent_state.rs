@@ -104,6 +104,16 @@ pub struct HostState {
     /// Coprocessors, how many of each kind.
     #[serde(default)]
     pub coprocessors: BTreeMap<ResourceType, u32>,
+    /// What runs the virtual machine that the host is, such as `kvm`; empty where it is none, and of older
+    /// agents.
+    #[serde(default)]
+    pub hypervisor: String,
+    /// What the agent's container was made with, such as `docker`; empty where it is in none.
+    #[serde(default)]
+    pub container: String,
+    /// The program that runs containers there, such as `podman`; empty where there is none.
+    #[serde(default)]
+    pub container_engine: String,
     /// Version of the agent; empty where it does not say.
     #[serde(default)]
     pub agent_version: String,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Coprocessor, Speed};
+use crate::{Bytes, Coprocessor, Speed, Virtualization};
 
 /// The speed of one CPU, as benchmarks measured it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,4 +57,7 @@ pub struct HostFacts {
     /// Coprocessors, one entry a kind (R3.1).
     #[serde(default)]
     pub coprocessors: Vec<Coprocessor>,
+    /// Whether it is a machine of its own, and what on it could run other systems.
+    #[serde(default)]
+    pub virtualization: Virtualization,
 }

@@ -20,8 +20,20 @@ pub const LABELS_MAX: usize = 64;
 
 /// Names of the labels that agents report, and of `agent_id`, which the coordinator gave. A name that begins
 /// with one of them and a dot is a fact as well, such as `gpu.nvidia`.
-pub const FACTS: [&str; 9] =
-    ["agent_id", "agent_name", "agent_version", "arch", "cores", "gpu", "hostname", "memory_mib", "os"];
+pub const FACTS: [&str; 12] = [
+    "agent_id",
+    "agent_name",
+    "agent_version",
+    "arch",
+    "container",
+    "container_engine",
+    "cores",
+    "gpu",
+    "hostname",
+    "memory_mib",
+    "os",
+    "virtual",
+];
 
 const NAME_EXPECTED: &str =
     "up to 63 letters, digits, '-', '_' and '.', a letter or a digit at both ends, such as room";

@@ -33,6 +33,7 @@ mod resource_types;
 mod signed_documents;
 mod time;
 mod units;
+mod virtualization;
 
 pub use coprocessor_device::CoprocessorDevice;
 pub use device::Device;
@@ -57,3 +58,4 @@ pub use resource_types::ResourceTypes;
 pub use signed_documents::SignedDocuments;
 pub use time::{Duration, Instant};
 pub use units::{Bytes, Flops, Fraction, InstanceSeconds, Share, Speed};
+pub use virtualization::{ContainerEngine, ContainerEngineKind, Installed, Virtualization};

@@ -27,6 +27,8 @@ pub struct LocalPreferences {
     pub swap_fraction: Fraction,
     /// The most CPUs that jobs may use (BOINC: `max_cpus`, of old).
     pub cpus_max: Option<NonZeroU32>,
+    /// No computing on a device that is hotter than so many degrees Celsius, until it has cooled by a few.
+    pub gpu_temperature_max: Option<NonZeroU32>,
     /// Compute while the host runs on its battery (BOINC: `run_on_batteries`).
     pub run_on_batteries: bool,
     /// No computing while other programs use more than this part of all CPUs (BOINC:
@@ -59,6 +61,9 @@ impl LocalPreferences {
     pub const DISK_MAX_LEAST: Bytes = Bytes(100_000_000);
     /// The same of a maximum of what is transferred in some days.
     pub const TRANSFER_MAX_LEAST: Bytes = Bytes(1_000_000);
+    /// What can be meant by the highest temperature of a device, in degrees Celsius: one that is cooler than
+    /// the least is in use by nobody, and all slow down by themselves before the highest.
+    pub const TEMPERATURES: std::ops::RangeInclusive<u32> = 30..=110;
     /// The most days over which that is added up: so many are kept.
     pub const TRANSFER_DAYS_MAX: i64 = 365;
 }
@@ -73,6 +78,7 @@ impl Default for LocalPreferences {
             memory_fraction_in_use: Fraction::ONE,
             swap_fraction: Fraction::ONE,
             cpus_max: None,
+            gpu_temperature_max: None,
             run_on_batteries: false,
             other_load_max: None,
             other_load_max_in_use: None,
@@ -109,6 +115,10 @@ impl LocalPreferences {
             if part.get() < least {
                 return Err(Invalid::new(what, part, "from 0.01 to 1 (of CPUs and memory from 0.001)"));
             }
+        }
+        let degrees = self.gpu_temperature_max.map(NonZeroU32::get);
+        if let Some(degrees) = degrees.filter(|degrees| !Self::TEMPERATURES.contains(degrees)) {
+            return Err(Invalid::new("highest temperature", degrees, "from 30 to 110 degrees Celsius"));
         }
         let (minute, day) = (Duration::from_mins(1), Duration::from_hours(24));
         if let Some(time) = self.stop_without_input.filter(|time| !(minute..=day).contains(time)) {

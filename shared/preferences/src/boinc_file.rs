@@ -108,6 +108,7 @@ fn said(file: &PreferenceFile, has: &dyn Fn(&str) -> bool, note: &mut dyn FnMut(
         }),
         leave_in_memory: when(has("leave_apps_in_memory")).map(|()| values.leave_apps_in_memory),
         excluded_devices: None,
+        gpu_temperature_max: None,
         disk_fraction: when(has("disk_max_used_pct")).map(|()| in_use.disk_fraction),
         disk_max: when(has("disk_max_used_gb")).map(|()| {
             let gigabytes = values.disk_max_used_gb;

@@ -9,7 +9,7 @@ pub struct Explained {
     pub text: &'static str,
     /// How it may be written in an owner's file; none for what is no limit.
     pub example: Option<&'static str>,
-    /// What it is added to, where it is an amount in a time.
+    /// What stands behind it where it is shown: the time that an amount is of, or its unit.
     pub unit: &'static str,
 }
 
@@ -19,6 +19,10 @@ const fn limit(key: &'static str, example: &'static str, text: &'static str) -> 
 
 const fn rate(key: &'static str, example: &'static str, text: &'static str) -> Explained {
     Explained { unit: " a second", ..limit(key, example, text) }
+}
+
+const fn degrees(key: &'static str, example: &'static str, text: &'static str) -> Explained {
+    Explained { unit: " °C", ..limit(key, example, text) }
 }
 
 const fn wish(key: &'static str, text: &'static str) -> Explained {
@@ -80,6 +84,12 @@ const ALL: &[Explained] = &[
          have saved their state.",
     ),
     limit("excluded_devices", "[\"nvidia:0\"]", "GPUs that are left alone."),
+    degrees(
+        "gpu_temperature_max",
+        "75",
+        "Leave GPUs alone that are hotter than so many degrees Celsius, from 30 to\n\
+         110, until they have cooled by five.",
+    ),
     limit("disk_fraction", "\"20%\"", "Use at most this part of the disk."),
     limit("disk_max", "\"20 GB\"", "Use at most so much of the disk."),
     limit("disk_free_min", "\"50 GB\"", "Leave at least so much of the disk free."),

@@ -159,6 +159,7 @@ preferences! {
     swap_fraction: Fraction, local, less;
     leave_in_memory: bool, fleet, off;
     excluded_devices: BTreeSet<Device>, fleet, all_of_both;
+    gpu_temperature_max: Option<NonZeroU32>, local, less_if_any;
     disk_fraction: Fraction, fleet, less;
     disk_max: Option<Bytes>, local, less_if_any;
     disk_free_min: Bytes, fleet, more;
@@ -196,6 +197,7 @@ pub const OWNER_KEYS: &[&str] = &[
     "swap_fraction",
     "leave_in_memory",
     "excluded_devices",
+    "gpu_temperature_max",
     "disk_fraction",
     "disk_max",
     "disk_free_min",
@@ -252,6 +254,7 @@ mod tests {
             memory_fraction_in_use: _,
             swap_fraction: _,
             cpus_max: _,
+            gpu_temperature_max: _,
             run_on_batteries: _,
             other_load_max: _,
             other_load_max_in_use: _,
@@ -264,7 +267,7 @@ mod tests {
             transfer_max: _,
             transfer_period: _,
         } = LocalPreferences::default();
-        assert_eq!(KEYS.len(), 17 + 16);
+        assert_eq!(KEYS.len(), 17 + 17);
         let beside: Vec<_> = KEYS.iter().filter(|key| !OWNER_KEYS.contains(key)).collect();
         assert_eq!(beside, [&"scheduling_period", &"connection_interval"]);
     }

@@ -51,7 +51,7 @@ pub fn run(looks: Looks<'_>) -> io::Result<()> {
         });
     }
     let mut library = None;
-    let mut looked: Option<Look> = None;
+    let mut told: Option<Look> = None;
     for number in 0_u32.. {
         *fallow_daemon::lock(&BEGUN) = Some(Instant::now());
         if number % LOOKS_OF_ONE == 0 {
@@ -62,10 +62,10 @@ pub fn run(looks: Looks<'_>) -> io::Result<()> {
         *fallow_daemon::lock(&BEGUN) = None;
         match look {
             Ok(look) => {
-                if !looked.as_ref().is_some_and(|before| before.tells_as_much_as(&look)) {
+                if !told.as_ref().is_some_and(|before| before.tells_as_much_as(&look)) {
                     say(&mut said, &Said::Look(look.clone()))?;
+                    told = Some(look);
                 }
-                looked = Some(look);
             }
             Err(why) => {
                 say(&mut said, &Said::Trouble(why))?;

@@ -37,6 +37,11 @@ const PROCESSES_MAX: usize = 1_024;
 const NAME_MAX: usize = 96;
 /// More memory than this no device has: what says so says nonsense.
 const MEMORY_MAX: Bytes = Bytes(1 << 46);
+/// Higher temperatures than this no device has, in degrees Celsius: it would have switched itself off.
+const DEGREES_MAX: u32 = 150;
+/// A temperature is told again when it has changed by so many degrees: it goes up and down by one all the
+/// time.
+const DEGREES_TOLD: u32 = 2;
 /// Higher numbers than this of anything else are nonsense.
 const NUMBER_MAX: u32 = 1_000_000_000;
 
@@ -57,6 +62,20 @@ pub struct Look {
     pub coprocessors: Vec<Coprocessor>,
     /// The processes on them, ours too.
     pub processes: Vec<OnDevice>,
+    /// How hot those of them are that tell it.
+    #[serde(default)]
+    pub temperatures: Vec<Temperature>,
+}
+
+/// How hot a device is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Temperature {
+    /// The kind of device.
+    pub kind: ResourceType,
+    /// Where the device is.
+    pub address: String,
+    /// Degrees Celsius.
+    pub degrees: u32,
 }
 
 /// A process on a device.
@@ -92,11 +111,18 @@ impl Look {
         Self {
             coprocessors: coprocessors.collect(),
             processes: self.processes.into_iter().take(PROCESSES_MAX).map(shown).collect(),
+            temperatures: self
+                .temperatures
+                .into_iter()
+                .filter(|one| one.degrees <= DEGREES_MAX)
+                .take(DEVICES_MAX as usize)
+                .map(|one| Temperature { address: printable::line(&one.address, NAME_MAX), ..one })
+                .collect(),
         }
     }
 
-    /// Whether it is worth being said after another one. What is free is not, and what processes hold is
-    /// only roughly.
+    /// Whether it is not worth being said after another one, which was said last. What is free is not, and
+    /// what processes hold and how hot devices are is only roughly.
     fn tells_as_much_as(&self, other: &Self) -> bool {
         let rough = |look: &Self| {
             let mut rough = look.clone();
@@ -104,9 +130,18 @@ impl Look {
             devices.for_each(|device| device.free = Bytes(0));
             let held = rough.processes.iter_mut().filter_map(|one| one.memory.as_mut());
             held.for_each(|memory| memory.0 >>= 26);
+            rough.temperatures.clear();
             rough
         };
-        rough(self) == rough(other)
+        rough(self) == rough(other) && self.is_as_hot_as(other)
+    }
+
+    fn is_as_hot_as(&self, other: &Self) -> bool {
+        let near = |(one, other): (&Temperature, &Temperature)| {
+            one.address == other.address && one.degrees.abs_diff(other.degrees) < DEGREES_TOLD
+        };
+        self.temperatures.len() == other.temperatures.len()
+            && self.temperatures.iter().zip(&other.temperatures).all(near)
     }
 }
 
@@ -164,7 +199,9 @@ mod tests {
         )
         .unwrap();
         let process = OnDevice { kind: one.kind, address: "\n".into(), pid: 7, draws: false, memory: None };
+        let temperature = |degrees| Temperature { kind: one.kind, address: "\n".into(), degrees };
         let look = Look {
+            temperatures: (0..500).map(temperature).collect(),
             coprocessors: vec![one.clone(), one.clone(), Coprocessor { kind: ResourceType::Cpu, ..one }],
             processes: vec![process; 5_000],
         };
@@ -179,6 +216,25 @@ mod tests {
         assert!(device.model.len() <= NAME_MAX && !device.model.contains('\u{202e}'));
         assert_eq!(device.address, "0000:01:00.0\u{fffd}[2J");
         assert_eq!(look.processes.len(), PROCESSES_MAX);
+        assert_eq!(look.temperatures.len(), DEVICES_MAX as usize);
+        assert!(look.temperatures.iter().all(|one| one.degrees <= DEGREES_MAX && one.address != "\n"));
         assert!(serde_json::to_string(&look).unwrap().len() < LINE_MAX);
+    }
+
+    #[test]
+    fn r3_15_a_temperature_is_told_again_when_it_has_changed_by_two_degrees() {
+        let at = |degrees: Option<u32>| Look {
+            temperatures: degrees
+                .map(|degrees| Temperature { kind: ResourceType::Nvidia, address: "1".into(), degrees })
+                .into_iter()
+                .collect(),
+            ..Look::default()
+        };
+        let told = at(Some(60));
+        for (degrees, is_as_much) in
+            [(Some(59), true), (Some(61), true), (Some(58), false), (Some(62), false), (None, false)]
+        {
+            assert_eq!(told.tells_as_much_as(&at(degrees)), is_as_much, "{degrees:?}");
+        }
     }
 }

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use fallow_domain::{Bytes, Coprocessor, CoprocessorDevice, ResourceType};
-use nvml_wrapper::enum_wrappers::device::Clock;
+use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper::{Device, Nvml};
 
-use super::{DEVICES_MAX, Look, OnDevice, PROCESSES_MAX, flops};
+use super::{DEVICES_MAX, Look, OnDevice, PROCESSES_MAX, Temperature, flops};
 
 /// The library, loaded and set up.
 pub(super) struct Library(Nvml);
@@ -42,7 +42,7 @@ impl Library {
         let count =
             nvml.device_count().map_err(|error| format!("NVIDIA's devices cannot be counted: {error}"))?;
         let mut processes = Vec::new();
-        let mut devices = Vec::new();
+        let (mut devices, mut temperatures) = (Vec::new(), Vec::new());
         // One that cannot be had is gone, or not ours to use.
         for device in (0..count.min(DEVICES_MAX)).filter_map(|index| nvml.device_by_index(index).ok()) {
             let Some(found) = described(&device) else { continue };
@@ -54,6 +54,11 @@ impl Library {
                 let address = found.1.address.clone();
                 processes.push(OnDevice { kind: ResourceType::Nvidia, address, pid: one.pid, draws, memory });
             }
+            // Not every card tells it.
+            if let Ok(degrees) = device.temperature(TemperatureSensor::Gpu) {
+                let address = found.1.address.clone();
+                temperatures.push(Temperature { kind: ResourceType::Nvidia, address, degrees });
+            }
             devices.push(found);
         }
         processes.truncate(PROCESSES_MAX);
@@ -64,7 +69,7 @@ impl Library {
         let cuda = nvml.sys_cuda_driver_version().ok().and_then(|version| u32::try_from(version).ok());
         let kind =
             Coprocessor::of_devices(ResourceType::Nvidia, &driver, cuda.unwrap_or(0), numbered.collect());
-        Ok(Look { coprocessors: kind.into_iter().collect(), processes })
+        Ok(Look { coprocessors: kind.into_iter().collect(), processes, temperatures })
     }
 }
 

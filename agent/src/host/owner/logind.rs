@@ -4,9 +4,9 @@
 //! nothing changes, however many signals somebody causes. What has changed since the look before is input: a
 //! session that begins, becomes the active one, or is unlocked. Sessions on terminals are sensed by the
 //! terminals. Of graphical ones on this machine's own seat the input devices tell all, where they can be
-//! read, and of one with an X server that the agent listens to that server; of the others it is known only
-//! what their desktop tells logind (`IdleHint`), and many tell it nothing. So such a session counts as used
-//! as long as it is active, not locked and not said to be idle.
+//! read, and of one with an X server or a compositor that the agent listens to that one; of the others it is
+//! known only what their desktop tells logind (`IdleHint`), and many tell it nothing. So such a session
+//! counts as used as long as it is active, not locked and not said to be idle.
 //!
 //! Signals have a connection of their own: what is not taken from it holds up nothing else.
 
@@ -225,7 +225,7 @@ async fn follow(
             report.saw(&format!("the session {session}"));
         }
         let sees = sight.borrow_and_update().clone();
-        let is_unseen = sessions.values().any(|one| is_unseen(one, &sees));
+        let is_unseen = sessions.iter().any(|(id, one)| is_unseen(id, one, &sees));
         if is_unseen != known.unseen || !has_seen {
             known.unseen = is_unseen;
             say(tell, Event::OwnerUnseen(is_unseen)).await;
@@ -271,8 +271,9 @@ async fn next_change(signals: &mut MessageStream) -> zbus::Result<()> {
 }
 
 /// Whether somebody may use a session of whose input nothing can be seen.
-fn is_unseen(session: &Session, sight: &Sight) -> bool {
-    let seen = session.local && sight.devices || sight.displays.contains(&session.display);
+fn is_unseen(id: &str, session: &Session, sight: &Sight) -> bool {
+    let listened = sight.displays.contains(&session.display) || sight.sessions.contains(id);
+    let seen = session.local && sight.devices || listened;
     session.graphical && !seen && session.active && !session.locked && session.idle.is_none()
 }
 
@@ -368,8 +369,12 @@ mod tests {
         let sight = |devices, displays: &[&str]| Sight {
             devices,
             displays: displays.iter().map(|one| (*one).to_owned()).collect(),
+            sessions: ["2".to_owned()].into(),
         };
+        let is_unseen = |session: &Session, sight: &Sight| super::is_unseen("1", session, sight);
         let unseen = |session| [false, true].map(|devices| is_unseen(&session, &sight(devices, &[":1"])));
+        // Nor is one that is seen by its compositor.
+        assert!(!super::is_unseen("2", &Session { local: false, ..desktop() }, &sight(false, &[])));
         // Nor is one that is seen by its X server, also from another machine.
         assert!(!is_unseen(&Session { local: false, ..desktop() }, &sight(false, &[":0"])));
         assert!(is_unseen(&Session { display: String::new(), ..desktop() }, &sight(false, &[":0"])));

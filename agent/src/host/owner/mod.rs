@@ -7,15 +7,16 @@
 //! tell, which the kernel bounds. So a key that is held down, and a device that never stops, cost as much as
 //! one key in that time. Terminals are looked at more seldom, the longer a look at all of them takes.
 //!
-//! An agent that was started in a session of X11 listens to its server as well (`x11`).
+//! An agent that was started in a session of X11 listens to its server as well (`x11`), one of a session of
+//! Wayland to its compositor (`wayland`).
 //!
-//! Left out: Wayland itself (its input is that of the devices, where those can be read), the load of other
-//! programs, batteries, memory pressure.
+//! Left out: the load of other programs, batteries, memory pressure.
 
 mod devices;
 mod logind;
 mod terminals;
 mod watch;
+mod wayland;
 mod x11;
 
 use std::collections::BTreeSet;
@@ -30,6 +31,8 @@ use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
 
 use watch::Watch;
+
+pub use wayland::socket as wayland_socket;
 
 /// While there is input, it is told again so often.
 const RENEWED: StdDuration = StdDuration::from_secs(5);
@@ -49,6 +52,10 @@ pub struct OwnerSensors {
     pub bus: Option<String>,
     /// The X server that the agent's session has, as `DISPLAY` says it.
     pub display: Option<String>,
+    /// Where the Wayland compositor that the agent's session has listens ([`wayland_socket`]).
+    pub wayland: Option<PathBuf>,
+    /// What logind calls the agent's session, as `XDG_SESSION_ID` says it.
+    pub session: Option<String>,
 }
 
 /// Of what all input is seen, whoever has the session.
@@ -58,6 +65,8 @@ struct Sight {
     devices: bool,
     /// X servers, such as `:0`.
     displays: BTreeSet<String>,
+    /// Sessions of which a compositor tells, as logind calls them.
+    sessions: BTreeSet<String>,
 }
 
 /// Passes on an event. False when the engine has no room for it: it is to be passed on again.
@@ -66,7 +75,7 @@ pub type Tell = Arc<dyn Fn(Event) -> bool + Send + Sync>;
 /// A sensor, as `fallow-agent status` has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SensorStatus {
-    /// What it senses: `input devices`, `terminals`, `sessions` or `X server`.
+    /// What it senses: `input devices`, `terminals`, `sessions`, `X server` or `Wayland`.
     pub sensor: String,
     /// Whether it senses anything.
     pub on: bool,
@@ -77,7 +86,7 @@ pub struct SensorStatus {
 /// What was used last, as `fallow-agent status` has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LastInput {
-    /// The device, the terminal, the session or the X server.
+    /// The device, the terminal, the session, the X server or the compositor.
     pub of: String,
     /// When, seconds since the epoch.
     pub at: f64,
@@ -116,9 +125,10 @@ pub struct Sensors {
     watch: Option<Watch>,
     logind: Option<JoinHandle<()>>,
     _x11: Option<x11::Display>,
+    _wayland: Option<wayland::Compositor>,
 }
 
-const ALL: [&str; 4] = [devices::NAME, terminals::NAME, logind::NAME, x11::NAME];
+const ALL: [&str; 5] = [devices::NAME, terminals::NAME, logind::NAME, x11::NAME, wayland::NAME];
 
 impl Sensors {
     /// Starts the sensors. Those that cannot be had say so, and are off.
@@ -128,11 +138,13 @@ impl Sensors {
             for sensor in ALL {
                 report.note(sensor, false, "nobody sits at this machine (--never-in-use)");
             }
-            return Self { report, watch: None, logind: None, _x11: None };
+            return Self { report, watch: None, logind: None, _x11: None, _wayland: None };
         }
         let (sight, seen) = channel::channel(Sight::default());
         let display = wanted.display.as_deref();
         let x11 = x11::start(display, Arc::clone(tell), &report, sight.clone());
+        let (compositor, session) = (wanted.wayland.as_deref(), wanted.session.as_deref());
+        let wayland = wayland::start(compositor, session, Arc::clone(tell), &report, sight.clone());
         let watch = Watch::start(wanted.devices.clone(), Arc::clone(tell), Arc::clone(&report), sight);
         let watch = watch.inspect_err(|error| {
             report.note(devices::NAME, false, &format!("no thread for it: {error}"));
@@ -140,7 +152,7 @@ impl Sensors {
         });
         let logind =
             tokio::spawn(logind::listen(wanted.bus.clone(), Arc::clone(tell), Arc::clone(&report), seen));
-        Self { report, watch: watch.ok(), logind: Some(logind), _x11: x11 }
+        Self { report, watch: watch.ok(), logind: Some(logind), _x11: x11, _wayland: wayland }
     }
 
     /// Waits until each has looked once, but not long: a client that starts knows then who is there.

@@ -15,7 +15,7 @@ use super::stand_in::StandIn;
 use super::{daemon, states};
 use crate::attach::{RIGHT, attach, status};
 use crate::daemon::outcome;
-use crate::support::{is_alive, wait_for};
+use crate::support::{is_alive, put, wait_for};
 use crate::transfers::{Asked, Server, http};
 use crate::turns::random;
 
@@ -228,6 +228,38 @@ fn r3_14_gpu_jobs_run_on_devices_of_their_own_and_leave_those_that_others_use_or
     owner.kill().unwrap();
     owner.wait().unwrap();
     assert!(message.contains(" on NVIDIA GPU 1 (RTX 3090 at 0000:02:00.0)"), "{message}");
+}
+
+#[test]
+fn r3_14_jobs_leave_a_device_that_is_hotter_than_the_owner_allows_and_come_back_when_it_has_cooled() {
+    let heat = |first: u32| format!("{THREE}heat 1 {first}\nheat 3 96\n");
+    let stand_in = StandIn::telling(&heat(60));
+    let server = gpu_project();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    put(&dir.join("preferences.toml"), b"gpu_temperature_max = 80\n");
+    let _daemon = daemon(dir, &stand_in);
+    assert_eq!(attach(dir, &server.url(""), RIGHT, &["--no-wait"]).0, 0);
+    // The third is too hot, and the second does not tell.
+    let two = wait_for("jobs on two devices", || on(dir, &["nvidia:0", "nvidia:1"]));
+    let hot = "too hot (96 °C, at most 80 °C; used again from 75 °C on down)";
+    assert_eq!(
+        states(dir),
+        ["nvidia:0 usable".to_owned(), "nvidia:1 usable".into(), format!("nvidia:2 {hot}")]
+    );
+
+    stand_in.tell(&heat(85));
+    let one = wait_for("the first device to be left", || on(dir, &["nvidia:1"]));
+    assert_eq!(one[0].pid, two[1].pid, "the other goes on as if nothing were");
+    let degrees = |dir: &Path| status(dir)["host"]["devices"][0]["temperature"].as_u64();
+    // Not enough cooler, and enough.
+    stand_in.tell(&heat(77));
+    wait_for("its temperature to be seen", || (degrees(dir) == Some(77)).then_some(()));
+    assert!(states(dir)[0].starts_with("nvidia:0 too hot (77 °C"), "{:?}", states(dir));
+    stand_in.tell(&heat(75));
+    wait_for("a job on it again", || on(dir, &["nvidia:0", "nvidia:1"]));
+    let (_, text) = outcome(dir, &["status"]);
+    assert!(text.contains(" 75 °C ") && text.contains(" 96 °C ") && text.contains(hot), "{text}");
 }
 
 #[test]

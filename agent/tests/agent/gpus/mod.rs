@@ -44,8 +44,9 @@ fn look(command: &mut Command) -> Look {
 
 #[test]
 fn r3_15_devices_are_told_in_the_order_of_the_bus_with_what_servers_ask_of_them() {
-    let stand_in =
-        StandIn::telling(&format!("{TWO}process 2 77 g 500\nprocess 2 78 c 9\nprocess 2 78 g 9\n"));
+    let stand_in = StandIn::telling(&format!(
+        "{TWO}heat 2 63\nprocess 2 77 g 500\nprocess 2 78 c 9\nprocess 2 78 g 9\n"
+    ));
     let found = look(&mut looks(&stand_in.library()));
     let [nvidia] = found.coprocessors.as_slice() else { panic!("{found:?}") };
     assert_eq!((nvidia.kind, nvidia.count, nvidia.driver.as_str()), (ResourceType::Nvidia, 2, "535.129.03"));
@@ -59,6 +60,8 @@ fn r3_15_devices_are_told_in_the_order_of_the_bus_with_what_servers_ask_of_them(
     assert_eq!((second.memory, second.multiprocessors), (Bytes::from_mebibytes(24_576), 82));
     assert_eq!((second.clock_khz, second.free), (1_695_000, Bytes::from_mebibytes(24_476)));
     assert!((second.speed.get() / 35.58e12 - 1.0).abs() < 0.001, "{second:?}");
+    let heat: Vec<_> = found.temperatures.iter().map(|one| (one.address.as_str(), one.degrees)).collect();
+    assert_eq!(heat, [("0000:02:00.0", 63)], "the other one does not tell it, which is no error");
     let who: Vec<(u32, bool)> = found.processes.iter().map(|one| (one.pid, one.draws)).collect();
     assert_eq!(who, [(78, false), (77, true)], "one that computes and draws computes");
 
@@ -102,6 +105,7 @@ fn r3_15_of_what_a_mad_driver_says_only_what_can_be_is_told() {
     let device = &nvidia.devices[0];
     assert_eq!((device.speed.get(), device.compute), (1e11, None));
     assert!(!device.model.contains('\u{1b}'), "{}", device.model);
+    assert_eq!(found.temperatures, []);
 }
 
 #[test]

@@ -3,6 +3,7 @@
  *
  *   gpu BUS MAJOR MINOR CLOCK_MHZ CORES MEMORY_MIB NAME...
  *   process BUS PID c|g MEMORY_MIB
+ *   heat BUS DEGREES
  *   crash | hang | nonsense | lost
  */
 #define _GNU_SOURCE
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct { unsigned bus, major, minor, clock, cores; unsigned long long mib; char name[96]; } gpu;
+typedef struct { unsigned bus, major, minor, clock, cores; unsigned long long mib; char name[96]; unsigned heat; } gpu;
 typedef struct { unsigned bus, pid; char kind; unsigned long long mib; } process;
 typedef struct { unsigned pid; unsigned long long memory; unsigned instance, compute; } process_info;
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char text[32]; } pci_info;
@@ -37,9 +38,13 @@ static void load(void) {
     while (fgets(line, sizeof line, file)) {
         gpu *g = &gpus[gpu_count];
         process *p = &processes[process_count];
-        if (sscanf(line, "gpu %u %u %u %u %u %llu %95[^\n]", &g->bus, &g->major, &g->minor, &g->clock, &g->cores,
+        unsigned bus, heat;
+        if (sscanf(line, "heat %u %u", &bus, &heat) == 2) {
+            for (unsigned i = 0; i < gpu_count; i++)
+                if (gpus[i].bus == bus) gpus[i].heat = heat;
+        } else if (sscanf(line, "gpu %u %u %u %u %u %llu %95[^\n]", &g->bus, &g->major, &g->minor, &g->clock, &g->cores,
                    &g->mib, g->name) == 7)
-            gpu_count++;
+            gpus[gpu_count++].heat = 0;
         else if (sscanf(line, "process %u %u %c %llu", &p->bus, &p->pid, &p->kind, &p->mib) == 4)
             process_count++;
         else if (!strncmp(line, "crash", 5))
@@ -103,6 +108,11 @@ int nvmlDeviceGetMaxClockInfo(gpu *device, int kind, unsigned *mhz) {
 int nvmlDeviceGetNumGpuCores(gpu *device, unsigned *cores) {
     *cores = nonsense ? ~0u : device->cores;
     return device->cores ? OK : NOT_SUPPORTED;
+}
+int nvmlDeviceGetTemperature(gpu *device, int sensor, unsigned *degrees) {
+    (void)sensor;
+    *degrees = nonsense ? ~0u : device->heat;
+    return device->heat || nonsense ? OK : NOT_SUPPORTED;
 }
 static int list(gpu *device, char kind, unsigned *count, process_info *into) {
     unsigned room = *count, found = 0;

@@ -16,8 +16,8 @@ Examples:
 
 NAME=VALUE sets a label, NAME- removes it. Groups choose hosts by their labels
 (fallow apply). Agents report some themselves (os, arch, cores, memory_mib, gpu,
-hostname, agent_name, agent_version): those, and labels that a host was enrolled
-with, are not changed here.";
+virtual, container, container_engine, hostname, agent_name, agent_version):
+those, and labels that a host was enrolled with, are not changed here.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLE)]

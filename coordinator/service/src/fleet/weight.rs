@@ -32,8 +32,17 @@ pub(super) fn of_past(url: &MasterUrl) -> usize {
 
 /// What a host says beside figures.
 fn of_host(host: &HostState) -> usize {
-    let texts =
-        [&host.hostname, &host.name, &host.document_content, &host.os, &host.arch, &host.agent_version];
+    let texts = [
+        &host.hostname,
+        &host.name,
+        &host.document_content,
+        &host.os,
+        &host.arch,
+        &host.hypervisor,
+        &host.container,
+        &host.container_engine,
+        &host.agent_version,
+    ];
     let refused = host.document_refused.as_ref().map_or(0, |(_, why)| why.len());
     let rolled_back = host.rolled_back.as_ref().map_or(0, |one| one.why.len());
     let declined: usize = host.declined.iter().map(|url| size_of_val(url) + url.as_str().len()).sum();

@@ -1,11 +1,17 @@
 //! What a client says about its machine (BOINC: `host_info`).
 
-use fallow_domain::{Bytes, HostFacts, HostSpeed, Invalid, Speed};
+use fallow_domain::{
+    Bytes, ContainerEngine, ContainerEngineKind, HostFacts, HostSpeed, Installed, Invalid, Speed,
+    Virtualization,
+};
 
 use crate::xml::elements;
 
 /// The speed of a CPU about which nothing is known, in operations per second, as BOINC assumes it.
 const UNKNOWN_SPEED: f64 = 1e9;
+/// Kinds of what runs containers, as BOINC numbers them (`DOCKER_TYPE`).
+const DOCKER: i32 = 1;
+const PODMAN: i32 = 2;
 
 elements! {
 /// A machine, in BOINC's terms. Sizes are floating-point numbers of bytes, as on the wire.
@@ -53,12 +59,22 @@ pub struct HostInfo {
     pub os_version: String,
     /// Coprocessors that jobs can use.
     pub n_usable_coprocs: u32,
+    /// Version of the program that runs containers, if jobs can use one.
+    pub docker_version: Option<String>,
+    /// Which program that is: 1 for Docker, 2 for Podman.
+    pub docker_type: Option<i32>,
+    /// Version of VirtualBox, if jobs can use it.
+    pub virtualbox_version: Option<String>,
 }
 }
 
 impl HostInfo {
     /// A machine as BOINC sees it. Its platforms are elsewhere in the request.
     pub fn from_facts(facts: &HostFacts) -> Self {
+        let Virtualization { engine, virtualbox, .. } = &facts.virtualization;
+        // Of what jobs cannot use BOINC says nothing either: it runs a container first, to see that it can.
+        let engine = engine.as_ref().filter(|engine| engine.installed.for_jobs);
+        let virtualbox = virtualbox.as_ref().filter(|installed| installed.for_jobs);
         Self {
             timezone: facts.timezone,
             domain_name: facts.domain_name.clone(),
@@ -81,6 +97,12 @@ impl HostInfo {
             os_name: facts.os_name.clone(),
             os_version: facts.os_version.clone(),
             n_usable_coprocs: 0,
+            docker_version: engine.map(|engine| engine.installed.version.clone()),
+            docker_type: engine.map(|engine| match engine.kind {
+                ContainerEngineKind::Docker => DOCKER,
+                ContainerEngineKind::Podman => PODMAN,
+            }),
+            virtualbox_version: virtualbox.map(|installed| installed.version.clone()),
         }
     }
 
@@ -115,8 +137,28 @@ impl HostInfo {
             os_version: self.os_version.clone(),
             platforms,
             coprocessors: Vec::new(),
+            virtualization: Virtualization {
+                engine: self.engine(),
+                virtualbox: self.virtualbox_version.as_deref().and_then(installed),
+                ..Virtualization::default()
+            },
         })
     }
+
+    /// What runs containers. One of a kind that is not known might be anything.
+    fn engine(&self) -> Option<ContainerEngine> {
+        let kind = match self.docker_type? {
+            DOCKER => ContainerEngineKind::Docker,
+            PODMAN => ContainerEngineKind::Podman,
+            _ => return None,
+        };
+        Some(ContainerEngine { kind, installed: installed(self.docker_version.as_deref()?)? })
+    }
+}
+
+/// A program of which a client speaks, which it does if its jobs can use it.
+fn installed(version: &str) -> Option<Installed> {
+    (!version.is_empty()).then(|| Installed { version: version.to_owned(), for_jobs: true })
 }
 
 impl From<&HostFacts> for HostInfo {
@@ -134,6 +176,46 @@ mod tests {
         let info = HostInfo { p_ncpus: 4, p_fpops: 3e9, p_iops: 9e9, d_free: 1e9, ..HostInfo::default() };
         let facts = info.to_facts(vec!["x86_64-pc-linux-gnu".into()]).unwrap();
         assert_eq!(HostInfo::from_facts(&facts), info);
+    }
+
+    #[test]
+    fn r6_2_projects_are_told_of_what_runs_other_systems_only_where_jobs_can_use_it() {
+        let with = |for_jobs| {
+            let installed = |version: &str| Installed { version: version.to_owned(), for_jobs };
+            let facts = HostInfo::default().to_facts(Vec::new()).unwrap();
+            let engine = ContainerEngine { kind: ContainerEngineKind::Podman, installed: installed("4.9.3") };
+            let virtualization = Virtualization {
+                hypervisor: "kvm".into(),
+                container: "docker".into(),
+                engine: Some(engine),
+                virtualbox: Some(installed("7.0.20")),
+            };
+            HostInfo::from_facts(&HostFacts { virtualization, ..facts })
+        };
+        let told = with(true);
+        assert_eq!((told.docker_version.as_deref(), told.docker_type), (Some("4.9.3"), Some(PODMAN)));
+        assert_eq!(told.virtualbox_version.as_deref(), Some("7.0.20"));
+        assert_eq!(HostInfo::from_facts(&told.to_facts(Vec::new()).unwrap()), told);
+        let silent = with(false);
+        assert_eq!(
+            (silent.docker_version, silent.docker_type, silent.virtualbox_version),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn of_what_runs_containers_only_what_has_a_version_and_a_known_kind_is_believed() {
+        for (version, kind, known) in [
+            (Some("24.0.7"), Some(1), true),
+            (Some("24.0.7"), Some(3), false),
+            (Some("24.0.7"), None, false),
+            (Some(""), Some(1), false),
+            (None, Some(1), false),
+        ] {
+            let version = version.map(str::to_owned);
+            let info = HostInfo { docker_version: version, docker_type: kind, ..HostInfo::default() };
+            assert_eq!(info.to_facts(Vec::new()).unwrap().virtualization.engine.is_some(), known, "{info:?}");
+        }
     }
 
     #[test]

@@ -6,10 +6,10 @@
 //!
 //! **Read and dropped** (a client or server of ours has no use for them yet): of requests
 //! `daily_xfer_history`, `time_stats_log`, `job_log`, `user_keywords`, `global_prefs_source_email_hash` and a
-//! `global_preferences` outside of `working_global_preferences`; of `host_info` all of `docker_*`,
-//! `opencl_cpu_prop`, `product_name`, `mac_address`, `wsl` lists; of a reported job `fpops_*` and `intops_*`;
-//! of replies, in `workunit`, what belongs to BUDA applications (`sub_appname`, `plan_class`, ...) and
-//! `job_keyword_ids`; in `app_version`, `gpu_ram`.
+//! `global_preferences` outside of `working_global_preferences`; of `host_info` all of
+//! `docker_compose_*`, `opencl_cpu_prop`, `product_name`, `mac_address`, `wsl` lists; of a reported job
+//! `fpops_*` and `intops_*`; of replies, in `workunit`, what belongs to BUDA applications (`sub_appname`,
+//! `plan_class`, ...) and `job_keyword_ids`; in `app_version`, `gpu_ram`.
 
 mod app;
 mod coprocs;

@@ -220,6 +220,8 @@ impl GlobalPreferences {
             swap_fraction,
             // In the part of the CPUs that may be used.
             cpus_max: _,
+            // BOINC knows no such thing.
+            gpu_temperature_max: _,
             run_on_batteries,
             other_load_max,
             other_load_max_in_use,

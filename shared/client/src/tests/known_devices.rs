@@ -1,15 +1,18 @@
 //! Devices that are told one by one: their numbers, who uses them, and what is told of them.
 
+use std::num::NonZeroU32;
+
 use fallow_domain::{
     Bytes, Coprocessor, CoprocessorDevice, Device, Duration, HostFacts, JobId, ResourceType, SlotId, Usage,
 };
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::job_queue::Devices;
+use fallow_preferences::Said;
 
 use super::{NOW, client, host, id_of, put_job, speed};
 use crate::machine::Client;
 use crate::state::Process;
-use crate::{DeviceState, DeviceUser, Effect, Event, NoticeLevel, Step};
+use crate::{DeviceState, DeviceTemperature, DeviceUser, Effect, Event, NoticeLevel, PreferenceFiles, Step};
 
 const NVIDIA: ResourceType = ResourceType::Nvidia;
 
@@ -244,4 +247,76 @@ fn r3_15_what_is_free_on_a_device_leads_to_no_decision() {
     later.coprocessors[0].devices[0].free = Bytes(5);
     client.edit_host(later);
     assert!(!client.schedule.is_wanted());
+}
+
+/// The owner's file says the most that a device may have, or nothing.
+fn allow(client: &mut Client, most: Option<u32>) {
+    let most = most.and_then(NonZeroU32::new);
+    let said = Said { gpu_temperature_max: most.map(Some), ..Said::default() };
+    let files = PreferenceFiles { owner: Some(said), ..PreferenceFiles::default() };
+    client.handle(NOW, Event::PreferenceFilesRead(Box::new(files)));
+}
+
+/// Those at these places of the bus are so hot.
+fn felt(client: &mut Client, degrees: &[(u32, u32)]) -> Step {
+    let of = |(bus, degrees): &(u32, u32)| DeviceTemperature {
+        kind: NVIDIA,
+        address: address(*bus),
+        degrees: *degrees,
+    };
+    client.handle(NOW, Event::DevicesFelt(degrees.iter().map(of).collect()))
+}
+
+#[test]
+fn r3_14_a_device_that_is_hotter_than_the_owner_allows_is_left_alone_until_it_has_cooled_by_five_degrees() {
+    let (mut client, _) = with_job(&[1, 2]);
+    client.handle(NOW, Event::WakeUp);
+    client.handle(NOW, Event::DevicesSeen(Vec::new()));
+    felt(&mut client, &[(1, 104), (2, 60)]);
+    assert_eq!(usable(&client), Devices::first(2), "nobody has said how hot one may be");
+    assert_eq!(
+        client.device_views().iter().map(|view| view.temperature).collect::<Vec<_>>(),
+        [Some(104), Some(60)]
+    );
+    allow(&mut client, Some(80));
+    assert_eq!(usable(&client), Devices::NONE.with(1), "what is known already counts at once");
+    let state = client.device_views()[0].state.clone();
+    assert!(matches!(state, DeviceState::TooHot(_)), "{state:?}");
+    for (degrees, is_usable) in [(81, false), (80, false), (76, false), (75, true), (80, true), (81, false)] {
+        felt(&mut client, &[(1, degrees), (2, 60)]);
+        assert_eq!(usable(&client).contains(0), is_usable, "{degrees}");
+    }
+    // What is not told any more may be anything.
+    felt(&mut client, &[(2, 60)]);
+    assert_eq!(usable(&client), Devices::NONE.with(1));
+    assert_eq!(client.device_views()[0].temperature, None);
+    allow(&mut client, None);
+    assert_eq!(usable(&client), Devices::first(2), "the owner says nothing any more");
+}
+
+#[test]
+fn r3_14_a_device_that_does_not_tell_its_temperature_is_used_whatever_the_owner_allows() {
+    let (mut client, _) = with_job(&[1]);
+    allow(&mut client, Some(40));
+    client.handle(NOW, Event::WakeUp);
+    felt(&mut client, &[]);
+    client.handle(NOW, Event::DevicesSeen(Vec::new()));
+    assert_eq!(usable(&client), Devices::first(1));
+}
+
+#[test]
+fn r3_14_a_task_leaves_a_device_that_has_become_too_hot_and_says_why() {
+    let (mut client, id) = with_job(&[1]);
+    allow(&mut client, Some(80));
+    client.handle(NOW, Event::WakeUp);
+    client.handle(NOW, Event::DevicesSeen(Vec::new()));
+    put_on(&mut client, id, 0, Process::Executing(7));
+    let step = felt(&mut client, &[(1, 85)]);
+    let quit = step.actions.iter().find(|action| matches!(action.effect, Effect::QuitTask { .. }));
+    let why = quit.unwrap().reason.to_string();
+    assert!(why.contains("nvidia:0 is too hot (85 °C, at most 80 °C"), "{why}");
+    let warned = |effect: &Effect| matches!(effect, Effect::Notice { level: NoticeLevel::Warn, .. });
+    assert_eq!(count(&step, warned), 0, "that the job cannot run now passes");
+    // It goes on being looked at: or nobody would learn that it has cooled.
+    assert_eq!(count(&step, |effect| matches!(effect, Effect::WatchDevices(None))), 0);
 }

@@ -82,6 +82,7 @@ fn host(gpus: u32) -> HostFacts {
         os_version: "1".to_owned(),
         platforms: vec!["x86_64-pc-linux-gnu".to_owned()],
         coprocessors: if gpus > 0 { vec![gpu] } else { Vec::new() },
+        virtualization: fallow_domain::Virtualization::default(),
     }
 }
 

@@ -78,5 +78,6 @@ pub(super) fn facts(host: &HostModel) -> HostFacts {
                 devices: Vec::new(),
             })
             .collect(),
+        virtualization: fallow_domain::Virtualization::default(),
     }
 }

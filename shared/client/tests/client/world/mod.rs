@@ -405,5 +405,6 @@ pub(crate) fn host() -> HostFacts {
         os_version: "1".to_owned(),
         platforms: vec!["x86_64-pc-linux-gnu".to_owned()],
         coprocessors: Vec::new(),
+        virtualization: fallow_domain::Virtualization::default(),
     }
 }
