@@ -58,6 +58,8 @@ pub const COPIES: usize = 400;
 pub const TOKENS: u32 = 10_000;
 /// Agents that one token may enrol.
 pub const TOKEN_USES: u32 = 1_000_000;
+/// How long a copy that was told is left to ask, when others come from where it did: it asks at once.
+pub const TICKET_KEPT: Life = Life::from_secs(30);
 /// How long a token may be good: one that is forgotten in a script is a key to the fleet.
 pub const TOKEN_LIFE: Life = Life::from_hours(366 * 24);
 /// A host's certificate is not renewed more often, nor than a hundred times in its life.

@@ -158,6 +158,8 @@ pub(crate) struct Agent {
     /// Of what the process says that has its link.
     pace: pace::Pace,
     /// Of connections that want the link.
+    /// Of its copies that are told of in the log.
+    copies_told: RateLimit,
     arrivals: pace::Pace,
     /// Of its connections that are told of in the log.
     comings: RateLimit,
@@ -321,6 +323,7 @@ impl Agent {
             pace: pace::Pace::default(),
             arrivals: pace::Pace::default(),
             comings: RateLimit::new(),
+            copies_told: RateLimit::new(),
             turn: tokio::sync::Mutex::new(()),
             contacts: Mutex::new(BTreeSet::new()),
             contact_wanted: tokio::sync::Notify::new(),
