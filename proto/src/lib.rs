@@ -7,7 +7,9 @@
 
 pub mod codec;
 pub mod fleet;
+pub mod layout;
 pub mod operator;
+mod weight;
 
 /// The version of the fleet protocol that both sides name in their first message.
 pub const PROTOCOL: u32 = 2;

@@ -330,7 +330,7 @@ pub(crate) fn document(version: u64, share: f64) -> from_coordinator::Body {
 
 pub(crate) fn host(held: &Held) -> Option<fallow_proto::fleet::v1::HostState> {
     match held.entries.get("host")?.value.clone()? {
-        entry::Value::Host(host) => Some(host),
+        entry::Value::Host(host) => Some(*host),
         _ => None,
     }
 }

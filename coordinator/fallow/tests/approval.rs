@@ -85,7 +85,7 @@ async fn follower(dir: &Path, name: &str, labels: &[&str]) -> Follower {
     };
     let entry = |state: &wire::HostState| wire::Entry {
         key: "host".into(),
-        value: Some(wire::entry::Value::Host(state.clone())),
+        value: Some(wire::entry::Value::Host(Box::new(state.clone()))),
     };
     agent.snapshot(1, vec![entry(&state)]).await;
     Follower(tokio::spawn(async move {

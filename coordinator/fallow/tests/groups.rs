@@ -55,7 +55,7 @@ fn host(name: &str) -> wire::Entry {
         owner: Some(owner),
         ..Default::default()
     };
-    wire::Entry { key: "host".into(), value: Some(wire::entry::Value::Host(host)) }
+    wire::Entry { key: "host".into(), value: Some(wire::entry::Value::Host(Box::new(host))) }
 }
 
 /// Reads on until the document of this version comes: its part of the CPUs, and its projects.

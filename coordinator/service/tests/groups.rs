@@ -68,7 +68,7 @@ fn host(os: &str) -> wire::Entry {
         owner: Some(wire::OwnerLimits { suspended: true, ..Default::default() }),
         ..Default::default()
     };
-    wire::Entry { key: "host".into(), value: Some(Value::Host(host)) }
+    wire::Entry { key: "host".into(), value: Some(Value::Host(Box::new(host))) }
 }
 
 /// Reads on until a document comes: its version and its part of the CPUs.
@@ -174,7 +174,7 @@ fn following((version, content): &(u64, String)) -> wire::Entry {
         document_content: content.clone(),
         ..Default::default()
     };
-    wire::Entry { key: "host".into(), value: Some(Value::Host(host)) }
+    wire::Entry { key: "host".into(), value: Some(Value::Host(Box::new(host))) }
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ impl Follower {
             };
             let entry = |state: &wire::HostState| wire::Entry {
                 key: "host".into(),
-                value: Some(Value::Host(state.clone())),
+                value: Some(Value::Host(Box::new(state.clone()))),
             };
             agent.snapshot(sequence, vec![entry(&state)]).await;
             while let Ok(message) = agent.next().await {
@@ -423,7 +423,9 @@ async fn r6_10_what_a_host_says_of_a_version_that_it_was_not_given_takes_nothing
             document_rollback: "and went back".into(),
             ..Default::default()
         };
-        agent.snapshot(1, vec![wire::Entry { key: "host".into(), value: Some(Value::Host(state)) }]).await;
+        agent
+            .snapshot(1, vec![wire::Entry { key: "host".into(), value: Some(Value::Host(Box::new(state))) }])
+            .await;
         agent.acknowledged(1).await;
         drop(agent);
         plan(&mut operator, "100%", None).await;
@@ -526,7 +528,9 @@ async fn says(identity: &Identity, epoch: &str, state: wire::HostState) {
     let has = state.document_version;
     let mut agent = Agent::link(identity, hello(identity, epoch, has)).await.0;
     let state = wire::HostState { hostname: "host".into(), cpus: 8, usable_cpus: 8, ..state };
-    agent.snapshot(1, vec![wire::Entry { key: "host".into(), value: Some(Value::Host(state)) }]).await;
+    agent
+        .snapshot(1, vec![wire::Entry { key: "host".into(), value: Some(Value::Host(Box::new(state))) }])
+        .await;
     agent.acknowledged(1).await;
 }
 

@@ -30,7 +30,7 @@ impl BadEntry {
 #[must_use]
 pub fn to_wire(entry: &Entry) -> wire::Entry {
     let value = match entry {
-        Entry::Host(host) => Value::Host(host::to_wire(host)),
+        Entry::Host(host) => Value::Host(Box::new(host::to_wire(host))),
         Entry::Project(project) => Value::Project(project::to_wire(project)),
         Entry::Task(task) => Value::Task(task::to_wire(task)),
     };
@@ -46,7 +46,7 @@ pub fn from_wire(wire: wire::Entry) -> Result<Entry, BadEntry> {
     check_key(&key)?;
     let value = value.ok_or_else(|| BadEntry::new(&key, "has no value, or one of a kind not known here"))?;
     let entry = match value {
-        Value::Host(host) => host::from_wire(host).map(|host| Entry::Host(Box::new(host))),
+        Value::Host(host) => host::from_wire(*host).map(|host| Entry::Host(Box::new(host))),
         Value::Project(project) => project::from_wire(project).map(Entry::Project),
         Value::Task(task) => task::from_wire(task).map(Entry::Task),
     };
@@ -94,7 +94,7 @@ mod tests {
         let task = wire::TaskState { project_url: URL.into(), name: "m_1".into(), ..Default::default() };
         for given in [
             project(),
-            wire::Entry { key: "host".into(), value: Some(Value::Host(host)) },
+            wire::Entry { key: "host".into(), value: Some(Value::Host(Box::new(host))) },
             wire::Entry { key: format!("task/{URL}/m_1"), value: Some(Value::Task(task)) },
         ] {
             assert_eq!(to_wire(&from_wire(given.clone()).unwrap()), given);

@@ -15,8 +15,8 @@ use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
 
 use super::refusals::{Port, Refusals};
 use super::{Coordinator, StartError, address, port};
-use crate::fleet::FleetService;
 use crate::fleet::limits::MESSAGE_BYTES;
+use crate::fleet::{FleetService, ShortFirst};
 use crate::json::{self, Contract};
 use crate::operator::{Guard, HealthService, OperatorService};
 
@@ -42,7 +42,7 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     let (operators, audit) = (coordinator.operators.clone(), coordinator.fleet.audit().clone());
     let guard = Guard::new(&coordinator.access.secret, operators, audit);
     let health = HealthServer::new(HealthService::new(coordinator.stop.subscribe()));
-    let grpc = Routes::new(fleet)
+    let grpc = Routes::new(ShortFirst::new(fleet))
         .add_service(guard.around(operator))
         .add_service(guard.around(health))
         .add_service(guard.around(reflection()?))

@@ -18,6 +18,9 @@ use super::state::Writes;
 const QUEUE: usize = 4_096;
 /// Writes of one batch: keeps the time of a batch at some tens of milliseconds.
 const GROUP_WRITES: usize = 8_192;
+/// Bytes of their keys and values: about what as many jobs take. All agents wait for the batch that they are in,
+/// so none of them makes it much longer.
+const GROUP_BYTES: usize = 4 << 20;
 
 /// The answer to a change: stored, or why not.
 pub type Stored = Result<(), NotStored>;
@@ -70,7 +73,7 @@ impl Commits {
 
 fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
     while let Some(first) = requests.blocking_recv() {
-        let mut batch = Batch::new().yielding();
+        let (mut batch, mut bytes) = (Batch::new().yielding(), 0);
         let mut waiting = Vec::new();
         let mut next = Some(first);
         while let Some(Request { stream, writes, done }) = next {
@@ -79,6 +82,7 @@ fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
                 let _ = done.send(Err(NotStored::EarlierFailed));
             } else {
                 for (key, value) in writes {
+                    bytes += key.len() + value.as_ref().map_or(0, Vec::len);
                     match value {
                         Some(value) => batch.add_put(key, value),
                         None => batch.add_delete(key),
@@ -86,7 +90,8 @@ fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
                 }
                 waiting.push((stream, done));
             }
-            next = if batch.len() < GROUP_WRITES { requests.try_recv().ok() } else { None };
+            let is_full = batch.len() >= GROUP_WRITES || bytes >= GROUP_BYTES;
+            next = if is_full { None } else { requests.try_recv().ok() };
         }
         if waiting.is_empty() {
             continue;
@@ -149,5 +154,32 @@ mod tests {
         assert!(matches!(second, Err(NotStored::EarlierFailed)));
         assert!(commits.send(&sound, write(b"3")).await.await.unwrap().is_ok());
         assert_eq!(store.1.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn r6_10_a_batch_has_so_many_writes_and_so_many_bytes() {
+        let batches = |changes: usize, each: usize, bytes: usize| -> Vec<usize> {
+            let (sender, requests) = mpsc::channel(QUEUE);
+            let mut answers = Vec::new();
+            for number in 0..changes {
+                let key = |write: usize| [number.to_be_bytes(), write.to_be_bytes()].concat();
+                let writes = (0..each).map(|write| (key(write), Some(vec![0; bytes]))).collect();
+                let (done, answer) = oneshot::channel();
+                answers.push(answer);
+                sender.try_send(Request { stream: CommitSequence::default(), writes, done }).ok().unwrap();
+            }
+            drop(sender);
+            let store = FailsOnce(Mutex::new(false), Mutex::default());
+            run(&store, requests);
+            assert!(answers.into_iter().all(|mut answer| answer.try_recv().unwrap().is_ok()));
+            store.1.lock().unwrap().iter().map(Batch::len).collect()
+        };
+        // As many small ones as have come, and no more than go into one batch.
+        assert_eq!(batches(60, 1, 300), [60]);
+        assert!(batches(20, 1_000, 10)[0] < GROUP_WRITES + 1_000);
+        // Of a megabyte there are few in a batch, and whoever comes behind them waits for no more.
+        assert_eq!(batches(20, 1, 1 << 20), [4; 5]);
+        // One that is longer by itself is stored whole.
+        assert_eq!(batches(3, 1, GROUP_BYTES + 1), [1; 3]);
     }
 }

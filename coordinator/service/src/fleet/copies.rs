@@ -8,11 +8,14 @@
 //! Bounds: a ticket is good for one host and some minutes, and is in memory only: a copy that comes back
 //! after a restart of the coordinator is told again. A host, its copies and theirs become so many hosts in an
 //! hour, so that a certificate that was stolen does not make hosts without end; a copy beyond that goes on as
-//! the copy that it is, without a link, and tries again. Not told apart: two processes that came from one
+//! the copy that it is, without a link, and tries again. Where many ask for tickets, those from one place
+//! (IPv4 address, or network of IPv6) wait for each other, so that one that asks without end has none of those
+//! that others got; and few of them are told of in the log. Not told apart: two processes that came from one
 //! running machine with its memory (a snapshot that was resumed twice) have drawn one number, and take the
 //! link from each other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 
 use fallow_daemon::{causes, lock};
@@ -21,11 +24,12 @@ use fallow_proto::fleet::limits::TEXT_BYTES;
 use fallow_store::{Batch, BatchResult, StoreError};
 use fallow_telemetry::RateLimit;
 use fallow_tls::{Authority, Peer};
+use fallow_work_server::connections::Source;
 use serde::{Deserialize, Serialize};
 use tonic::Status;
 
 use super::enrol::{self, AgentRecord, EnrolError, Enrolled};
-use super::limits::{COPIES, COPIES_AN_HOUR, TICKET_LIFE, TICKETS};
+use super::limits::{COPIES, COPIES_AN_HOUR, TICKET_KEPT, TICKET_LIFE, TICKETS};
 use super::seat::Process;
 use super::{Agent, Fleet, keys};
 use crate::audit::{self, Action, Actor, Record};
@@ -54,19 +58,52 @@ struct Ticket {
     hash: SecretHash,
     until: Instant,
     note: String,
+    /// Where it is; none where that is not known.
+    source: Option<Source>,
+}
+
+/// What came of a wish for a ticket.
+#[derive(Debug, PartialEq, Eq)]
+enum Given {
+    /// The copy has its first one.
+    First,
+    /// It had one, in whose place this one is.
+    Again,
+    /// There are too many.
+    None,
 }
 
 impl Tickets {
-    /// Gives a copy a ticket in place of any that it had. True if it had none: that is news.
-    fn give(&mut self, boot: &[u8], ticket: Ticket, now: Instant) -> bool {
+    /// Gives a copy a ticket in place of any that it had.
+    fn give(&mut self, boot: &[u8], ticket: Ticket, now: Instant) -> Given {
         self.by_boot.retain(|_, held| now < held.until);
-        let is_news = self.by_boot.insert(boot.to_owned(), ticket).is_none();
-        while self.by_boot.len() > TICKETS {
-            let oldest = self.by_boot.iter().min_by_key(|(_, held)| held.until);
-            let Some(boot) = oldest.map(|(boot, _)| boot.clone()) else { break };
+        if let Some(held) = self.by_boot.get_mut(boot) {
+            *held = ticket;
+            return Given::Again;
+        }
+        if self.by_boot.len() >= TICKETS {
+            let Some(boot) = self.gives_way(ticket.source, now) else { return Given::None };
             self.by_boot.remove(&boot);
         }
-        is_news
+        self.by_boot.insert(boot.to_owned(), ticket);
+        Given::First
+    }
+
+    /// Whose ticket gives way to one of a newcomer from there. Tickets from where most come from do: the
+    /// newest, if the newcomer is from elsewhere; else the oldest, if there was time to use it.
+    fn gives_way(&self, newcomer: Option<Source>, now: Instant) -> Option<Vec<u8>> {
+        let mut counts: BTreeMap<_, usize> = BTreeMap::new();
+        self.by_boot.values().for_each(|held| *counts.entry(held.source).or_default() += 1);
+        let beside = counts.get(&newcomer).copied().unwrap_or_default();
+        let (most, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        let theirs = self.by_boot.iter().filter(|(_, held)| held.source == most);
+        let gone = if beside + 1 < count {
+            theirs.max_by_key(|(_, held)| held.until)
+        } else {
+            let had_time = |held: &Ticket| held.until <= now + TICKET_LIFE - TICKET_KEPT;
+            theirs.filter(|(_, held)| had_time(held)).min_by_key(|(_, held)| held.until)
+        };
+        gone.map(|(boot, _)| boot.clone())
     }
 
     fn find(&self, secret: &str, now: Instant) -> Option<&Ticket> {
@@ -119,6 +156,19 @@ pub(super) enum CopyError {
     Enrol(#[from] EnrolError),
 }
 
+/// A copy is not told that it is one.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TicketError {
+    /// There is no secret to be had.
+    #[error(transparent)]
+    Randomness(#[from] NoRandomness),
+    /// Too many ask.
+    #[error(
+        "{TICKETS} copies of this host were just told that they are copies: this one comes again and is told then"
+    )]
+    TooMany,
+}
+
 impl From<StoreError> for CopyError {
     fn from(error: StoreError) -> Self {
         Self::Enrol(error.into())
@@ -148,27 +198,35 @@ impl From<CopyError> for Status {
 
 impl Agent {
     /// Tells a process with this host's identity that it is a copy: gives it a ticket. The first time people
-    /// are told.
+    /// are told, if they were not just told of others.
     ///
     /// # Errors
-    /// [`NoRandomness`].
+    /// [`TicketError`].
     pub(super) fn found_copy(
         &self,
         copy: &Process,
         first: &Process,
         now: Instant,
-    ) -> Result<String, NoRandomness> {
+    ) -> Result<String, TicketError> {
         let secret = secret::generate()?;
         let place = copy.machine_beside(first);
         let note = format!("from {}, beside the first one from {}, {place}", copy.from, first.from);
-        let ticket = Ticket { hash: SecretHash::of(&secret), until: now + TICKET_LIFE, note };
-        if lock(&self.tickets).give(&copy.boot, ticket, now) {
+        let source = copy.from.parse().ok().map(|address: SocketAddr| Source::of(address.ip()));
+        let ticket = Ticket { hash: SecretHash::of(&secret), until: now + TICKET_LIFE, note, source };
+        let given = lock(&self.tickets).give(&copy.boot, ticket, now);
+        if given == Given::None {
+            return Err(TicketError::TooMany);
+        }
+        if given == Given::First
+            && let Some(times) = self.copies_told.allow()
+        {
             tracing::warn!(
                 agent = self.id.0,
                 host = self.hostname(),
                 first = first.from,
                 copy = copy.from,
                 place,
+                times,
                 "two live processes have one host's identity, as of a disk image that was copied: the first one goes on, the \
                  other is told to become a host of its own"
             );
@@ -331,13 +389,17 @@ mod tests {
     }
 
     fn ticket(secret: &str, now: Instant) -> Ticket {
-        Ticket { hash: SecretHash::of(secret), until: now + TICKET_LIFE, note: String::new() }
+        Ticket { hash: SecretHash::of(secret), until: now + TICKET_LIFE, note: String::new(), source: None }
+    }
+
+    fn from(number: u8, ticket: Ticket) -> Ticket {
+        Ticket { source: Some(Source::of([192, 0, 2, number].into())), ..ticket }
     }
 
     #[test]
     fn r6_10_a_ticket_is_good_for_some_minutes_and_once() {
         let mut tickets = Tickets::default();
-        assert!(tickets.give(b"b", ticket("one", at(0)), at(0)));
+        assert_eq!(tickets.give(b"b", ticket("one", at(0)), at(0)), Given::First);
         assert!(tickets.find("one", at(0)).is_some() && tickets.find("two", at(0)).is_none());
         assert!(tickets.find("one", at(0) + TICKET_LIFE).is_none());
         tickets.spend("one");
@@ -347,13 +409,94 @@ mod tests {
     #[test]
     fn r6_10_a_copy_that_asks_again_and_again_has_one_ticket_and_is_news_once() {
         let mut tickets = Tickets::default();
-        assert!(tickets.give(b"b", ticket("one", at(0)), at(0)));
-        assert!(!tickets.give(b"b", ticket("two", at(1)), at(1)));
+        assert_eq!(tickets.give(b"b", ticket("one", at(0)), at(0)), Given::First);
+        assert_eq!(tickets.give(b"b", ticket("two", at(1)), at(1)), Given::Again);
         assert!(tickets.find("one", at(1)).is_none() && tickets.find("two", at(1)).is_some());
-        for number in 0..3 * TICKETS as i64 {
-            tickets.give(&number.to_be_bytes(), ticket("other", at(2)), at(2));
+    }
+
+    /// One that says at each connection that it is another.
+    fn flood(tickets: &mut Tickets, source: u8, now: Instant) -> usize {
+        let numbers = 0..3 * TICKETS as i64;
+        let given = numbers.filter(|number| {
+            let boot = [&now.as_micros().to_be_bytes()[..], &[source], &number.to_be_bytes()].concat();
+            let given = tickets.give(&boot, from(source, ticket("other", now)), now);
             assert!(tickets.by_boot.len() <= TICKETS);
+            given != Given::None
+        });
+        given.count()
+    }
+
+    #[test]
+    fn r6_10_a_copy_that_is_another_one_at_each_connection_takes_no_ticket_from_others() {
+        let mut tickets = Tickets::default();
+        tickets.give(b"near", from(1, ticket("near", at(0))), at(0));
+        tickets.give(b"far", from(2, ticket("far", at(0))), at(0));
+        assert_eq!(flood(&mut tickets, 1, at(1)), TICKETS - 2);
+        // Who is elsewhere gets one at once, and who is where it is has some time to use his.
+        assert_eq!(tickets.give(b"new", from(3, ticket("new", at(2))), at(2)), Given::First);
+        for secret in ["near", "far", "new"] {
+            assert!(tickets.find(secret, at(29)).is_some(), "{secret}");
         }
-        assert!(tickets.find("two", at(3)).is_none(), "the oldest gave way");
+        assert_eq!(tickets.give(b"later", from(1, ticket("later", at(29))), at(29)), Given::None);
+        // Whoever did not use his in time gives way to others there, and to nobody else.
+        assert_eq!(tickets.give(b"later", from(1, ticket("later", at(31))), at(31)), Given::First);
+        flood(&mut tickets, 1, at(90));
+        assert!(tickets.find("near", at(90)).is_none());
+        for secret in ["far", "new"] {
+            assert!(tickets.find(secret, at(90)).is_some(), "{secret}");
+        }
+    }
+
+    /// Counts what is said in the log.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<std::sync::atomic::AtomicUsize>);
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+            *metadata.level() <= tracing::Level::INFO
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn r6_10_a_copy_that_is_another_one_at_each_connection_fills_no_log() {
+        let record = AgentRecord {
+            key: "ab".repeat(32),
+            enrolled_at: Instant::EPOCH,
+            hostname: "h".to_owned(),
+            labels: fallow_domain::Labels::default(),
+            token: String::new(),
+            revoked: None,
+            forgotten: false,
+            copy_of: None,
+        };
+        let agent = Agent::new(AgentId("A".into()), record);
+        let process = |boot: u64, from: &str| Process {
+            boot: boot.to_be_bytes().repeat(2),
+            machine: Vec::new(),
+            from: from.to_owned(),
+        };
+        let first = process(0, "192.0.2.1:4000");
+        let lines = Lines::default();
+        let secret = tracing::subscriber::with_default(lines.clone(), || {
+            let honest = agent.found_copy(&process(1, "192.0.2.2:4000"), &first, at(0)).unwrap();
+            for boot in 2..2_000 {
+                let _ = agent.found_copy(&process(boot, "192.0.2.3:4000"), &first, at(1));
+            }
+            honest
+        });
+        let said = lines.0.load(std::sync::atomic::Ordering::Relaxed);
+        // One, unless the machine is so slow that some pauses pass meanwhile.
+        assert!((1..5).contains(&said), "{said}");
+        assert!(lock(&agent.tickets).find(&secret, at(2)).is_some());
     }
 }

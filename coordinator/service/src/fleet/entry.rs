@@ -47,7 +47,7 @@ mod tests {
 
     fn host(cpus: u32) -> wire::Entry {
         let host = wire::HostState { cpus, ..Default::default() };
-        wire::Entry { key: "host".into(), value: Some(wire::entry::Value::Host(host)) }
+        wire::Entry { key: "host".into(), value: Some(wire::entry::Value::Host(Box::new(host))) }
     }
 
     #[test]

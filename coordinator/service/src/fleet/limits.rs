@@ -32,6 +32,8 @@ pub const MESSAGE_BYTES: usize = 8 << 20;
 pub const PIPELINE: usize = 64;
 /// What an agent may say in a second, in messages: one that says more waits (`pace`).
 pub const MESSAGES_A_SECOND: u32 = 500;
+/// Bytes of a message that cost as much as another message.
+pub const BYTES_OF_MESSAGE: usize = 16 << 10;
 /// For how long it may save that up.
 pub const SAVED_UP: Duration = Duration::from_secs(10);
 /// Messages that wait in an agent's outgoing channel. What does not fit there is kept as "newest", never as a
@@ -39,17 +41,25 @@ pub const SAVED_UP: Duration = Duration::from_secs(10);
 pub const OUTGOING: usize = 8;
 /// An agent that takes nothing for so long is cut off: it comes back and is told the newest.
 pub const SLOW: Duration = Duration::from_secs(30);
+/// Bytes of the first message on a link, and of all other requests of agents: these are names, numbers and a
+/// public key.
+pub const FIRST_BYTES: usize = 64 << 10;
 /// Time for the first message after the connection is made.
 pub const HELLO: Duration = Duration::from_secs(10);
 /// Connections that an agent can keep at once: one, and those that it has given up and that have not ended
 /// here.
 pub const LINKS: usize = 4;
+/// Connections of other processes with a host's identity that may wait for its link at once: most of a room of
+/// machines that were set up from one image. The others come again.
+pub const WAITING: usize = 48;
 /// How long a process that has a host's link may take to say that it is there, when another wants it.
 pub const PROBE: Duration = Duration::from_secs(5);
 /// How long a copy of a host may take to become one of its own once it was told.
 pub const TICKET_LIFE: Life = Life::from_secs(600);
 /// Copies of one host that may be about to.
 pub const TICKETS: usize = 100;
+/// How long a copy that was told is left to ask, when others come from where it did: it asks at once.
+pub const TICKET_KEPT: Life = Life::from_secs(30);
 /// How many may do so within an hour, theirs included: a room of machines that were set up from one image.
 pub const COPIES_AN_HOUR: usize = 60;
 /// And how many there may be of one in all, theirs included, until some are revoked or forgotten.

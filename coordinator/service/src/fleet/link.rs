@@ -14,11 +14,13 @@ use fallow_domain::agent_state::{Entry, EntryKey};
 use fallow_domain::{DocumentVersion, FleetDocument, Labels, MasterUrl, SignedDocuments};
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::entry::BadEntry;
+use fallow_proto::fleet::limits::TEXT_BYTES;
 use fallow_proto::fleet::{document, signed, v1 as wire};
 use fallow_telemetry::RateLimit;
 use fallow_telemetry::propagation;
 use fallow_tls::Peer;
 use fallow_work_server::connections::ConnectionHandle;
+use prost::Message as _;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tonic::{Status, Streaming};
@@ -29,12 +31,13 @@ use wire::from_coordinator::Body as FromCoordinator;
 use super::commit::{CommitSequence, Stored};
 use super::given::Given;
 use super::keys;
-use super::limits::{BYTES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW};
+use super::limits::{HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW, WAITING};
 use super::seat::{Process, Seat};
 use super::service::{record_refused, say_refused};
 use super::state::{PlannedUpdate, Position, State, Update, UpdateCheck, check_update};
 use super::takeover::{is_taken, take_seat, tell_copy};
-use super::{Agent, Fleet, entry, pace, weight};
+use super::weight::Reserved;
+use super::{Agent, Fleet, entry, pace};
 use crate::audit::{Action, Actor, Record};
 use crate::document::Release;
 use fallow_daemon::{clock, lock};
@@ -126,8 +129,16 @@ async fn greet(
     if ![0, 16].contains(&hello.boot.len()) || ![0, 32].contains(&hello.machine.len()) {
         return Err(Status::invalid_argument("a boot has 16 bytes, and what stands for a machine 32"));
     }
+    if [&hello.agent_version, &hello.document_content].into_iter().any(|text| !is_text(text)) {
+        let text = format!("texts in a Hello have up to {TEXT_BYTES} printable bytes");
+        return Err(Status::invalid_argument(text));
+    }
     agent.certified(&certificate);
     Ok((agent, hello))
+}
+
+fn is_text(text: &str) -> bool {
+    text.len() <= TEXT_BYTES && !text.chars().any(char::is_control)
 }
 
 /// Waits for the agent's older connection to end, then serves this one.
@@ -141,12 +152,15 @@ async fn attend(
 ) -> Status {
     let process = Process { boot: hello.boot.clone(), machine: hello.machine.clone(), from };
     let rate = fleet.settings.messages_a_second;
+    // Who has the link is held up by none of the others, who may be copies.
+    let line = agent.arrivals.line(agent.seat.borrow().is_of(&process));
+    let Some(place) = line.place() else {
+        return Status::unavailable(format!(
+            "{WAITING} other connections wait for the link of this host already: its agent comes again"
+        ));
+    };
     let seated = async {
-        // It is not known yet whose connection it is: whoever has the link pays for none of them.
-        if let Some(until) = agent.arrivals.held_until(Instant::now()) {
-            sleep_until(until).await;
-        }
-        agent.arrivals.charge(pace::CONNECTION, rate, Instant::now());
+        line.turn(rate).await;
         take_seat(agent, &process).await
     };
     let seated = tokio::select! {
@@ -160,12 +174,12 @@ async fn attend(
     };
     let mut seat = agent.seat.subscribe();
     let turn = agent.turn.lock().await;
+    drop(place);
     // What comes after this look is seen as a change later.
     if seat.borrow_and_update().number() != number {
         return taken_over();
     }
-    agent.connected.store(true, Ordering::Relaxed);
-    fleet.connected.fetch_add(1, Ordering::Relaxed);
+    let linked = Linked::new(fleet, agent, number);
     agent.seen(clock::now());
     fleet.note_return(agent);
     // One that comes and goes all the time fills no log.
@@ -179,14 +193,36 @@ async fn attend(
     // What could not be stored is sent again over the next connection.
     let _ = connection.settle_all().await;
     keep_seen(fleet, agent).await;
-    agent.connected.store(false, Ordering::Relaxed);
-    fleet.connected.fetch_sub(1, Ordering::Relaxed);
-    drop(turn);
-    agent.seat.send_modify(|seat| seat.leave(number));
+    // Both before the seat is left: who waits for that finds the turn free.
+    drop((connection, turn));
+    drop(linked);
     if times.is_some() || begun.elapsed() > LASTED {
         tracing::info!(reason = end.message(), code = ?end.code(), "agent disconnected");
     }
     end
+}
+
+/// An agent that counts as connected until this is dropped, whatever ends its connection.
+struct Linked<'a> {
+    fleet: &'a Fleet,
+    agent: &'a Agent,
+    number: u64,
+}
+
+impl<'a> Linked<'a> {
+    fn new(fleet: &'a Fleet, agent: &'a Agent, number: u64) -> Self {
+        agent.connected.store(true, Ordering::Relaxed);
+        fleet.connected.fetch_add(1, Ordering::Relaxed);
+        Self { fleet, agent, number }
+    }
+}
+
+impl Drop for Linked<'_> {
+    fn drop(&mut self) {
+        self.agent.connected.store(false, Ordering::Relaxed);
+        self.fleet.connected.fetch_sub(1, Ordering::Relaxed);
+        self.agent.seat.send_modify(|seat| seat.leave(self.number));
+    }
 }
 
 /// Keeps when the agent was seen last: of messages that change nothing, such as heartbeats, nothing is
@@ -246,6 +282,8 @@ struct Connection<'a> {
 /// A change on its way to the store.
 struct InFlight {
     sequence: u64,
+    /// What the entries take that it brings.
+    bytes: usize,
     change: PlannedUpdate,
     answer: oneshot::Receiver<Stored>,
 }
@@ -357,6 +395,8 @@ impl<'a> Connection<'a> {
                 message = incoming.message(), if self.reads() => match message {
                     Ok(Some(message)) => self.take(message).await,
                     Ok(None) => return Status::ok("the agent closed the link"),
+                    // It would take too much.
+                    Err(status) if status.code() == tonic::Code::ResourceExhausted => return status,
                     Err(status) => return Status::cancelled(format!("the link broke: {}", status.message())),
                 },
                 () = sleep_until(self.held_until.unwrap_or_else(Instant::now)), if self.held_until.is_some() => Ok(()),
@@ -490,27 +530,28 @@ impl<'a> Connection<'a> {
     async fn take(&mut self, message: wire::FromAgent) -> Result<(), Status> {
         (self.heard, self.unheard) = (Instant::now(), 0);
         self.agent.seen(clock::now());
+        let bytes = message.encoded_len();
         let wire::FromAgent { traceparent, body } = message;
         let (sequence, is_snapshot, entries, removed) = match body {
             Some(FromAgent::Snapshot(snapshot)) => (snapshot.sequence, true, snapshot.entries, Vec::new()),
             Some(FromAgent::Delta(delta)) => (delta.sequence, false, delta.entries, delta.removed),
             Some(FromAgent::Heartbeat(_)) => {
-                self.charge(pace::message(0));
+                self.charge(pace::message(0, bytes));
                 return Ok(());
             }
             Some(FromAgent::ProbeAnswer(answer)) => {
-                self.charge(pace::message(0));
+                self.charge(pace::message(0, bytes));
                 self.note_answer(answer.number);
                 return Ok(());
             }
             Some(FromAgent::Hello(_)) => return Err(Status::invalid_argument("a second Hello")),
             // A newer agent may know kinds that this coordinator does not; it must not depend on them.
             None => {
-                self.charge(pace::message(0));
+                self.charge(pace::message(0, bytes));
                 return Ok(());
             }
         };
-        self.charge(pace::message(entries.len() + removed.len()));
+        self.charge(pace::message(entries.len() + removed.len(), bytes));
         let bad = |error: BadEntry| {
             if let Some(times) = MEANINGLESS.allow() {
                 tracing::warn!(sequence, error = %error, times, "a message that means nothing was refused");
@@ -597,13 +638,20 @@ impl<'a> Connection<'a> {
             || update.entries.keys().any(brings_project)
                 && lock(&self.agent.state)
                     .lacks_one_of(update.entries.keys().filter(|key| brings_project(key)))
-            || update.removed.iter().any(|key| matches!(key, EntryKey::Project(_)))
-            || self.is_crowded(&update);
-        if alone {
+            || update.removed.iter().any(|key| matches!(key, EntryKey::Project(_)));
+        let behind = if alone || self.pipeline.is_empty() { None } else { self.reserve_behind(&update) };
+        if behind.is_none() {
+            // Then it is known what the agent holds, and so how much more it may.
             self.settle_all().await?;
         }
         let position = Position { epoch: self.epoch.clone(), sequence, at: clock::now() };
-        let planned = lock(&self.agent.state).plan(&self.agent.id, position.clone(), update);
+        let planned = {
+            let (state, id) = (lock(&self.agent.state), &self.agent.id);
+            match behind {
+                Some(reserved) => state.plan_behind(id, position.clone(), update, reserved),
+                None => state.plan(id, position.clone(), update),
+            }
+        };
         let (change, writes) = planned.map_err(|error| {
             if let Some(times) = TOO_MUCH.allow() {
                 tracing::warn!(sequence, error = %error, times, "a message that would take too much was refused");
@@ -613,15 +661,15 @@ impl<'a> Connection<'a> {
         let answer = self.fleet.commits.send(&self.commit_sequence, writes).await;
         self.received = position;
         self.kept = Instant::now();
-        self.pipeline.push_back(InFlight { sequence, change, answer });
+        self.pipeline.push_back(InFlight { sequence, bytes: change.bytes(), change, answer });
         if alone { self.settle_all().await } else { Ok(()) }
     }
 
-    /// Whether the agent could come to hold too much by this, with what is still on its way to the store.
-    fn is_crowded(&self, update: &Update) -> bool {
-        let on_their_way: usize = self.pipeline.iter().map(|message| message.change.bytes()).sum();
-        let brought: usize = update.entries.values().map(weight::of).sum();
-        lock(&self.agent.state).bytes() + on_their_way + brought > BYTES_PER_AGENT
+    /// Room for an update behind those that are still on their way to the store; none where the agent, or its
+    /// machine, could come to hold too much.
+    fn reserve_behind(&self, update: &Update) -> Option<Reserved> {
+        let on_their_way = self.pipeline.iter().map(|message| message.bytes).sum();
+        lock(&self.agent.state).reserve_behind(update, on_their_way)
     }
 
     /// Takes over the oldest change in the pipeline, whose answer came.

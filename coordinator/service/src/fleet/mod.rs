@@ -11,11 +11,13 @@
 //! checked ([`limits`]). Omitted: history.
 
 mod accounts;
+mod arrivals;
 pub mod commit;
 mod contact;
 mod copies;
 pub mod enrol;
 mod entry;
+mod first;
 mod given;
 mod guesses;
 mod host;
@@ -63,6 +65,7 @@ use weight::MachineWeight;
 pub use accounts::Accounts;
 pub use copies::CopyOf;
 pub use enrol::Issuer;
+pub use first::ShortFirst;
 pub use host::Host;
 pub use membership::{MembershipError, Revoked};
 pub use service::FleetService;
@@ -155,10 +158,12 @@ pub(crate) struct Agent {
     probe_answer: watch::Sender<u64>,
     /// Of its copies that are to become hosts of their own.
     tickets: Mutex<copies::Tickets>,
+    /// Of its copies that are told of in the log.
+    copies_told: RateLimit,
     /// Of what the process says that has its link.
     pace: pace::Pace,
-    /// Of connections that want the link.
-    arrivals: pace::Pace,
+    /// The connections that want the link.
+    arrivals: arrivals::Arrivals,
     /// Of its connections that are told of in the log.
     comings: RateLimit,
     /// Held by the connection that changes the state.
@@ -318,8 +323,9 @@ impl Agent {
             probe: watch::Sender::default(),
             probe_answer: watch::Sender::default(),
             tickets: Mutex::default(),
+            copies_told: RateLimit::new(),
             pace: pace::Pace::default(),
-            arrivals: pace::Pace::default(),
+            arrivals: arrivals::Arrivals::default(),
             comings: RateLimit::new(),
             turn: tokio::sync::Mutex::new(()),
             contacts: Mutex::new(BTreeSet::new()),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use fallow_daemon::lock;
 use tokio::time::Instant;
 
-use super::limits::{PROBE, SAVED_UP};
+use super::limits::{BYTES_OF_MESSAGE, PROBE, SAVED_UP};
 
 /// A new connection, with what it begins with.
 pub(super) const CONNECTION: u32 = 50;
@@ -24,9 +24,9 @@ const ENTRIES: usize = 20;
 const LONGEST: Duration = Duration::from_secs(2);
 const _: () = assert!(2 * LONGEST.as_secs() < PROBE.as_secs(), "it has to have time to answer");
 
-/// What a message costs with so many entries and removals.
-pub(super) fn message(entries: usize) -> u32 {
-    u32::try_from(1 + entries / ENTRIES).unwrap_or(u32::MAX)
+/// What a message costs with so many entries and removals, in so many bytes.
+pub(super) fn message(entries: usize, bytes: usize) -> u32 {
+    u32::try_from(1 + (entries / ENTRIES).max(bytes / BYTES_OF_MESSAGE)).unwrap_or(u32::MAX)
 }
 
 /// The pace of what the process says that has the agent's link, and another one of the connections that want
@@ -62,12 +62,12 @@ mod tests {
         let (pace, begin) = (Pace::default(), Instant::now());
         // The first snapshot of ten thousand jobs, after some new connections.
         (0..10).for_each(|_| pace.charge(CONNECTION, 500, begin));
-        pace.charge(message(10_000), 500, begin);
+        pace.charge(message(10_000, 4 << 20), 500, begin);
         assert_eq!(pace.held_until(begin), None);
         let (mut now, mut said) = (begin, 0);
         while now < begin + Duration::from_secs(100) {
             now = pace.held_until(now).unwrap_or(now);
-            pace.charge(message(1), 500, now);
+            pace.charge(message(1, 300), 500, now);
             said += 1;
         }
         assert!((50_000..55_000).contains(&said), "{said}");
@@ -78,6 +78,20 @@ mod tests {
             pace.held_until(later).is_none()
         });
         assert_eq!(at_once.count(), 5_000);
+    }
+
+    #[test]
+    fn r6_10_long_messages_count_by_their_bytes_however_few_entries_are_in_them() {
+        let (pace, mut now) = (Pace::default(), Instant::now());
+        let (end, mut bytes) = (now + Duration::from_secs(100), 0);
+        while now < end {
+            now = pace.held_until(now).unwrap_or(now);
+            pace.charge(message(1, 1 << 20), 500, now);
+            bytes += 1 << 20;
+        }
+        // What 110 seconds allow, a message more.
+        assert!(bytes < 110 * 500 * BYTES_OF_MESSAGE + (1 << 20), "{bytes}");
+        assert!(bytes > 100 * 490 * BYTES_OF_MESSAGE, "{bytes}");
     }
 
     #[test]

@@ -39,6 +39,11 @@ impl Seat {
         self.number
     }
 
+    /// Whether the process that has the link is this one: only it knows its boot.
+    pub(super) fn is_of(&self, process: &Process) -> bool {
+        self.holder.as_ref().is_some_and(|holder| !holder.boot.is_empty() && holder.boot == process.boot)
+    }
+
     /// Somebody wants the link. `silent` is the number of a holder who was asked and did not answer.
     pub(super) fn claim(&mut self, process: &Process, silent: Option<u64>) -> Claim {
         let can_be_asked = |holder: &&Process| !holder.boot.is_empty();
@@ -89,6 +94,7 @@ mod tests {
     fn r6_10_the_same_process_takes_over_from_itself_at_once() {
         let mut seat = Seat::default();
         assert_eq!(seat.claim(&process("a"), None), Claim::Taken(1));
+        assert!(seat.is_of(&process("a")) && !seat.is_of(&process("b")) && !seat.is_of(&process("")));
         assert_eq!(seat.claim(&process("a"), None), Claim::Taken(2));
         seat.leave(1);
         assert!(seat.is_left(1) && !seat.is_left(2), "the older link's end is not the newer's");

@@ -145,7 +145,8 @@ impl State {
         &self.machine
     }
 
-    /// The change that `update` makes, and what to store for it. It must have been checked.
+    /// The change that `update` makes, and what to store for it. It must have been checked, and nothing may be
+    /// on its way before it.
     ///
     /// # Errors
     /// [`UpdateError`] when the agent would hold too much, or an entry cannot be written.
@@ -154,6 +155,42 @@ impl State {
         id: &AgentId,
         position: Position,
         update: Update,
+    ) -> Result<(PlannedUpdate, Writes), UpdateError> {
+        self.plan_in(id, position, update, None)
+    }
+
+    /// The same for a change that comes behind others which are not taken over yet, in the room that
+    /// [`Self::reserve_behind`] gave.
+    ///
+    /// # Errors
+    /// As [`Self::plan`].
+    pub(super) fn plan_behind(
+        &self,
+        id: &AgentId,
+        position: Position,
+        update: Update,
+        reserved: Reserved,
+    ) -> Result<(PlannedUpdate, Writes), UpdateError> {
+        self.plan_in(id, position, update, Some(reserved))
+    }
+
+    /// Room for a delta that comes behind others which bring so many bytes and are not taken over yet; none
+    /// where it may be too much. What any of them removes counts for nothing: it may be the same.
+    pub(super) fn reserve_behind(&self, update: &Update, on_their_way: usize) -> Option<Reserved> {
+        let brought = update.entries.values().map(weight::of).sum();
+        match self.bytes.saturating_add(on_their_way).saturating_add(brought) {
+            most if most > BYTES_PER_AGENT => None,
+            most if most <= BYTES_OF_EACH => Some(self.machine.reserve_in_any_case(brought)),
+            _ => self.machine.reserve(brought),
+        }
+    }
+
+    fn plan_in(
+        &self,
+        id: &AgentId,
+        position: Position,
+        update: Update,
+        reserved: Option<Reserved>,
     ) -> Result<(PlannedUpdate, Writes), UpdateError> {
         let Update { is_snapshot, entries, removed, .. } = update;
         let anew = position.epoch != self.position.epoch;
@@ -167,17 +204,10 @@ impl State {
         }
         let dropped = BTreeSet::new();
         let mut change = PlannedUpdate { position, entries, removed, pasts, dropped, reserved: None };
-        // Whoever held more before there was this bound may go on, and come to less.
-        let after = self.bytes_after(&change);
-        if after > BYTES_PER_AGENT && after > self.bytes {
-            return Err(UpdateError::TooHeavy(after));
-        }
-        let more = after.saturating_sub(self.bytes);
-        let reserved = match after <= BYTES_OF_EACH {
-            true => Some(self.machine.reserve_in_any_case(more)),
-            false => self.machine.reserve(more),
-        };
-        change.reserved = Some(reserved.ok_or(UpdateError::MachineTooHeavy)?);
+        change.reserved = Some(match reserved {
+            Some(reserved) => reserved,
+            None => self.reserve(&change)?,
+        });
         if self.projects_after(&change) > PROJECTS_PER_AGENT {
             return Err(UpdateError::TooManyProjects);
         }
@@ -187,6 +217,21 @@ impl State {
         }
         let writes = change.writes(id)?;
         Ok((change, writes))
+    }
+
+    /// Room for a change, where nothing is on its way before it.
+    fn reserve(&self, change: &PlannedUpdate) -> Result<Reserved, UpdateError> {
+        // Whoever held more before there was this bound may go on, and come to less.
+        let after = self.bytes_after(change);
+        if after > BYTES_PER_AGENT && after > self.bytes {
+            return Err(UpdateError::TooHeavy(after));
+        }
+        let more = after.saturating_sub(self.bytes);
+        let reserved = match after <= BYTES_OF_EACH {
+            true => Some(self.machine.reserve_in_any_case(more)),
+            false => self.machine.reserve(more),
+        };
+        reserved.ok_or(UpdateError::MachineTooHeavy)
     }
 
     /// What is left of an agent that is no member of the fleet any more: what its host is, in short, for

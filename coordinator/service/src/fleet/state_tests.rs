@@ -180,6 +180,61 @@ fn r6_10_a_machine_and_its_copies_hold_no_more_together_also_of_what_is_not_stor
     another.plan(&id(), position("e", 1), all()).unwrap();
 }
 
+/// Plans as many of these deltas as find room before any of them is taken, then takes them.
+fn in_one_burst(state: &mut State, deltas: impl Iterator<Item = Update>) -> usize {
+    let (mut planned, mut on_their_way): (Vec<PlannedUpdate>, usize) = (Vec::new(), 0);
+    for delta in deltas {
+        let position = position("e", delta.sequence);
+        let (change, _) = if planned.is_empty() {
+            state.plan(&id(), position, delta).unwrap()
+        } else {
+            let Some(reserved) = state.reserve_behind(&delta, on_their_way) else { continue };
+            state.plan_behind(&id(), position, delta, reserved).unwrap()
+        };
+        on_their_way += change.bytes();
+        planned.push(change);
+    }
+    let count = planned.len();
+    planned.into_iter().for_each(|change| state.take(change, &mut Totals::default()));
+    count
+}
+
+#[test]
+fn r6_10_however_much_is_on_its_way_an_agent_of_a_full_machine_comes_to_hold_no_more_than_its_part() {
+    let machine = MachineWeight::default();
+    let mut state = State::on(machine.clone());
+    let others = machine.reserve_in_any_case(BYTES_PER_MACHINE);
+    // Each of them has room by itself.
+    let few = BYTES_OF_EACH / weight::of(&job(0));
+    let bring = |number: usize, gone: &[EntryKey]| {
+        delta(number as u64 + 1, (number * few..(number + 1) * few).map(job).collect(), gone)
+    };
+    assert_eq!(in_one_burst(&mut state, (0..50).map(|number| bring(number, &[]))), 1);
+    assert!(state.bytes() <= BYTES_OF_EACH, "{}", state.bytes());
+    assert_eq!(machine.bytes(), BYTES_PER_MACHINE + state.bytes());
+    // Nor does it if each of them removes the same.
+    let mut state = State::on(machine.clone());
+    drop(others);
+    apply(&mut state, &mut Totals::default(), "e", snapshot(1, (0..2 * few).map(job).collect()));
+    let (held, _others) = (state.bytes(), machine.reserve_in_any_case(BYTES_PER_MACHINE));
+    let gone: Vec<_> = (0..few).map(|number| job(number).key()).collect();
+    assert_eq!(in_one_burst(&mut state, (2..50).map(|number| bring(number, &gone))), 1);
+    assert_eq!(state.bytes(), held);
+}
+
+#[test]
+fn r6_10_where_there_is_room_changes_are_on_their_way_side_by_side_and_count_for_their_machine() {
+    let machine = MachineWeight::default();
+    let mut state = State::on(machine.clone());
+    let bring =
+        |number: usize| delta(number as u64 + 1, (number * 100..(number + 1) * 100).map(job).collect(), &[]);
+    assert_eq!(in_one_burst(&mut state, (0..50).map(bring)), 50);
+    assert_eq!((state.len(), machine.bytes()), (5_000, state.bytes()));
+    let most = BYTES_PER_AGENT / weight::of(&job(0)) / 100;
+    assert!(in_one_burst(&mut state, (50..2 * most).map(bring)) <= most - 50);
+    assert!(state.bytes() <= BYTES_PER_AGENT && machine.bytes() == state.bytes());
+}
+
 #[test]
 fn r6_10_of_an_agent_that_is_no_member_is_left_what_its_host_is_and_what_the_greatest_projects_had() {
     let (mut state, mut totals) = (State::default(), Totals::default());

@@ -112,7 +112,7 @@ mod tests {
         };
         let entry = |key: String, value| wire::Entry { key, value: Some(value) };
         [
-            entry("host".into(), Value::Host(host)),
+            entry("host".into(), Value::Host(Box::new(host))),
             entry(format!("project/{URL}"), Value::Project(project)),
             entry(format!("task/{URL}/a_1"), Value::Task(task)),
         ]

@@ -158,7 +158,7 @@ pub fn hello(identity: &Identity, epoch: &str, document_version: u64) -> wire::H
 
 pub fn host() -> wire::Entry {
     let host = wire::HostState { hostname: "host".into(), cpus: 2, usable_cpus: 1, ..Default::default() };
-    wire::Entry { key: "host".into(), value: Some(Value::Host(host)) }
+    wire::Entry { key: "host".into(), value: Some(Value::Host(Box::new(host))) }
 }
 
 /// An agent's end of a link.

@@ -45,10 +45,10 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use self::eviction_queue::{Eviction, EvictionQueue};
-use self::source::Source;
 use self::stream::Flow;
 
 pub use self::call::{Call, attend};
+pub use self::source::Source;
 pub use self::stream::TrackedStream;
 
 /// How long a connection that is not authenticated is left before it may be evicted.

@@ -11,11 +11,12 @@ use tokio::time::Instant;
 
 /// What is taken for one source: an IPv4 address, or the 64 bits of an IPv6 address that its network has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Source(IpAddr);
+pub struct Source(IpAddr);
 
 impl Source {
     /// The source that an address is of. Whoever has an IPv6 network can have all addresses in it.
-    pub(super) fn of(address: IpAddr) -> Self {
+    #[must_use]
+    pub fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V6(address) => {
                 let network = address.to_bits() >> 64 << 64;
