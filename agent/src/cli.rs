@@ -14,6 +14,7 @@ use fallow_policy::fetch::FetchChoice;
 
 use crate::confine::LAYERS;
 use crate::dir::{DataDir, default_dir};
+use crate::host::gpu::SYSFS;
 use crate::supervise::groups;
 
 /// Columns of help. Fixed, so that examples, whose lines are shorter, stay as they are and can be pasted.
@@ -50,6 +51,7 @@ Environment:
   FALLOW_LOG_FORMAT            compact or json
   FALLOW_POLICY                as --policy
   FALLOW_NVML_LIBRARY          as --nvml-library
+  FALLOW_OPENCL_LIBRARY        as --opencl-library
   HTTPS_PROXY                  proxy to coordinator and https projects, such as
                                http://HOST:PORT or http://USER:PW@HOST:PORT
   http_proxy                   proxy to http projects
@@ -242,6 +244,12 @@ pub enum Command {
         /// Where NVIDIA's management library is
         #[arg(long)]
         nvml_library: Option<PathBuf>,
+        /// Where OpenCL's library is
+        #[arg(long)]
+        opencl_library: Option<PathBuf>,
+        /// Where sysfs is (for tests)
+        #[arg(long, default_value = SYSFS)]
+        sysfs: PathBuf,
         /// Look so often, in milliseconds, and write what has changed; else once
         #[arg(long)]
         every_ms: Option<u64>,
@@ -251,6 +259,13 @@ pub enum Command {
         /// End when standard input does
         #[arg(long)]
         while_stdin_is_open: bool,
+    },
+    /// Ask OpenCL for GPUs and write what it says as JSON (started by the agent itself)
+    #[command(hide = true)]
+    Opencl {
+        /// Where OpenCL's library is
+        #[arg(long)]
+        opencl_library: Option<PathBuf>,
     },
     /// Watch over the tasks of an agent (started by the agent itself)
     #[command(hide = true)]
@@ -327,6 +342,9 @@ pub struct Run {
     /// be root's or the agent's user's, and nobody else may write to it
     #[arg(long, value_name = "FILE", env = "FALLOW_NVML_LIBRARY")]
     pub nvml_library: Option<PathBuf>,
+    /// OpenCL's library, if not where the system finds it; what holds of NVIDIA's holds of it
+    #[arg(long, value_name = "FILE", env = "FALLOW_OPENCL_LIBRARY")]
+    pub opencl_library: Option<PathBuf>,
     /// The policies to follow (below), joined by _; what is left out is as in CS2_WF2_JC2
     #[arg(long, value_name = "NAME", env = "FALLOW_POLICY", default_value_t = Composition::default())]
     pub policy: Composition,
@@ -373,6 +391,9 @@ pub struct Run {
     /// Where devices and terminals are (for tests)
     #[arg(long, hide = true, value_name = "DIR", default_value = "/dev")]
     pub devices_dir: PathBuf,
+    /// Where sysfs is, for GPUs (for tests); it has to be root's or the agent's user's as a library has to be
+    #[arg(long, hide = true, value_name = "DIR", default_value = SYSFS)]
+    pub sysfs: PathBuf,
     /// How long tasks have to leave after a kill of the agent, in milliseconds
     #[arg(long, hide = true, default_value_t = 11_000)]
     pub guard_grace_ms: u64,

@@ -67,15 +67,20 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
         Command::Benchmark { phase_ms, while_stdin_is_open } => {
             benchmark(Duration::from_millis(phase_ms), while_stdin_is_open)
         }
-        Command::Gpus { nvml_library, every_ms, limit_ms, while_stdin_is_open } => {
+        Command::Gpus { nvml_library, opencl_library, sysfs, every_ms, limit_ms, while_stdin_is_open } => {
+            let _ = sysfs_of(&sysfs)?;
             host::gpu::child::run(host::gpu::child::Looks {
                 library: nvml_library.as_deref(),
+                opencl: opencl_library.as_deref(),
+                sysfs: &sysfs,
                 every: every_ms.map(Duration::from_millis),
                 limit: Duration::from_millis(limit_ms),
                 while_stdin_is_open,
             })
             .map_err(|error| AgentError::system("cannot say what GPUs there are", error))
         }
+        Command::Opencl { opencl_library } => host::gpu::opencl::run(opencl_library.as_deref())
+            .map_err(|error| AgentError::system("cannot say what OpenCL says", error)),
         Command::Guard { mark, grace_ms, groups } => {
             // It waits from now on, for days.
             sys::give_back_code();
@@ -125,7 +130,11 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
         stop_grace: Duration::from_millis(arguments.stop_grace_ms),
         benchmark_after: Duration::from_millis(arguments.benchmark_after_ms),
         benchmark_phase: Duration::from_millis(arguments.benchmark_phase_ms),
-        nvml_library: nvml_library(arguments)?,
+        gpus: host::gpu::Sources {
+            nvml: driver_library(arguments.nvml_library.as_ref())?,
+            opencl: driver_library(arguments.opencl_library.as_ref())?,
+            sysfs: sysfs_of(&arguments.sysfs)?,
+        },
         confirm_within: Duration::from_millis(arguments.confirm_within_ms),
         measure_disk: Duration::from_millis(arguments.measure_disk_ms),
         power: arguments.power_dir.clone(),
@@ -170,13 +179,21 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
     }
 }
 
-/// Where the owner says that NVIDIA's library is, if he does.
-fn nvml_library(arguments: &Run) -> Result<Option<PathBuf>, AgentError> {
-    let given = arguments.nvml_library.clone().filter(|path| !path.as_os_str().is_empty());
-    if let Some(path) = &given {
+/// Where the owner says that a driver's library is, if he does.
+fn driver_library(given: Option<&PathBuf>) -> Result<Option<PathBuf>, AgentError> {
+    let given = given.filter(|path| !path.as_os_str().is_empty());
+    if let Some(path) = given {
         host::gpu::check_library(path).map_err(AgentError::bad_input)?;
     }
-    Ok(given)
+    Ok(given.cloned())
+}
+
+/// Where sysfs is: the system's, or one that a test has made.
+fn sysfs_of(given: &Path) -> Result<PathBuf, AgentError> {
+    if given != Path::new(host::gpu::SYSFS) {
+        host::gpu::check_dir(given).map_err(AgentError::bad_input)?;
+    }
+    Ok(given.to_path_buf())
 }
 
 /// This process begins again, by the same command line. Nothing of its life so far is left in it.

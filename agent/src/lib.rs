@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Beside it runs the [`guard`], a process that outlives the agent by some seconds so that nothing goes on
-//! computing after a `kill -9`. Left out: Windows and macOS, sandboxing of applications by user,
-//! GPUs of others than NVIDIA.
+//! computing after a `kill -9`. Left out: Windows and macOS, sandboxing of applications by user, Apple's
+//! GPUs.
 
 pub mod account;
 pub mod brand;

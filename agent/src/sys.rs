@@ -10,6 +10,7 @@
 //! - a process without privileges, within rules for files and filters of system calls;
 //! - a descriptor that the runtime waits for;
 //! - limits of what a process may take, the number by which it is known, and its control group;
+//! - OpenCL's library, which is loaded when it is asked for;
 //! - giving back freed memory to the system, and code that is not run now;
 //! - the end of a process, at once.
 #![allow(unsafe_code)]
@@ -17,6 +18,7 @@
 mod confined;
 mod entry;
 mod limits;
+pub mod opencl;
 mod own_code;
 
 use std::ffi::{CString, OsStr};

@@ -193,7 +193,10 @@ pub(super) fn rules(
             rules = rules.add_rules(path_beneath_rules(NETWORK, read))?;
         }
         if reach.gpu {
-            rules = rules.add_rules(path_beneath_rules(gpu_devices(), device | AccessFs::ReadDir))?;
+            let dev = Path::new("/dev");
+            rules = rules
+                .add_rules(path_beneath_rules(gpu_devices(dev), device | AccessFs::ReadDir))?
+                .add_rules(path_beneath_rules([dev.join("dri")], AccessFs::ReadDir))?;
         }
         Ok(rules)
     };
@@ -211,19 +214,39 @@ fn in_slot() -> BitFlags<AccessFs> {
     AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
 }
 
-/// The nodes by which GPUs are used, as they are there now.
-fn gpu_devices() -> Vec<PathBuf> {
-    let nodes = fs::read_dir("/dev").into_iter().flatten().flatten();
-    let named = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        name.starts_with("nvidia") || ["dri", "kfd", "dxg"].contains(&name.as_str())
+/// The nodes by which GPUs are used, as they are there now: for those of AMD and Intel the nodes to compute
+/// and draw with (`renderD128`), and not those that rule what screens show (`card0`).
+fn gpu_devices(dev: &Path) -> Vec<PathBuf> {
+    let in_dir = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|node| node.path());
+    let named = |path: &PathBuf, is: fn(&str) -> bool| {
+        path.file_name().is_some_and(|name| is(&name.to_string_lossy()))
     };
-    nodes.map(|node| node.path()).filter(named).collect()
+    let nodes = in_dir(dev)
+        .filter(|path| named(path, |name| name.starts_with("nvidia") || name == "kfd" || name == "dxg"));
+    let render = in_dir(&dev.join("dri")).filter(|path| named(path, |name| name.starts_with("renderD")));
+    nodes.chain(render).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r6_10_a_job_on_a_gpu_may_use_what_computes_and_nothing_that_rules_screens() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("dri/by-path")).unwrap();
+        for name in
+            ["nvidia0", "nvidiactl", "kfd", "mem", "sda", "dri/card0", "dri/renderD128", "dri/renderD129"]
+        {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let found: std::collections::BTreeSet<_> = gpu_devices(dir.path())
+            .iter()
+            .map(|path| path.strip_prefix(dir.path()).unwrap().display().to_string())
+            .collect();
+        let expected = ["dri/renderD128", "dri/renderD129", "kfd", "nvidia0", "nvidiactl"];
+        assert_eq!(found, expected.map(str::to_owned).into());
+    }
 
     #[test]
     fn r6_10_where_the_agents_directory_lies_below_one_of_the_systems_what_lies_beside_it_is_named() {

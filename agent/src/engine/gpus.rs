@@ -4,7 +4,8 @@
 //! Model: who looks is a process of its own (`host::gpu`), started here, heard here, and ended when it is not
 //! wanted any more. While it looks again and again, it says only what has changed, so the agent sleeps. One
 //! that ends badly or says nothing is started again later, less and less often; from its second failure in a
-//! row on the host has no GPUs, until one succeeds. Where nothing hints at a GPU, none is started.
+//! row on the host has no GPUs, until one succeeds. Where OpenCL alone cannot be asked, what it said before
+//! holds, until the next such process cannot ask it either. Where nothing hints at a GPU, none is started.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,14 +13,14 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fallow_client::{Client, DeviceTemperature, DeviceUser};
-use fallow_domain::Coprocessor;
+use fallow_domain::{Coprocessor, ResourceType};
 use fallow_policy::backoff::Backoff;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::host::gpu::{self, LINE_MAX, Look, Said, strangers};
+use crate::host::gpu::{self, LINE_MAX, Look, Said, Sources, strangers, unseen};
 use crate::sys::{self, Urgency};
 
 /// How often it is looked while nobody has to know more.
@@ -46,18 +47,22 @@ pub(super) enum Turn {
 /// Who looks, and what was found last.
 pub(super) struct Gpus {
     program: PathBuf,
-    library: Option<PathBuf>,
+    sources: Sources,
     /// How often it is to be looked; now and then if it is not said.
     every: Option<Duration>,
     looking: Option<Looking>,
     due: Instant,
     failures: u32,
+    /// Processes in a row that could not ask OpenCL.
+    opencl_failures: u32,
     found: Vec<Coprocessor>,
 }
 
 /// A process that looks. It ends when this is dropped.
 struct Looking {
     said: mpsc::Receiver<Result<Look, String>>,
+    /// It could not ask OpenCL.
+    lacks_opencl: bool,
     reader: JoinHandle<()>,
 }
 
@@ -68,15 +73,23 @@ impl Drop for Looking {
 }
 
 impl Gpus {
-    /// `program` is `fallow-agent` itself, `library` where the owner says that NVIDIA's library is.
-    pub(super) fn new(program: PathBuf, library: Option<PathBuf>) -> Self {
-        let due = Instant::now();
-        Self { program, library, every: None, looking: None, due, failures: 0, found: Vec::new() }
+    /// `program` is `fallow-agent` itself.
+    pub(super) fn new(program: PathBuf, sources: Sources) -> Self {
+        Self {
+            program,
+            sources,
+            every: None,
+            looking: None,
+            due: Instant::now(),
+            failures: 0,
+            opencl_failures: 0,
+            found: Vec::new(),
+        }
     }
 
     /// The first look, if it is over soon. It goes on otherwise, and nothing waits for it.
     pub(super) async fn at_start(&mut self) -> Vec<Coprocessor> {
-        if gpu::is_worth_looking(self.library.as_deref()) {
+        if gpu::is_worth_looking(&self.sources) {
             let _ = timeout(START_MAX, self.turn()).await;
         }
         self.found()
@@ -99,7 +112,7 @@ impl Gpus {
         loop {
             let Some(looking) = &mut self.looking else {
                 sleep_until(self.due).await;
-                match gpu::is_worth_looking(self.library.as_deref()) {
+                match gpu::is_worth_looking(&self.sources) {
                     true => self.looking = Some(self.start()),
                     false => self.due = Instant::now() + REPEAT,
                 }
@@ -108,6 +121,19 @@ impl Gpus {
             match looking.said.recv().await {
                 Some(Ok(look)) => {
                     self.failures = 0;
+                    match &look.opencl_trouble {
+                        None => self.opencl_failures = 0,
+                        Some(_) if looking.lacks_opencl => {}
+                        Some(why) => {
+                            looking.lacks_opencl = true;
+                            self.opencl_failures = self.opencl_failures.saturating_add(1);
+                            tracing::warn!(why, "OpenCL cannot be asked for GPUs");
+                        }
+                    }
+                    let look = match self.opencl_failures {
+                        1 => look.remembering(&self.found),
+                        _ => look,
+                    };
                     if self.every.is_none() {
                         self.looking = None;
                         self.due = Instant::now() + REPEAT;
@@ -137,8 +163,15 @@ impl Gpus {
         if let Some(every) = self.every {
             command.arg("--every-ms").arg(every.as_millis().to_string());
         }
-        if let Some(library) = &self.library {
+        let Sources { nvml, opencl, sysfs } = &self.sources;
+        if let Some(library) = nvml {
             command.arg("--nvml-library").arg(library);
+        }
+        if let Some(library) = opencl {
+            command.arg("--opencl-library").arg(library);
+        }
+        if sysfs != Path::new(gpu::SYSFS) {
+            command.arg("--sysfs").arg(sysfs);
         }
         command.env_clear().current_dir("/").stdin(Stdio::piped());
         command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -153,7 +186,7 @@ impl Gpus {
                 let _ = to.send(Err(why)).await;
             }
         });
-        Looking { said, reader }
+        Looking { said, lacks_opencl: false, reader }
     }
 }
 
@@ -211,9 +244,16 @@ pub(super) fn temperatures(look: &Look) -> Vec<DeviceTemperature> {
 
 /// Those who use devices and are none of the client's tasks.
 pub(super) fn users(client: &Client, look: &Look, dir: &Path) -> Vec<DeviceUser> {
-    if look.processes.is_empty() {
-        return Vec::new();
+    let mut users = Vec::new();
+    if !look.processes.is_empty() {
+        let leaders: BTreeSet<u32> = client.task_views().into_iter().filter_map(|view| view.pid).collect();
+        users = tokio::task::block_in_place(|| strangers(&look.processes, &leaders, dir));
     }
-    let leaders: BTreeSet<u32> = client.task_views().into_iter().filter_map(|view| view.pid).collect();
-    tokio::task::block_in_place(|| strangers(&look.processes, &leaders, dir))
+    if !look.loads.is_empty() {
+        let held = client.device_views().into_iter().filter(|view| !view.jobs.is_empty());
+        let held: BTreeSet<(ResourceType, String)> =
+            held.map(|view| (view.device.kind(), view.address)).collect();
+        users.extend(unseen(look, &users, &held));
+    }
+    users
 }

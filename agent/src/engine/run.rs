@@ -91,8 +91,8 @@ pub struct Settings {
     pub benchmark_after: StdDuration,
     /// How long each of the two programs runs that measure them.
     pub benchmark_phase: StdDuration,
-    /// Where NVIDIA's management library is, if not where the system's loader finds it.
-    pub nvml_library: Option<PathBuf>,
+    /// Where GPUs are looked for.
+    pub gpus: host::gpu::Sources,
     /// How long a new version of the fleet's document is on trial before the agent goes back from it, in time
     /// in which it is up (R6.5).
     pub confirm_within: StdDuration,
@@ -185,7 +185,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     require_identity(&settings, identity.as_ref(), &client)?;
     let prepared = async {
         let member = enrolled(&settings, identity, &hostname).await?;
-        let mut gpus = Gpus::new(settings.guard.clone(), settings.nvml_library.clone());
+        let mut gpus = Gpus::new(settings.guard.clone(), settings.gpus.clone());
         let found = gpus.at_start().await;
         Ok::<_, AgentError>((member, measured(&dir, &records, &host_identity, found).await?, gpus))
     };

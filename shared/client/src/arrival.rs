@@ -217,7 +217,7 @@ impl Client {
     fn beyond_host(&self, job: &Job) -> Option<(i32, String)> {
         let host = self.state.host.facts()?;
         if let Some((kind, _)) = job.usage.coprocessor
-            && !host.coprocessors.iter().any(|coprocessor| coprocessor.kind == kind)
+            && !host.coprocessors.iter().any(|coprocessor| coprocessor.kind == kind && coprocessor.count > 0)
         {
             return Some((exit::MISSING_COPROC, format!("it needs an {kind}, and this host has none")));
         }

@@ -45,6 +45,8 @@ pub enum DeviceState {
     TooHot(String),
     /// It is not there any more, or its driver does not answer.
     Gone,
+    /// No job can use it, for the reason that stands here.
+    Unfit(String),
 }
 
 impl fmt::Display for DeviceState {
@@ -53,7 +55,7 @@ impl fmt::Display for DeviceState {
             Self::Usable => f.write_str("usable"),
             Self::ExcludedByOwner => f.write_str("excluded by the owner"),
             Self::ExcludedByFleet => f.write_str("excluded by the fleet's preferences"),
-            Self::InUse(how) | Self::TooHot(how) => f.write_str(how),
+            Self::InUse(how) | Self::TooHot(how) | Self::Unfit(how) => f.write_str(how),
             Self::Gone => f.write_str("gone"),
         }
     }
@@ -86,6 +88,7 @@ impl Client {
         let standing = self.known_devices.standing(device.kind(), device.number());
         match standing {
             Some(Standing::Gone) => DeviceState::Gone,
+            Some(unfit @ Standing::Unfit(_)) => DeviceState::Unfit(unfit.to_string()),
             _ if self.state.host.owner.excluded_devices.contains(&device) => DeviceState::ExcludedByOwner,
             _ if excluded_devices.contains(&device) => DeviceState::ExcludedByFleet,
             Some(used @ (Standing::InUse(_) | Standing::Held(_))) => DeviceState::InUse(used.to_string()),

@@ -39,7 +39,7 @@ pub struct DeviceUser {
     pub kind: ResourceType,
     /// Which one (`CoprocessorDevice::address`).
     pub address: String,
-    /// The process.
+    /// The process; 0 where it cannot be seen which it is.
     pub process: u32,
     /// Its program's name, made fit to be shown.
     pub name: String,
@@ -74,6 +74,8 @@ pub(crate) enum Standing {
     Hot(Option<u32>, u32),
     /// It is not there any more, or its driver does not answer.
     Gone,
+    /// No job can use it, for this reason.
+    Unfit(String),
 }
 
 impl fmt::Display for Standing {
@@ -92,6 +94,7 @@ impl fmt::Display for Standing {
                 }
             }
             Self::Gone => f.write_str("gone"),
+            Self::Unfit(why) => write!(f, "not usable: {why}"),
         }
     }
 }
@@ -151,6 +154,13 @@ impl KnownDevices {
                     (Some(_), false) => news.push(format!("{name}:{number} at {at} is there again")),
                     _ => {}
                 }
+                match now.filter(|_| old.is_there).map(|now| (&old.device.unfit, &now.unfit)) {
+                    Some((None, Some(why))) => {
+                        news.push(format!("{name}:{number} is not usable any more: {why}"))
+                    }
+                    Some((Some(_), None)) => news.push(format!("{name}:{number} is usable now")),
+                    _ => {}
+                }
                 old.is_heard &= old.is_there;
                 old.is_there = now.is_some();
                 if let Some(&now) = now {
@@ -163,8 +173,11 @@ impl KnownDevices {
                 let is_new = known.iter().all(|old| old.device.address != device.address);
                 if is_new && known.len() < KNOWN_MAX {
                     let (name, number) = (kind.name(), known.len());
-                    let CoprocessorDevice { model, address, memory, .. } = device;
-                    news.push(format!("found {name}:{number}, {model} with {memory} at {address}"));
+                    let CoprocessorDevice { model, address, memory, unfit, .. } = device;
+                    news.push(match unfit {
+                        None => format!("found {name}:{number}, {model} with {memory} at {address}"),
+                        Some(why) => format!("{name}:{number}, {model} at {address}, is not usable: {why}"),
+                    });
                     let device = device.clone();
                     let (used_by, held_until) = (None, None);
                     let (degrees, too_hot_for) = (None, None);
@@ -200,7 +213,10 @@ impl KnownDevices {
                             1 => String::new(),
                             others => format!(" and {} more", others - 1),
                         };
-                        let by = format!("{} (process {}){more}", first.name, first.process);
+                        let by = match first.process {
+                            0 => format!("{}{more}", first.name),
+                            process => format!("{} (process {process}){more}", first.name),
+                        };
                         if one.used_by.is_none() {
                             let name = kind.name();
                             news.push(format!("{name}:{number} is in use by {by} and is left alone"));
@@ -279,7 +295,9 @@ impl KnownDevices {
     /// not told one by one.
     pub(crate) fn free(&self, kind: ResourceType) -> Option<Devices> {
         let known = &self.kinds[kind];
-        let is_free = |one: &Known| one.is_there && one.used_by.is_none() && one.too_hot_for.is_none();
+        let is_free = |one: &Known| {
+            one.is_there && one.device.is_fit() && one.used_by.is_none() && one.too_hot_for.is_none()
+        };
         let numbers = (0..).zip(known).filter(|(_, one)| is_free(one));
         (!known.is_empty()).then(|| numbers.map(|(number, _)| number).collect())
     }
@@ -289,6 +307,7 @@ impl KnownDevices {
         let one = self.get(kind, number)?;
         Some(match (&one.used_by, one.held_until) {
             _ if !one.is_there => Standing::Gone,
+            _ if !one.device.is_fit() => Standing::Unfit(one.device.unfit.clone().unwrap_or_default()),
             (None, _) => match one.too_hot_for {
                 Some(most) => Standing::Hot(one.degrees, most),
                 None => Standing::Free,

@@ -30,6 +30,7 @@ const REPORTS_MAX: usize = 256;
 
 /// A kind of coprocessor with the work wanted for it (R3.2), and how many of them may be used.
 fn coprocs(coprocessor: &Coprocessor, count: u32, wanted: &WorkRequest) -> HostCoprocessors {
+    // The version of AMD's that BOINC names is that of its library before OpenCL.
     let is_nvidia = coprocessor.kind == ResourceType::Nvidia;
     let number = || Cuda::driver_number(&coprocessor.driver).map(|number| number.to_string());
     let least = |of: fn(&CoprocessorDevice) -> u32| coprocessor.devices.iter().map(of).min().unwrap_or(0);
@@ -44,7 +45,7 @@ fn coprocs(coprocessor: &Coprocessor, count: u32, wanted: &WorkRequest) -> HostC
         peak_flops: coprocessor.speed.get(),
         memory: coprocessor.memory,
         available: coprocessor.devices.iter().map(|device| device.free).min().unwrap_or_default(),
-        driver: if is_nvidia { number().unwrap_or_default() } else { coprocessor.driver.clone() },
+        driver: number().filter(|_| is_nvidia).unwrap_or_default(),
         cuda: cuda.map(|(major, minor)| Cuda {
             version: coprocessor.cuda_version,
             major,
@@ -52,6 +53,7 @@ fn coprocs(coprocessor: &Coprocessor, count: u32, wanted: &WorkRequest) -> HostC
             clock_khz: least(|device| device.clock_khz),
             multiprocessors: least(|device| device.multiprocessors),
         }),
+        opencl: coprocessor.opencl().map(|opencl| Box::new(opencl.into())),
     }
 }
 

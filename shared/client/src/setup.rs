@@ -121,6 +121,9 @@ impl Client {
         arguments.truncate(ARGUMENTS_MAX);
 
         let first_device = devices.first().and_then(|device| i32::try_from(*device).ok()).unwrap_or(-1);
+        let opencl = devices_of(job).and_then(|(kind, devices)| {
+            self.known_devices.device(kind, devices.iter().next()?)?.opencl.as_ref()
+        });
         let (who, bytes) =
             (&project.identity, |given: Option<Bytes>, default| given.map_or(default, Bytes::as_f64));
         let host = self.state.host.facts().ok_or(CannotStart::HostUnknown)?;
@@ -157,8 +160,10 @@ impl Client {
             ncpus: job.usage.cpus,
             gpu_type: job.usage.coprocessor.map(|(kind, _)| type_name(kind).to_owned()).unwrap_or_default(),
             gpu_device_num: first_device,
-            // OpenCL's order within a vendor is that of the bus as well.
-            gpu_opencl_dev_index: first_device,
+            // Where OpenCL does not say, its order is taken to be that of the driver.
+            gpu_opencl_dev_index: opencl
+                .and_then(|opencl| i32::try_from(opencl.index).ok())
+                .unwrap_or(first_device),
             gpu_usage: job.usage.coprocessor.map_or(0.0, |(_, count)| count),
             rsc_fpops_est: job.flops_estimate.get(),
             rsc_fpops_bound: job.elapsed_max.as_secs_f64() * job.speed.get(),

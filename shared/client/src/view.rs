@@ -185,6 +185,7 @@ impl Client {
             coprocessors: facts
                 .iter()
                 .flat_map(|host| &host.coprocessors)
+                .filter(|one| one.count > 0)
                 .map(|one| (one.kind, one.count))
                 .collect(),
             document_version: meta.document.as_ref().map_or(DocumentVersion(0), |document| document.version),

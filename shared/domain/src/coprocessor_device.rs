@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Coprocessor, ResourceType, Speed};
+use crate::{Bytes, Coprocessor, OpenClDevice, ResourceType, Speed};
 
 /// One device as its driver shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,24 +26,41 @@ pub struct CoprocessorDevice {
     pub clock_khz: u32,
     /// Multiprocessors, 0 if that is not known (BOINC: `multiProcessorCount`).
     pub multiprocessors: u32,
+    /// What OpenCL says of it, if that is known.
+    #[serde(default)]
+    pub opencl: Option<Box<OpenClDevice>>,
+    /// Why no job can use it, if none can: it is there, and its driver lacks what projects' programs need.
+    #[serde(default)]
+    pub unfit: Option<String>,
+}
+
+impl CoprocessorDevice {
+    /// Whether jobs can use it.
+    pub fn is_fit(&self) -> bool {
+        self.unfit.is_none()
+    }
 }
 
 impl Coprocessor {
     /// A kind by its devices, each of which can do what is said of the kind: where they differ, that is what
-    /// the weakest can. None without devices.
+    /// the weakest can. Those that no job can use count only where there are no others. None without devices.
     pub fn of_devices(
         kind: ResourceType,
         driver: &str,
         cuda_version: u32,
         devices: Vec<CoprocessorDevice>,
     ) -> Option<Self> {
-        let weakest = devices.iter().min_by(|a, b| a.speed.get().total_cmp(&b.speed.get()))?;
+        let fit = devices.iter().filter(|device| device.is_fit()).count();
+        let counts = |device: &&CoprocessorDevice| fit == 0 || device.is_fit();
+        let by_speed =
+            |a: &&CoprocessorDevice, b: &&CoprocessorDevice| a.speed.get().total_cmp(&b.speed.get());
+        let weakest = devices.iter().filter(counts).min_by(by_speed)?;
         Some(Self {
             kind,
-            count: u32::try_from(devices.len()).unwrap_or(u32::MAX),
+            count: u32::try_from(fit).unwrap_or(u32::MAX),
             model: weakest.model.clone(),
             speed: weakest.speed,
-            memory: devices.iter().map(|device| device.memory).min().unwrap_or_default(),
+            memory: devices.iter().filter(counts).map(|device| device.memory).min().unwrap_or_default(),
             driver: driver.to_owned(),
             cuda_version,
             devices,
@@ -62,6 +79,15 @@ impl Coprocessor {
         let all: Option<Vec<(u32, u32)>> = self.devices.iter().map(|device| device.compute).collect();
         all?.into_iter().min()
     }
+
+    /// What OpenCL says of those of its devices that jobs can use, if it says something of each: where they
+    /// differ, what all of them can.
+    pub fn opencl(&self) -> Option<OpenClDevice> {
+        let fit = self.devices.iter().filter(|device| device.is_fit());
+        let all: Option<Vec<&OpenClDevice>> = fit.map(|device| device.opencl.as_deref()).collect();
+        let (first, others) = all.as_deref()?.split_first()?;
+        Some(others.iter().fold((*first).clone(), |both, other| both.and(other)))
+    }
 }
 
 #[cfg(test)]
@@ -79,7 +105,25 @@ mod tests {
             compute: Some(compute),
             clock_khz: 1_000_000,
             multiprocessors: 2,
+            opencl: None,
+            unfit: None,
         }
+    }
+
+    #[test]
+    fn r3_15_devices_that_no_job_can_use_do_not_count_beside_others() {
+        let unfit = CoprocessorDevice { unfit: Some("no OpenCL".into()), ..device(0, 1e9, 128, (1, 0)) };
+        let opencl = OpenClDevice { compute_units: 8, ..OpenClDevice::default() };
+        let fit =
+            CoprocessorDevice { opencl: Some(Box::new(opencl.clone())), ..device(1, 2e12, 8_192, (8, 6)) };
+        let none = Coprocessor::of_devices(ResourceType::Amd, "", 0, vec![unfit.clone()]).unwrap();
+        assert_eq!((none.count, none.model.as_str(), none.opencl()), (0, "model 0", None));
+        let both = Coprocessor::of_devices(ResourceType::Amd, "", 0, vec![unfit, fit.clone()]).unwrap();
+        assert_eq!((both.count, both.devices.len(), both.model.as_str()), (1, 2, "model 1"));
+        assert_eq!((both.memory, both.opencl()), (Bytes::from_mebibytes(8_192), Some(opencl)));
+        let silent = CoprocessorDevice { opencl: None, ..fit.clone() };
+        let mixed = Coprocessor::of_devices(ResourceType::Nvidia, "", 0, vec![fit, silent]).unwrap();
+        assert_eq!((mixed.count, mixed.opencl()), (2, None), "OpenCL does not know all of them");
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl<T> IndexMut<ResourceType> for PerType<T> {
 pub struct Coprocessor {
     /// Its kind; never the CPU.
     pub kind: ResourceType,
-    /// Instances.
+    /// Instances that jobs can use.
     pub count: u32,
     /// Model, as its driver names it.
     pub model: String,
@@ -127,7 +127,7 @@ pub struct Coprocessor {
     /// `cudaVersion`).
     #[serde(default)]
     pub cuda_version: u32,
-    /// Each of them, where that is known: then there are `count` of them.
+    /// Each of them, where that is known, also those that no job can use.
     #[serde(default)]
     pub devices: Vec<CoprocessorDevice>,
 }

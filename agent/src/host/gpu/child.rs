@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use super::others::Others;
 use super::{Look, Said, nvml};
 use crate::sys;
 
@@ -21,6 +22,10 @@ const LOOKS_OF_ONE: u32 = 30;
 pub struct Looks<'a> {
     /// Where NVIDIA's management library is, if not where the system's loader finds it.
     pub library: Option<&'a Path>,
+    /// Where OpenCL's library is, if not there.
+    pub opencl: Option<&'a Path>,
+    /// Where sysfs is.
+    pub sysfs: &'a Path,
     /// How often; once if it is not said.
     pub every: Option<Duration>,
     /// How long one may take.
@@ -34,11 +39,7 @@ pub struct Looks<'a> {
 /// # Errors
 /// An I/O error of the operating system, when nobody can be told.
 pub fn run(looks: Looks<'_>) -> io::Result<()> {
-    // What a library prints must not pass for what is said here.
-    let said = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
-    let nowhere = File::options().write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdout(&nowhere)?;
-    let mut said = File::from(said);
+    let mut said = only_output()?;
     let watchdog = said.try_clone()?;
     // Since when a look is under way.
     static BEGUN: Mutex<Option<Instant>> = Mutex::new(None);
@@ -51,6 +52,7 @@ pub fn run(looks: Looks<'_>) -> io::Result<()> {
         });
     }
     let mut library = None;
+    let mut others = Others::new(looks.opencl, looks.sysfs, limit);
     let mut told: Option<Look> = None;
     for number in 0_u32.. {
         *fallow_daemon::lock(&BEGUN) = Some(Instant::now());
@@ -59,8 +61,10 @@ pub fn run(looks: Looks<'_>) -> io::Result<()> {
             drop(library.take());
         }
         let look = look(&mut library, looks.library);
+        let seen = others.look();
         *fallow_daemon::lock(&BEGUN) = None;
-        match look {
+        // OpenCL, which is asked here, has a limit of its own.
+        match look.map(|look| others.beside(look, seen).cleaned()) {
             Ok(look) => {
                 if !told.as_ref().is_some_and(|before| before.tells_as_much_as(&look)) {
                     say(&mut said, &Said::Look(look.clone()))?;
@@ -80,6 +84,15 @@ pub fn run(looks: Looks<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Standard output, which from now on is nobody else's in this process: what a library prints must not pass
+/// for what is said here.
+pub(super) fn only_output() -> io::Result<File> {
+    let said = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
+    let nowhere = File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    Ok(File::from(said))
+}
+
 fn look(library: &mut Option<nvml::Library>, path: Option<&Path>) -> Result<Look, String> {
     if let Some(path) = path {
         super::check_library(path)?;
@@ -88,7 +101,7 @@ fn look(library: &mut Option<nvml::Library>, path: Option<&Path>) -> Result<Look
         *library = nvml::load(path)?;
     }
     Ok(match library {
-        Some(library) => library.look()?.cleaned(),
+        Some(library) => library.look()?,
         None => Look::default(),
     })
 }

@@ -8,24 +8,48 @@
 //!
 //! NVIDIA's management library (NVML) is loaded at run time, from where the system's loader finds it or from
 //! where the owner of the host says. Every call of it is optional: drivers lack some, and cards do not
-//! support others. A host where nothing hints at a GPU ([`is_worth_looking`]) starts no such process.
+//! support others. AMD's and Intel's devices are those that the kernel shows (`sysfs`), with what OpenCL says
+//! of them (`opencl`, which is asked by a process of its own again). A host where nothing hints at a GPU
+//! ([`is_worth_looking`]) starts no such process.
 //!
 //! Left out: devices that are parted by MIG, which have no number of their own.
 
 pub mod child;
+mod fdinfo;
 mod flops;
 mod library;
 mod nvml;
+pub mod opencl;
+mod others;
+mod remembered;
+mod shares;
+mod sysfs;
+mod unseen;
 mod users;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use fallow_domain::{Bytes, Coprocessor, CoprocessorDevice, ResourceType, Speed, printable};
+use fallow_domain::{Bytes, Coprocessor, CoprocessorDevice, OpenClDevice, ResourceType, Speed, printable};
 use serde::{Deserialize, Serialize};
 
-pub use library::check as check_library;
+pub use library::{check as check_library, check_dir};
+pub use unseen::unseen;
 pub use users::strangers;
+
+/// Where sysfs is.
+pub const SYSFS: &str = "/sys";
+
+/// Where devices are looked for.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// NVIDIA's management library, if not where the system's loader finds it.
+    pub nvml: Option<PathBuf>,
+    /// OpenCL's library, if not there.
+    pub opencl: Option<PathBuf>,
+    /// Where sysfs is.
+    pub sysfs: PathBuf,
+}
 
 /// Longest line that the process says, in bytes.
 pub const LINE_MAX: usize = 1 << 20;
@@ -35,6 +59,8 @@ const DEVICES_MAX: u32 = 64;
 const PROCESSES_MAX: usize = 1_024;
 /// Longest name of a device or address, in bytes.
 const NAME_MAX: usize = 96;
+/// Longest list of extensions, in bytes (BOINC has as much room).
+const EXTENSIONS_MAX: usize = 2_047;
 /// More memory than this no device has: what says so says nonsense.
 const MEMORY_MAX: Bytes = Bytes(1 << 46);
 /// Higher temperatures than this no device has, in degrees Celsius: it would have switched itself off.
@@ -65,6 +91,12 @@ pub struct Look {
     /// How hot those of them are that tell it.
     #[serde(default)]
     pub temperatures: Vec<Temperature>,
+    /// How much of a device is used by all together, where that is known.
+    #[serde(default)]
+    pub loads: Vec<Load>,
+    /// Why OpenCL could not be asked, if that was tried.
+    #[serde(default)]
+    pub opencl_trouble: Option<String>,
 }
 
 /// How hot a device is.
@@ -76,6 +108,19 @@ pub struct Temperature {
     pub address: String,
     /// Degrees Celsius.
     pub degrees: u32,
+}
+
+/// How much of a device is used, by whoever it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// The kind of device.
+    pub kind: ResourceType,
+    /// Where the device is.
+    pub address: String,
+    /// What is in use of the memory of its own.
+    pub used: Option<Bytes>,
+    /// How busy it was at each of the last two looks, of a hundred.
+    pub busy: Option<u8>,
 }
 
 /// A process on a device.
@@ -108,6 +153,7 @@ impl Look {
             Coprocessor::of_devices(one.kind, &driver, number(one.cuda_version), devices)
         });
         let shown = |one: OnDevice| OnDevice { address: printable::line(&one.address, NAME_MAX), ..one };
+        let load = |one: Load| Load { address: printable::line(&one.address, NAME_MAX), ..one };
         Self {
             coprocessors: coprocessors.collect(),
             processes: self.processes.into_iter().take(PROCESSES_MAX).map(shown).collect(),
@@ -118,6 +164,8 @@ impl Look {
                 .take(DEVICES_MAX as usize)
                 .map(|one| Temperature { address: printable::line(&one.address, NAME_MAX), ..one })
                 .collect(),
+            loads: self.loads.into_iter().take(3 * DEVICES_MAX as usize).map(load).collect(),
+            opencl_trouble: self.opencl_trouble.map(|why| printable::line(&why, 500)),
         }
     }
 
@@ -131,6 +179,10 @@ impl Look {
             let held = rough.processes.iter_mut().filter_map(|one| one.memory.as_mut());
             held.for_each(|memory| memory.0 >>= 26);
             rough.temperatures.clear();
+            for load in &mut rough.loads {
+                load.used = load.used.map(|used| Bytes(used.0 >> 26));
+                load.busy = load.busy.map(|busy| u8::from(busy >= unseen::BUSY));
+            }
             rough
         };
         rough(self) == rough(other) && self.is_as_hot_as(other)
@@ -157,23 +209,62 @@ fn device(device: &CoprocessorDevice) -> Option<CoprocessorDevice> {
         compute: device.compute.filter(|(major, minor)| *major < 1_000 && *minor < 1_000),
         clock_khz: number(device.clock_khz),
         multiprocessors: number(device.multiprocessors),
+        opencl: device.opencl.as_deref().map(|opencl| Box::new(opencl_device(opencl))),
+        unfit: device.unfit.as_ref().map(|why| printable::line(why, 600)),
     })
+}
+
+fn opencl_device(device: &OpenClDevice) -> OpenClDevice {
+    let line = |text: &str| printable::line(text, NAME_MAX);
+    let is_name = |word: &&str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let mut extensions = String::new();
+    for word in device.extensions.split(' ').filter(|word| !word.is_empty()).filter(is_name) {
+        if extensions.len() + word.len() < EXTENSIONS_MAX {
+            extensions.push_str(if extensions.is_empty() { "" } else { " " });
+            extensions.push_str(word);
+        }
+    }
+    let memory = |bytes| if bytes > MEMORY_MAX { Bytes(0) } else { bytes };
+    OpenClDevice {
+        index: number(device.index),
+        name: line(&device.name),
+        vendor: line(&device.vendor),
+        vendor_id: device.vendor_id,
+        available: device.available,
+        half: device.half,
+        single: device.single,
+        double: device.double,
+        little_endian: device.little_endian,
+        executes: device.executes,
+        extensions,
+        memory: memory(device.memory),
+        local_memory: memory(device.local_memory),
+        clock_mhz: number(device.clock_mhz),
+        compute_units: number(device.compute_units),
+        // BOINC has less room for it.
+        platform_version: printable::line(&device.platform_version, 63),
+        device_version: line(&device.device_version),
+        driver_version: line(&device.driver_version),
+    }
 }
 
 const fn number(number: u32) -> u32 {
     if number > NUMBER_MAX { 0 } else { number }
 }
 
-/// Whether something hints at a GPU that could be used: nobody has to be asked otherwise. `library` is where
-/// the owner says that NVML is.
-pub fn is_worth_looking(library: Option<&Path>) -> bool {
+/// Whether something hints at a GPU that could be used: nobody has to be asked otherwise.
+pub fn is_worth_looking(sources: &Sources) -> bool {
     const HINTS: [&str; 3] = ["/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg"];
-    library.is_some() || HINTS.iter().any(|path| Path::new(path).exists())
+    sources.nvml.is_some()
+        || HINTS.iter().any(|path| Path::new(path).exists())
+        || sysfs::has_cards(&sources.sysfs)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NVIDIA: ResourceType = ResourceType::Nvidia;
 
     fn nonsense(number: u32) -> CoprocessorDevice {
         CoprocessorDevice {
@@ -186,6 +277,15 @@ mod tests {
             compute: Some((u32::MAX, 0)),
             clock_khz: u32::MAX,
             multiprocessors: 1,
+            opencl: Some(Box::new(OpenClDevice {
+                name: "\u{1b}".repeat(1 << 16),
+                extensions: format!("cl_khr_fp64 \"<x>\" {} {}", "y".repeat(3_000), "cl_z ".repeat(1 << 12)),
+                memory: Bytes(u64::MAX),
+                clock_mhz: u32::MAX,
+                device_version: "\"".repeat(1 << 16),
+                ..OpenClDevice::default()
+            })),
+            unfit: Some("\n".repeat(10_000)),
         }
     }
 
@@ -203,11 +303,21 @@ mod tests {
         let look = Look {
             temperatures: (0..500).map(temperature).collect(),
             coprocessors: vec![one.clone(), one.clone(), Coprocessor { kind: ResourceType::Cpu, ..one }],
+            coprocessors: [NVIDIA, NVIDIA, ResourceType::Cpu, ResourceType::Amd, ResourceType::Intel]
+                .map(|kind| Coprocessor { kind, ..one.clone() })
+                .to_vec(),
             processes: vec![process; 5_000],
+            loads: vec![Load { kind: one.kind, address: "\n".into(), used: None, busy: Some(255) }; 5_000],
+            opencl_trouble: Some("x".repeat(5_000)),
         };
         let look = look.cleaned();
-        let [kind] = look.coprocessors.as_slice() else { panic!("{}", look.coprocessors.len()) };
-        assert_eq!((kind.count, kind.devices.len(), kind.cuda_version), (64, 64, 0));
+        let [kind, _, _] = look.coprocessors.as_slice() else { panic!("{}", look.coprocessors.len()) };
+        assert_eq!((kind.count, kind.devices.len(), kind.cuda_version), (0, 64, 0));
+        let opencl = kind.devices[1].opencl.as_ref().unwrap();
+        assert!(opencl.extensions.starts_with("cl_khr_fp64 cl_z cl_z ") && opencl.extensions.len() < 2_048);
+        assert_eq!((opencl.memory, opencl.clock_mhz), (Bytes(0), 0));
+        assert!(opencl.name.len() <= NAME_MAX && !opencl.name.contains('\u{1b}'));
+        assert!(look.loads.len() <= 192 && look.opencl_trouble.as_ref().is_some_and(|why| why.len() == 500));
         let device = &kind.devices[1];
         assert_eq!(
             (device.memory, device.free, device.compute, device.clock_khz),

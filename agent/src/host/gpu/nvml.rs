@@ -69,7 +69,7 @@ impl Library {
         let cuda = nvml.sys_cuda_driver_version().ok().and_then(|version| u32::try_from(version).ok());
         let kind =
             Coprocessor::of_devices(ResourceType::Nvidia, &driver, cuda.unwrap_or(0), numbered.collect());
-        Ok(Look { coprocessors: kind.into_iter().collect(), processes, temperatures })
+        Ok(Look { coprocessors: kind.into_iter().collect(), processes, temperatures, ..Look::default() })
     }
 }
 
@@ -95,6 +95,8 @@ fn described(device: &Device<'_>) -> Option<((u32, u32, u32), CoprocessorDevice)
             compute,
             clock_khz,
             multiprocessors,
+            opencl: None,
+            unfit: None,
         },
     ))
 }

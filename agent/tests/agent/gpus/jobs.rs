@@ -6,7 +6,8 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use fallow_boinc::scheduler::{
-    App, AppVersion, Coprocessor, FileInfo, FileRef, ResultJob, SchedulerReply, SchedulerRequest, Workunit,
+    App, AppVersion, Coprocessor, FileInfo, FileRef, HostCoprocessors, ResultJob, SchedulerReply,
+    SchedulerRequest, Workunit,
 };
 use fallow_boinc::signature::{PrivateKey, md5_hex};
 use fallow_domain::{Bytes, Duration, Flops, Instant};
@@ -42,9 +43,9 @@ while ! grep -aq '<quit/>' boinc_mmap_file; do
 done
 ";
 
-/// A project that sends up to four jobs of plan class `cuda` to hosts that ask for work for NVIDIA's devices
-/// and have what CUDA programs need, as BOINC's servers look.
-fn gpu_project() -> Server {
+/// A project that sends up to four jobs for devices of a kind to hosts that ask for work for them and have
+/// what its programs need, as BOINC's servers look.
+pub(super) fn gpu_project(kind: &'static str, has: fn(&HostCoprocessors) -> bool) -> Server {
     let key = PrivateKey::generate(&mut random()).unwrap();
     let signature = key.sign_file(&md5_hex(PROGRAM), &mut random()).unwrap();
     let sent = Mutex::new(0);
@@ -65,19 +66,28 @@ fn gpu_project() -> Server {
             result_acks: request.results.iter().map(|result| result.name.clone()).collect(),
             ..SchedulerReply::default()
         };
-        let nvidia = request.coprocs.iter().find(|one| one.kind == "NVIDIA");
-        let takes =
-            nvidia.and_then(|one| one.cuda).is_some_and(|cuda| cuda.major >= 7 && cuda.version >= 11_000);
+        let devices = request.coprocs.iter().find(|one| one.kind == kind);
         let mut sent = sent.lock().unwrap();
-        if takes && nvidia.is_some_and(|one| one.req_secs > 0.0) && *sent < 4 {
+        if devices.is_some_and(|one| has(one) && one.req_secs > 0.0) && *sent < 4 {
             *sent += 4;
-            describe(&mut reply, &request, &format!("http://{host}/p/program"), &signature);
+            describe(&mut reply, &request, kind, &format!("http://{host}/p/program"), &signature);
         }
         http("200 OK", "", reply.write().as_bytes())
     })
 }
 
-fn describe(reply: &mut SchedulerReply, request: &SchedulerRequest, program: &str, signature: &str) {
+/// What NVIDIA's devices need for programs of plan class `cuda`.
+fn has_cuda(devices: &HostCoprocessors) -> bool {
+    devices.cuda.is_some_and(|cuda| cuda.major >= 7 && cuda.version >= 11_000)
+}
+
+fn describe(
+    reply: &mut SchedulerReply,
+    request: &SchedulerRequest,
+    kind: &str,
+    program: &str,
+    signature: &str,
+) {
     let platform = request.platform_name.clone();
     reply.apps.push(App { name: "app".into(), ..App::default() });
     reply.files.push(FileInfo {
@@ -92,10 +102,10 @@ fn describe(reply: &mut SchedulerReply, request: &SchedulerRequest, program: &st
         app_name: "app".into(),
         version_num: 1,
         platform: platform.clone(),
-        plan_class: "cuda".into(),
+        plan_class: "gpu".into(),
         api_version: Some("7.4.42".into()),
         avg_ncpus: 0.1,
-        coproc: Some(Coprocessor { kind: "NVIDIA".into(), count: 1.0 }),
+        coproc: Some(Coprocessor { kind: kind.into(), count: 1.0 }),
         files: vec![FileRef { file_name: "program".into(), main_program: true, ..FileRef::default() }],
         ..AppVersion::default()
     });
@@ -114,7 +124,7 @@ fn describe(reply: &mut SchedulerReply, request: &SchedulerRequest, program: &st
             report_deadline: Instant::from_secs_f64(4e9),
             platform: platform.clone(),
             version_num: 1,
-            plan_class: "cuda".into(),
+            plan_class: "gpu".into(),
             report_immediately: true,
             ..ResultJob::default()
         });
@@ -122,10 +132,10 @@ fn describe(reply: &mut SchedulerReply, request: &SchedulerRequest, program: &st
 }
 
 /// A task that runs: its devices, its process, its slot.
-struct Running {
-    devices: Vec<String>,
-    pid: u32,
-    slot: PathBuf,
+pub(super) struct Running {
+    pub(super) devices: Vec<String>,
+    pub(super) pid: u32,
+    pub(super) slot: PathBuf,
 }
 
 /// The tasks that have said what they were told.
@@ -141,7 +151,8 @@ fn running(dir: &Path) -> Vec<Running> {
     tasks.filter_map(of).collect()
 }
 
-fn on(dir: &Path, expected: &[&str]) -> Option<Vec<Running>> {
+/// Those, where they are on these devices and no others.
+pub(super) fn on(dir: &Path, expected: &[&str]) -> Option<Vec<Running>> {
     let mut all = running(dir);
     all.sort_by(|a, b| a.devices.cmp(&b.devices));
     let named: Vec<&str> = all.iter().flat_map(|one| &one.devices).map(String::as_str).collect();
@@ -157,7 +168,7 @@ fn requests(server: &Server) -> Vec<SchedulerRequest> {
 #[test]
 fn r3_14_gpu_jobs_run_on_devices_of_their_own_and_leave_those_that_others_use_or_that_go() {
     let stand_in = StandIn::telling(THREE);
-    let server = gpu_project();
+    let server = gpu_project("NVIDIA", has_cuda);
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let _daemon = daemon(dir, &stand_in);

@@ -1,7 +1,10 @@
-//! GPUs: found by a real process through the real wrapper of NVIDIA's library, behind which a stand-in tells
-//! of devices that are not there; and jobs that are real processes on them.
+//! GPUs: found by a real process through the real wrapper of NVIDIA's library and the real loader of OpenCL's,
+//! behind which stand-ins tell of devices that are not there; and jobs that are real processes on them.
 
 mod jobs;
+mod machine;
+mod other_jobs;
+mod others;
 mod stand_in;
 
 use std::path::Path;

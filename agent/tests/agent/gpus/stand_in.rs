@@ -12,7 +12,7 @@ impl StandIn {
     /// One that tells of this, in the words of `nvml.c`.
     pub(super) fn telling(devices: &str) -> Self {
         static COMPILED: OnceLock<Vec<u8>> = OnceLock::new();
-        let bytes = COMPILED.get_or_init(compiled);
+        let bytes = COMPILED.get_or_init(|| compiled(include_bytes!("nvml.c")));
         let stand_in = Self(tempfile::tempdir().unwrap());
         std::fs::write(stand_in.library(), bytes).unwrap();
         std::fs::set_permissions(stand_in.library(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -36,10 +36,11 @@ impl StandIn {
     }
 }
 
-fn compiled() -> Vec<u8> {
+/// The library that this source makes.
+pub(super) fn compiled(text: &[u8]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
-    let (source, library) = (dir.path().join("nvml.c"), dir.path().join("library.so"));
-    std::fs::write(&source, include_bytes!("nvml.c")).unwrap();
+    let (source, library) = (dir.path().join("library.c"), dir.path().join("library.so"));
+    std::fs::write(&source, text).unwrap();
     let output = Command::new("cc")
         .args(["-shared", "-fPIC", "-Wall", "-Werror", "-o"])
         .args([&library, &source])

@@ -1,11 +1,12 @@
 //! The coprocessors of a host and what a client wants for them (R3.2; BOINC: `coprocs` of a request).
 //!
 //! The kinds that BOINC knows have an element of their own, with properties in the words of their drivers;
-//! any other kind is a `coproc` with a type. Of the properties those are kept that say what a device can do;
-//! `coproc_opencl` and the rest are passed over.
+//! any other kind is a `coproc` with a type. Of the properties those are kept that say what a device can do,
+//! `coproc_opencl` among them; the rest are passed over.
 
 use fallow_domain::{Bytes, Duration, ResourceType};
 
+use super::OpenCl;
 use crate::FormatError;
 use crate::xml::{Reader, Tag, Writer};
 
@@ -59,7 +60,7 @@ pub struct HostCoprocessors {
     /// Peak floating-point operations per second of one instance.
     pub peak_flops: f64,
     /// Memory of one instance (BOINC: `totalGlobalMem` of NVIDIA, `localRAM` in MiB of AMD,
-    /// `global_mem_size`).
+    /// `global_mem_size` of others, which stands in `coproc_opencl` where that is said).
     pub memory: Bytes,
     /// Free memory of one instance (BOINC: `available_ram`), 0 if that is not said.
     pub available: Bytes,
@@ -67,6 +68,8 @@ pub struct HostCoprocessors {
     pub driver: String,
     /// What there is of CUDA, for NVIDIA.
     pub cuda: Option<Cuda>,
+    /// What there is of OpenCL (BOINC: `have_opencl`, `coproc_opencl`).
+    pub opencl: Option<Box<OpenCl>>,
 }
 
 /// What servers ask of an NVIDIA device before they send it a program (BOINC: `plan_class_spec`).
@@ -154,6 +157,11 @@ impl HostCoprocessors {
                     reader.set(&tag, &mut bytes)?;
                     read.available = Bytes::from_f64(bytes);
                 }
+                "coproc_opencl" => {
+                    let mut opencl = OpenCl::default();
+                    opencl.fill(reader, &tag)?;
+                    read.opencl = Some(Box::new(opencl));
+                }
                 "cudaVersion" => reader.set(&tag, &mut cuda.version)?,
                 "major" => reader.set(&tag, &mut cuda.major)?,
                 "minor" => reader.set(&tag, &mut cuda.minor)?,
@@ -163,6 +171,9 @@ impl HostCoprocessors {
             }
         }
         read.cuda = Some(cuda).filter(|cuda| *cuda != Cuda::default());
+        if let Some(opencl) = read.opencl.as_ref().filter(|_| read.memory == Bytes(0)) {
+            read.memory = opencl.global_mem_size;
+        }
         Ok(read)
     }
 
@@ -186,6 +197,9 @@ impl HostCoprocessors {
             if self.cuda.is_some() {
                 w.plain("have_cuda", 1);
             }
+            if self.opencl.is_some() {
+                w.plain("have_opencl", 1);
+            }
             w.value("req_secs", &self.req_secs);
             w.value("req_instances", &self.req_instances);
             w.value("estimated_delay", &self.estimated_delay);
@@ -206,9 +220,17 @@ impl HostCoprocessors {
                 }
                 Some(ResourceType::Amd) => {
                     w.text_if_any("CALVersion", &self.driver);
-                    w.double("localRAM", (self.memory.as_f64() / f64::from(1 << 20)).floor());
+                    // Servers take whole numbers alone for it.
+                    w.plain("localRAM", self.memory.0 >> 20);
+                    if let Some(opencl) = &self.opencl {
+                        w.value("engineClock", &opencl.max_clock_frequency);
+                    }
                 }
+                _ if self.opencl.is_some() => {}
                 _ => w.double("global_mem_size", self.memory.as_f64()),
+            }
+            if let Some(opencl) = &self.opencl {
+                w.nested("coproc_opencl", |w| opencl.put(w));
             }
         });
     }
@@ -218,6 +240,72 @@ impl HostCoprocessors {
 mod tests {
     use super::*;
     use crate::scheduler::SchedulerRequest;
+
+    fn opencl() -> OpenCl {
+        OpenCl {
+            name: "gfx1030".into(),
+            vendor: "Advanced Micro Devices, Inc.".into(),
+            vendor_id: 0x1002,
+            available: true,
+            half_fp_config: 191,
+            single_fp_config: 191,
+            double_fp_config: 63,
+            endian_little: true,
+            execution_capabilities: 1,
+            extensions: "cl_khr_fp64 cl_khr_fp16".into(),
+            global_mem_size: Bytes::from_mebibytes(4_096),
+            local_mem_size: Bytes(65_536),
+            max_clock_frequency: 2_575,
+            max_compute_units: 30,
+            opencl_platform_version: "OpenCL 2.1 AMD-APP (3590.0)".into(),
+            opencl_device_version: "OpenCL 2.0".into(),
+            opencl_driver_version: "3590.0 (HSA1.1,LC)".into(),
+        }
+    }
+
+    /// Every element that BOINC's servers look for in `coproc_opencl`.
+    #[test]
+    fn r3_15_opencl_is_told_under_boincs_names_and_an_intel_gpu_has_its_memory_there() {
+        let intel = HostCoprocessors {
+            kind: "intel_gpu".into(),
+            count: 1,
+            memory: Bytes::from_mebibytes(4_096),
+            opencl: Some(Box::new(opencl())),
+            ..HostCoprocessors::default()
+        };
+        let request = SchedulerRequest { coprocs: vec![intel], ..SchedulerRequest::default() };
+        let text = request.write();
+        let of = |name: &str| {
+            let after = text.split_once(&format!("<{name}>"))?.1;
+            Some(after.split_once(&format!("</{name}>"))?.0.trim().to_owned())
+        };
+        assert_eq!(of("have_opencl").as_deref(), Some("1"));
+        for (name, value) in [
+            ("vendor_id", "4098"),
+            ("available", "1"),
+            ("half_fp_config", "191"),
+            ("single_fp_config", "191"),
+            ("double_fp_config", "63"),
+            ("endian_little", "1"),
+            ("execution_capabilities", "1"),
+            ("extensions", "cl_khr_fp64 cl_khr_fp16"),
+            ("global_mem_size", "4294967296"),
+            ("local_mem_size", "65536"),
+            ("max_clock_frequency", "2575"),
+            ("max_compute_units", "30"),
+            ("opencl_platform_version", "OpenCL 2.1 AMD-APP (3590.0)"),
+            ("opencl_device_version", "OpenCL 2.0"),
+            ("opencl_driver_version", "3590.0 (HSA1.1,LC)"),
+        ] {
+            assert_eq!(of(name).as_deref(), Some(value), "{name} in {text}");
+        }
+        assert_eq!(text.matches("<global_mem_size>").count(), 1, "{text}");
+        let amd = HostCoprocessors { kind: "ATI".into(), ..request.coprocs[0].clone() };
+        let text = SchedulerRequest { coprocs: vec![amd], ..SchedulerRequest::default() }.write();
+        for part in ["<localRAM>4096</localRAM>", "<engineClock>2575</engineClock>"] {
+            assert!(text.contains(part), "{text} lacks {part}: servers read whole numbers alone there");
+        }
+    }
 
     #[test]
     fn r3_2_what_is_wanted_for_each_kind_of_coprocessor_survives_the_way_to_a_server() {
@@ -239,6 +327,7 @@ mod tests {
                 clock_khz: 1_695_000,
                 multiprocessors: 82,
             }),
+            opencl: matches!(kind, "NVIDIA" | "ATI" | "intel_gpu").then(|| Box::new(opencl())),
         };
         let coprocs = ["NVIDIA", "ATI", "intel_gpu", "apple_gpu", "abacus"].map(of).to_vec();
         let request = SchedulerRequest { coprocs, ..SchedulerRequest::default() };

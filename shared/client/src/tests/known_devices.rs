@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use fallow_domain::{
-    Bytes, Coprocessor, CoprocessorDevice, Device, Duration, HostFacts, JobId, ResourceType, SlotId, Usage,
+    Bytes, Coprocessor, CoprocessorDevice, Device, Duration, HostFacts, JobId, OpenClDevice, ResourceType,
+    SlotId, Usage,
 };
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::job_queue::Devices;
@@ -32,6 +33,8 @@ fn with_gpus(buses: &[u32]) -> HostFacts {
         compute: Some((8, *bus)),
         clock_khz: 1_000_000,
         multiprocessors: 10,
+        opencl: None,
+        unfit: None,
     };
     let devices = (0..).zip(buses).map(device).collect();
     let gpus = Coprocessor::of_devices(NVIDIA, "535.129.03", 12_020, devices);
@@ -319,4 +322,69 @@ fn r3_14_a_task_leaves_a_device_that_has_become_too_hot_and_says_why() {
     assert_eq!(count(&step, warned), 0, "that the job cannot run now passes");
     // It goes on being looked at: or nobody would learn that it has cooled.
     assert_eq!(count(&step, |effect| matches!(effect, Effect::WatchDevices(None))), 0);
+}
+
+/// A host with AMD GPUs at these places of the bus, each with its place in OpenCL's order if it has one.
+fn with_amd(gpus: &[(u32, Option<u32>)]) -> HostFacts {
+    let devices = gpus.iter().map(|(bus, index)| CoprocessorDevice {
+        number: index.unwrap_or(0),
+        address: address(*bus),
+        model: format!("Radeon {bus}"),
+        speed: speed(1e12),
+        memory: Bytes::from_mebibytes(8_000),
+        free: Bytes::from_mebibytes(7_000),
+        compute: None,
+        clock_khz: 0,
+        multiprocessors: 0,
+        opencl: index.map(|index| {
+            let (memory, device_version) = (Bytes::from_mebibytes(8_000), "OpenCL 2.0 ".to_owned());
+            Box::new(OpenClDevice { index, memory, device_version, ..OpenClDevice::default() })
+        }),
+        unfit: index.is_none().then(|| "no OpenCL".to_owned()),
+    });
+    let gpus = Coprocessor::of_devices(ResourceType::Amd, "amdgpu", 0, devices.collect());
+    HostFacts { coprocessors: gpus.into_iter().collect(), ..host(0) }
+}
+
+#[test]
+fn r3_15_a_device_that_no_job_can_use_is_told_to_nobody_and_says_why() {
+    let mut client = client(0, &["a"]);
+    let step = client.handle(NOW, Event::HostMeasured(Box::new(with_amd(&[(1, None)]))));
+    let news = "amd:0, Radeon 1 at 0000:01:00.0, is not usable: no OpenCL";
+    let is_said = |effect: &Effect| matches!(effect, Effect::Notice { text, .. } if text == news);
+    assert_eq!(count(&step, is_said), 1);
+    assert_eq!(states(&client), ["amd:0 not usable: no OpenCL"]);
+    assert_eq!(client.plan_host().instances[ResourceType::Amd], 0);
+    assert_eq!(client.host_view().coprocessors.get(&ResourceType::Amd), None, "it is no label");
+    let a = id_of(&client, "a");
+    let (request, _) = client.compose_request(a, &WorkRequest::default()).unwrap();
+    assert_eq!(request.coprocs, []);
+    // OpenCL comes, and goes again.
+    client.handle(NOW, Event::HostMeasured(Box::new(with_amd(&[(1, Some(0))]))));
+    assert_eq!(
+        (states(&client), client.plan_host().instances[ResourceType::Amd]),
+        (vec!["amd:0 usable".into()], 1)
+    );
+    client.handle(NOW, Event::HostMeasured(Box::new(with_amd(&[(1, None)]))));
+    assert_eq!(client.plan_host().instances[ResourceType::Amd], 0);
+}
+
+#[test]
+fn r3_15_a_server_is_told_what_opencl_says_of_those_devices_that_jobs_can_use() {
+    let mut client = client(0, &["a"]);
+    client.handle(NOW, Event::HostMeasured(Box::new(with_amd(&[(1, None), (2, Some(4)), (3, Some(3))]))));
+    let a = id_of(&client, "a");
+    let (request, _) = client.compose_request(a, &WorkRequest::default()).unwrap();
+    let [gpus] = request.coprocs.as_slice() else { panic!("{:?}", request.coprocs) };
+    assert_eq!((gpus.kind.as_str(), gpus.count, gpus.driver.as_str()), ("ATI", 2, ""));
+    assert_eq!(gpus.opencl.as_ref().unwrap().opencl_device_version, "OpenCL 2.0 ");
+}
+
+#[test]
+fn r3_14_a_program_that_cannot_be_seen_has_no_number() {
+    let (mut client, _) = with_job(&[1]);
+    client.handle(NOW, Event::WakeUp);
+    let unseen = DeviceUser { process: 0, name: "a program".into(), ..user(1, false, 10) };
+    client.handle(NOW, Event::DevicesSeen(vec![unseen]));
+    assert_eq!(states(&client), ["nvidia:0 in use by a program"]);
 }
