@@ -156,7 +156,7 @@ impl KnownDevices {
                 }
                 match now.filter(|_| old.is_there).map(|now| (&old.device.unfit, &now.unfit)) {
                     Some((None, Some(why))) => {
-                        news.push(format!("{name}:{number} is not usable any more: {why}"))
+                        news.push(format!("{name}:{number} is not usable any more: {why}"));
                     }
                     Some((Some(_), None)) => news.push(format!("{name}:{number} is usable now")),
                     _ => {}

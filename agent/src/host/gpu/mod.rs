@@ -302,7 +302,6 @@ mod tests {
         let temperature = |degrees| Temperature { kind: one.kind, address: "\n".into(), degrees };
         let look = Look {
             temperatures: (0..500).map(temperature).collect(),
-            coprocessors: vec![one.clone(), one.clone(), Coprocessor { kind: ResourceType::Cpu, ..one }],
             coprocessors: [NVIDIA, NVIDIA, ResourceType::Cpu, ResourceType::Amd, ResourceType::Intel]
                 .map(|kind| Coprocessor { kind, ..one.clone() })
                 .to_vec(),

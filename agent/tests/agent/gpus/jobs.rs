@@ -245,7 +245,7 @@ fn r3_14_gpu_jobs_run_on_devices_of_their_own_and_leave_those_that_others_use_or
 fn r3_14_jobs_leave_a_device_that_is_hotter_than_the_owner_allows_and_come_back_when_it_has_cooled() {
     let heat = |first: u32| format!("{THREE}heat 1 {first}\nheat 3 96\n");
     let stand_in = StandIn::telling(&heat(60));
-    let server = gpu_project();
+    let server = gpu_project("NVIDIA", has_cuda);
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     put(&dir.join("preferences.toml"), b"gpu_temperature_max = 80\n");

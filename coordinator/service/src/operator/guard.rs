@@ -519,7 +519,7 @@ mod tests {
     #[derive(Clone)]
     struct Slow {
         begun: Arc<std::sync::atomic::AtomicUsize>,
-        may_end: Arc<std::sync::Mutex<()>>,
+        may_end: Arc<tokio::sync::Mutex<()>>,
     }
 
     impl NamedService for Slow {
@@ -540,7 +540,7 @@ mod tests {
             Box::pin(async move {
                 let list = move || {
                     begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                    drop(fallow_daemon::lock(&may_end));
+                    drop(may_end.blocking_lock());
                 };
                 super::super::unblocked(list).await.unwrap();
                 Ok(Response::new(Body::empty()))
@@ -555,7 +555,7 @@ mod tests {
         let slow = Slow { begun: Arc::default(), may_end: Arc::default() };
         let mut guarded = Guarded { inner: slow.clone(), gate: guarded.gate };
         let share = guarded.gate.memory.share(&Caller::Owner);
-        let held = slow.may_end.lock().unwrap();
+        let held = slow.may_end.lock().await;
         // Each is given up as soon as it has begun, or waits where it cannot begin.
         for number in 1..=20 {
             let call = call(&mut guarded, LIST_HOSTS, "Bearer right");
@@ -583,7 +583,7 @@ mod tests {
         let (_dir, _operators, guarded) = guarded();
         let slow = Slow { begun: Arc::default(), may_end: Arc::default() };
         let mut guarded = Guarded { inner: slow.clone(), gate: guarded.gate };
-        let held = slow.may_end.lock().unwrap();
+        let held = slow.may_end.lock().await;
         for number in 1..=70 {
             let call = call(&mut guarded, SUBMIT, "Bearer right");
             let begins = async {
