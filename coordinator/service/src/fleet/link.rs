@@ -159,16 +159,16 @@ async fn attend(
             "{WAITING} other connections wait for the link of this host already: its agent comes again"
         ));
     };
-    let seated = async {
+    let number = async {
         line.turn(rate).await;
         take_seat(agent, &process).await
     };
-    let seated = tokio::select! {
-        seated = seated => seated,
+    let number = tokio::select! {
+        number = number => number,
         // Who is gone takes the link from nobody.
         () = outgoing.closed() => return Status::cancelled("the agent is gone"),
     };
-    let number = match seated {
+    let number = match number {
         Ok(number) => number,
         Err(first) => return tell_copy(agent, &process, &first, outgoing).await,
     };
@@ -179,7 +179,8 @@ async fn attend(
     if seat.borrow_and_update().number() != number {
         return taken_over();
     }
-    let linked = Linked::new(fleet, agent, number);
+    let seated = Seated { agent, number };
+    let linked = Linked::new(fleet, agent);
     agent.seen(clock::now());
     fleet.note_return(agent);
     // One that comes and goes all the time fills no log.
@@ -193,9 +194,11 @@ async fn attend(
     // What could not be stored is sent again over the next connection.
     let _ = connection.settle_all().await;
     keep_seen(fleet, agent).await;
+    // It counts as connected again as soon as the next one has the turn.
+    drop(linked);
     // Both before the seat is left: who waits for that finds the turn free.
     drop((connection, turn));
-    drop(linked);
+    drop(seated);
     if times.is_some() || begun.elapsed() > LASTED {
         tracing::info!(reason = end.message(), code = ?end.code(), "agent disconnected");
     }
@@ -206,14 +209,13 @@ async fn attend(
 struct Linked<'a> {
     fleet: &'a Fleet,
     agent: &'a Agent,
-    number: u64,
 }
 
 impl<'a> Linked<'a> {
-    fn new(fleet: &'a Fleet, agent: &'a Agent, number: u64) -> Self {
+    fn new(fleet: &'a Fleet, agent: &'a Agent) -> Self {
         agent.connected.store(true, Ordering::Relaxed);
         fleet.connected.fetch_add(1, Ordering::Relaxed);
-        Self { fleet, agent, number }
+        Self { fleet, agent }
     }
 }
 
@@ -221,6 +223,17 @@ impl Drop for Linked<'_> {
     fn drop(&mut self) {
         self.agent.connected.store(false, Ordering::Relaxed);
         self.fleet.connected.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection that has the agent's seat until this is dropped.
+struct Seated<'a> {
+    agent: &'a Agent,
+    number: u64,
+}
+
+impl Drop for Seated<'_> {
+    fn drop(&mut self) {
         self.agent.seat.send_modify(|seat| seat.leave(self.number));
     }
 }
@@ -658,10 +671,13 @@ impl<'a> Connection<'a> {
             }
             Status::resource_exhausted(error.to_string())
         })?;
+        // Keys that it removes are kept until then, too, be they of entries or of none.
+        let removed: usize = writes.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key.len()).sum();
+        let bytes = change.bytes().saturating_add(removed);
         let answer = self.fleet.commits.send(&self.commit_sequence, writes).await;
         self.received = position;
         self.kept = Instant::now();
-        self.pipeline.push_back(InFlight { sequence, bytes: change.bytes(), change, answer });
+        self.pipeline.push_back(InFlight { sequence, bytes, change, answer });
         if alone { self.settle_all().await } else { Ok(()) }
     }
 
