@@ -9,6 +9,20 @@ pub const MEMORY: &[&str] = &["memory.max", "memory.high"];
 /// What bounds processes and threads.
 pub const PROCESSES: &[&str] = &["pids.max"];
 
+/// So much memory of what is above the agent's group stays the agent's own, whatever all tasks take, and as
+/// much again for the other tasks, whatever a single one takes: that one comes to its own end first.
+pub const OTHERS_MEMORY: u64 = 64 << 20;
+
+/// Less than the ceiling by so many parts, each no more than a quarter of it.
+pub fn below(ceiling: u64, part: u64, parts: u64) -> u64 {
+    ceiling - part.min(ceiling / 4) * parts
+}
+
+/// The most memory that the kernel gives a single task, where all of the agent has no more than the ceiling.
+pub fn memory_of_a_task(ceiling: u64) -> u64 {
+    below(ceiling, OTHERS_MEMORY, 2)
+}
+
 impl Group {
     /// The least that these files of it and of those above it say, as far as these can be seen; the memory in
     /// bytes. None where nothing is bounded. It can be changed at any time.

@@ -20,7 +20,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub use ceiling::{MEMORY, PROCESSES, own_ceiling};
+pub use ceiling::{MEMORY, OTHERS_MEMORY, PROCESSES, below, memory_of_a_task, own_ceiling};
 use directory::Directory;
 pub use directory::{FILE, TRIES, opened};
 pub use place::{mounts, path_in, place};

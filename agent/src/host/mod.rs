@@ -72,10 +72,10 @@ pub fn facts(dir: &Path, host_cpid: &str, found: Found) -> HostFacts {
     }
 }
 
-/// The memory that there is for what the agent runs: not all of the machine's where its control group, or one
-/// above that, has less. More would be given to no job, and one that was begun for it would be killed.
+/// The memory that there is for a job: not all of the machine's where the agent's control group, or one above
+/// that, has less. More would be given to no job, and one that was begun for it would be killed.
 fn memory(total: Bytes, ceiling: Option<u64>) -> Bytes {
-    ceiling.map_or(total, |ceiling| total.min(Bytes(ceiling)))
+    ceiling.map_or(total, |ceiling| total.min(Bytes(cgroup::memory_of_a_task(ceiling))))
 }
 
 /// The CPUs that this process may use.
@@ -152,10 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn r6_10_a_host_has_no_more_memory_than_the_agents_control_group() {
-        let cases = [(None, 64), (Some(2), 2), (Some(100), 64)];
-        for (ceiling, expected) in cases {
-            assert_eq!(memory(Bytes(64), ceiling), Bytes(expected), "{ceiling:?}");
+    fn r6_10_a_host_has_no_more_memory_than_a_job_gets_in_the_agents_control_group() {
+        let gib = |gib: u64| gib << 30;
+        // A job's group leaves something to the agent and the other jobs.
+        let cases = [(None, gib(4)), (Some(gib(1)), gib(1) - (128 << 20)), (Some(256 << 20), 128 << 20)];
+        for (ceiling, expected) in cases.into_iter().chain([(Some(gib(100)), gib(4))]) {
+            assert_eq!(memory(Bytes(gib(4)), ceiling), Bytes(expected), "{ceiling:?}");
         }
     }
 

@@ -344,9 +344,9 @@ impl KnownDevices {
     /// Whether any of a kind that is there is left alone for what passes: somebody else uses it, or it is too
     /// hot.
     pub(crate) fn is_left_alone(&self, kind: ResourceType) -> bool {
-        self.kinds[kind]
-            .iter()
-            .any(|one| one.is_there && (one.used_by.is_some() || one.too_hot_for.is_some()))
+        self.kinds[kind].iter().any(|one| {
+            one.is_there && one.device.is_fit() && (one.used_by.is_some() || one.too_hot_for.is_some())
+        })
     }
 
     /// Whether devices of a kind are told one by one.

@@ -2,15 +2,12 @@
 
 use fallow_domain::Bytes;
 
-use crate::cgroup::number;
+use crate::cgroup::{OTHERS_MEMORY, below, memory_of_a_task, number};
 
 /// A task's group has so much more memory than its task may, and no less than this: the client judges what a
 /// task has over some seconds, so a short peak is no excess yet.
 const MARGIN_PART: u64 = 2;
 const MARGIN_MIN: u64 = 64 << 20;
-/// So much memory of what is above the agent's group stays the agent's own, whatever all tasks take, and as
-/// much again for the other tasks, whatever a single one takes: that one comes to its own end first.
-const OTHERS_MEMORY: u64 = 64 << 20;
 /// So often the number of processes that a task may have before the kernel gives it no more.
 const PROCESSES: u64 = 2;
 /// The same of processes and threads.
@@ -30,7 +27,7 @@ pub(super) fn all_processes(ceiling: u64) -> u64 {
 /// What the kernel gives a task that may have so much, where all of the agent has no more than the ceiling.
 pub(super) fn memory_max(allowed: Bytes, ceiling: Option<u64>) -> u64 {
     let max = allowed.0.saturating_add((allowed.0 / MARGIN_PART).max(MARGIN_MIN));
-    ceiling.map_or(max, |ceiling| max.min(below(ceiling, OTHERS_MEMORY, 2)))
+    ceiling.map_or(max, |ceiling| max.min(memory_of_a_task(ceiling)))
 }
 
 /// The processes and threads that the kernel gives a task which may have so many, where all of the agent has
@@ -38,11 +35,6 @@ pub(super) fn memory_max(allowed: Bytes, ceiling: Option<u64>) -> u64 {
 pub(super) fn processes_max(allowed: u64, ceiling: Option<u64>) -> u64 {
     let max = allowed.saturating_mul(PROCESSES);
     ceiling.map_or(max, |ceiling| max.min(below(ceiling, OTHERS_PROCESSES, 2)))
-}
-
-/// Less than the ceiling by so many parts, each no more than a quarter of it.
-fn below(ceiling: u64, part: u64, parts: u64) -> u64 {
-    ceiling - part.min(ceiling / 4) * parts
 }
 
 /// Whether the kernel killed what is in a group because it needed more memory than the group may have, by

@@ -672,7 +672,8 @@ impl<'a> Connection<'a> {
             Status::resource_exhausted(error.to_string())
         })?;
         // Keys that it removes are kept until then, too, be they of entries or of none.
-        let removed: usize = writes.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key.len()).sum();
+        let removed: usize =
+            writes.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| key.len()).sum();
         let bytes = change.bytes().saturating_add(removed);
         let answer = self.fleet.commits.send(&self.commit_sequence, writes).await;
         self.received = position;

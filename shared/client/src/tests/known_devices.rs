@@ -272,8 +272,10 @@ fn felt(client: &mut Client, degrees: &[(u32, u32)]) -> Step {
 
 #[test]
 fn r3_14_a_device_that_is_hotter_than_the_owner_allows_is_left_alone_until_it_has_cooled_by_five_degrees() {
-    let (mut client, _) = with_job(&[1, 2]);
+    let (mut client, id) = with_job(&[1, 2]);
     client.handle(NOW, Event::WakeUp);
+    // On the other one, so that there is something for which devices are looked at.
+    put_on(&mut client, id, 1, Process::Executing(7));
     client.handle(NOW, Event::DevicesSeen(Vec::new()));
     felt(&mut client, &[(1, 104), (2, 60)]);
     assert_eq!(usable(&client), Devices::first(2), "nobody has said how hot one may be");
@@ -312,8 +314,8 @@ fn r3_14_a_task_leaves_a_device_that_has_become_too_hot_and_says_why() {
     let (mut client, id) = with_job(&[1]);
     allow(&mut client, Some(80));
     client.handle(NOW, Event::WakeUp);
-    client.handle(NOW, Event::DevicesSeen(Vec::new()));
     put_on(&mut client, id, 0, Process::Executing(7));
+    client.handle(NOW, Event::DevicesSeen(Vec::new()));
     let step = felt(&mut client, &[(1, 85)]);
     let quit = step.actions.iter().find(|action| matches!(action.effect, Effect::QuitTask { .. }));
     let why = quit.unwrap().reason.to_string();
