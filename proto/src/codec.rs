@@ -1,5 +1,6 @@
-//! How messages become bytes: as protobuf, in buffers that begin small. And how bytes become messages: none is
-//! decoded that would take much more memory than its length lets expect ([`crate::layout`], R6.10).
+//! How messages become bytes: as protobuf, in buffers that begin small. And how bytes become messages:
+//! none is decoded that would take much more memory than its length lets expect ([`crate::layout`],
+//! R6.10).
 
 use std::marker::PhantomData;
 

@@ -135,8 +135,8 @@ async fn r6_10_a_message_of_millions_of_empty_parts_is_refused_and_takes_no_memo
             "{status}"
         );
     }
-    // Each message is there several times, on its way out of this process and into it; decoded, they would take
-    // up to eight gigabytes.
+    // Each message is there several times, on its way out of this process and into it; decoded, they would
+    // take up to eight gigabytes.
     let took = most_resident().saturating_sub(before);
     assert!(took < 500 * MIB, "{took}");
     let hosts = owner.list_hosts(ListHostsRequest::default()).await.unwrap().into_inner().hosts;

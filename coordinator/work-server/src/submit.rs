@@ -247,8 +247,8 @@ impl Project {
         Ok(workunits)
     }
 
-    /// Removes inputs of workunits that do not come to be, and of one that is not whole: on a full disk others
-    /// need their place.
+    /// Removes inputs of workunits that do not come to be, and of one that is not whole: on a full disk
+    /// others need their place.
     fn remove_inputs(&self, workunits: &[Workunit], (name, inputs): (&str, usize)) {
         let of_all = workunits.iter().flat_map(|workunit| &workunit.inputs).filter(|input| !input.sticky);
         let names = of_all.map(|input| input.file_name.clone());

@@ -291,8 +291,8 @@ impl KnownDevices {
         self.kinds.iter().flat_map(|(_, known)| known).filter_map(|one| one.held_until).min()
     }
 
-    /// Those of a kind that are there, that nobody else uses and that are not too hot; none if its devices are
-    /// not told one by one.
+    /// Those of a kind that are there, that nobody else uses and that are not too hot; none if its
+    /// devices are not told one by one.
     pub(crate) fn free(&self, kind: ResourceType) -> Option<Devices> {
         let known = &self.kinds[kind];
         let is_free = |one: &Known| {

@@ -94,8 +94,9 @@ impl Client {
     }
 
     /// When a task may start again whose wait is over: at once, unless it had to leave for its part of the
-    /// swap space, and that does not fit yet beside what tasks hold of it. Alone it may try in any case, and so
-    /// may one that had more than all may have: it takes nobody's place, for it would leave first again.
+    /// swap space, and that does not fit yet beside what tasks hold of it. Alone it may try in any case,
+    /// and so may one that had more than all may have: it takes nobody's place, for it would leave first
+    /// again.
     pub(crate) fn comes_back(&self, id: JobId, held: &mut Bytes) -> Instant {
         let swapped = self.state.jobs.get(&id).map_or(Bytes(0), |job| job.run.swapped);
         let all = held.plus(swapped);

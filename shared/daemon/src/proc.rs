@@ -163,8 +163,8 @@ pub fn total<'a>(processes: impl Iterator<Item = &'a Process>) -> Used {
 /// through all of them, 40 ms for so much.
 const TABLES_MAX: Bytes = Bytes(16 << 20);
 
-/// What of a process's memory is in the swap space; of one that `shares` memory with processes that it forked,
-/// its part of that. Nothing, if there is no such process.
+/// What of a process's memory is in the swap space; of one that `shares` memory with processes that it
+/// forked, its part of that. Nothing, if there is no such process.
 pub fn swapped(pid: u32, shares: bool) -> Bytes {
     let read = |what: &str| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
     let status = read("status");

@@ -1,8 +1,8 @@
 //! What OpenCL says of GPUs, which projects' programs for AMD's and Intel's need (R3.15).
 //!
 //! Model: OpenCL is whatever drivers are installed, in one library's process. So it is asked by a process of
-//! its own (`fallow-agent opencl`), once, with a limit of time: if it crashes or hangs, what else was found is
-//! as it was.
+//! its own (`fallow-agent opencl`), once, with a limit of time: if it crashes or hangs, what else was found
+//! is as it was.
 //!
 //! Of several platforms that know a device the first counts, as for a program that BOINC's library finds its
 //! device for: that takes the first platform whose device at the place that the client names is of the

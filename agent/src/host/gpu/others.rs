@@ -1,9 +1,9 @@
 //! GPUs of AMD and Intel: what sysfs and OpenCL say of them put together (R3.15).
 //!
-//! Model: sysfs says which there are, and where. OpenCL, which projects' programs need, says what each can; it
-//! is asked when there are other devices than before, and again after a while where it could not be. A device
-//! that OpenCL does not know is shown with the reason, and no project is told of it, as BOINC does. NVIDIA's
-//! devices are there without OpenCL, too; what it says of them is told beside.
+//! Model: sysfs says which there are, and where. OpenCL, which projects' programs need, says what each can;
+//! it is asked when there are other devices than before, and again after a while where it could not be. A
+//! device that OpenCL does not know is shown with the reason, and no project is told of it, as BOINC does.
+//! NVIDIA's devices are there without OpenCL, too; what it says of them is told beside.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -20,7 +20,7 @@ const COMPUTES: f64 = 0.1;
 const DRAWS: f64 = 0.5;
 /// Between looks that are nearer to each other nothing is told from engines.
 const APART_MIN: Duration = Duration::from_millis(500);
-/// Who has AMD's node for computing open and holds so much of a device computes on it; he has all devices open.
+/// Who has AMD's node for computing open and holds so much of a device computes on it.
 const KFD_MIN: Bytes = Bytes(16 << 20);
 /// A device with less memory of its own shares the machine's: what is held of any memory counts there.
 const OWN_MIN: Bytes = Bytes(2 << 30);

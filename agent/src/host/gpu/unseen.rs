@@ -1,4 +1,5 @@
-//! Programs on a device that cannot be looked into: those of other users, where the agent is not root (R3.14).
+//! Programs on a device that cannot be looked into: those of other users, where the agent is not root
+//! (R3.14).
 //!
 //! Model: the kernel says of a card of AMD's how much of its memory is in use and how busy it is, by all
 //! together. What those processes hold that can be seen is no secret; the rest is somebody's. That says

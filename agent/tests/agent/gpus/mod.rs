@@ -1,5 +1,6 @@
-//! GPUs: found by a real process through the real wrapper of NVIDIA's library and the real loader of OpenCL's,
-//! behind which stand-ins tell of devices that are not there; and jobs that are real processes on them.
+//! GPUs: found by a real process through the real wrapper of NVIDIA's library and the real loader of
+//! OpenCL's, behind which stand-ins tell of devices that are not there; and jobs that are real processes on
+//! them.
 
 mod jobs;
 mod machine;

@@ -18,8 +18,8 @@ use super::state::Writes;
 const QUEUE: usize = 4_096;
 /// Writes of one batch: keeps the time of a batch at some tens of milliseconds.
 const GROUP_WRITES: usize = 8_192;
-/// Bytes of their keys and values: about what as many jobs take. All agents wait for the batch that they are in,
-/// so none of them makes it much longer.
+/// Bytes of their keys and values: about what as many jobs take. All agents wait for the batch that they
+/// are in, so none of them makes it much longer.
 const GROUP_BYTES: usize = 4 << 20;
 
 /// The answer to a change: stored, or why not.

@@ -9,10 +9,10 @@
 //! after a restart of the coordinator is told again. A host, its copies and theirs become so many hosts in an
 //! hour, so that a certificate that was stolen does not make hosts without end; a copy beyond that goes on as
 //! the copy that it is, without a link, and tries again. Where many ask for tickets, those from one place
-//! (IPv4 address, or network of IPv6) wait for each other, so that one that asks without end has none of those
-//! that others got; and few of them are told of in the log. Not told apart: two processes that came from one
-//! running machine with its memory (a snapshot that was resumed twice) have drawn one number, and take the
-//! link from each other.
+//! (IPv4 address, or network of IPv6) wait for each other, so that one that asks without end has none of
+//! those that others got; and few of them are told of in the log. Not told apart: two processes that came
+//! from one running machine with its memory (a snapshot that was resumed twice) have drawn one number, and
+//! take the link from each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

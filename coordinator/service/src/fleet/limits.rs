@@ -49,8 +49,8 @@ pub const HELLO: Duration = Duration::from_secs(10);
 /// Connections that an agent can keep at once: one, and those that it has given up and that have not ended
 /// here.
 pub const LINKS: usize = 4;
-/// Connections of other processes with a host's identity that may wait for its link at once: most of a room of
-/// machines that were set up from one image. The others come again.
+/// Connections of other processes with a host's identity that may wait for its link at once: most of a room
+/// of machines that were set up from one image. The others come again.
 pub const WAITING: usize = 48;
 /// How long a process that has a host's link may take to say that it is there, when another wants it.
 pub const PROBE: Duration = Duration::from_secs(5);

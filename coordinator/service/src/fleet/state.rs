@@ -145,8 +145,8 @@ impl State {
         &self.machine
     }
 
-    /// The change that `update` makes, and what to store for it. It must have been checked, and nothing may be
-    /// on its way before it.
+    /// The change that `update` makes, and what to store for it. It must have been checked, and nothing may
+    /// be on its way before it.
     ///
     /// # Errors
     /// [`UpdateError`] when the agent would hold too much, or an entry cannot be written.

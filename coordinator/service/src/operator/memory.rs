@@ -19,8 +19,8 @@ use tonic::Status;
 
 use crate::roles::{Caller, Role};
 
-/// Calls of one operator at once, those included whose answers he has not taken yet. As many again for changes,
-/// and for uploads and backups.
+/// Calls of one operator at once, those included whose answers he has not taken yet. As many again for
+/// changes, and for uploads and backups.
 const PLACES: usize = 16;
 /// The same with the coordinator's own token: several people and scripts may have it.
 const OWN_PLACES: usize = 64;

@@ -5,7 +5,8 @@
 //! Model: the end of a pause of a second is told at once. Then nobody listens for `RENEWED`, and for as long
 //! as the compositor does not say that the session is idle it counts as used, which is told every so often.
 //! Only then the compositor is asked for a sign of life, and asked anew who is idle: one that has stuck, or
-//! has forgotten what it was asked while it started, would have somebody there for ever. All of it is done by a thread of its own, and what comes is taken a little at a time (`pipe`).
+//! has forgotten what it was asked while it started, would have somebody there for ever. All of it is done
+//! by a thread of its own, and what comes is taken a little at a time (`pipe`).
 //!
 //! In version 2 of the protocol what counts is input alone; in version 1 also what keeps the screen on, such
 //! as a film. When the session was used before the agent listened cannot be asked.
