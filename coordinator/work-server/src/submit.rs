@@ -131,6 +131,7 @@ impl Project {
             let is_there = |name: &String| self.read().contains(&self.keys.workunit(name));
             if matches!(new_names.first().map(is_there), Some(Ok(false))) {
                 sticky_inputs.take_back();
+                self.remove_inputs(&new, ("", 0));
             }
             return Err(error);
         }
@@ -241,10 +242,13 @@ impl Project {
                 }
             }
         }
-        if has_files {
-            sync_filesystem(&self.layout.downloads())?;
+        match has_files.then(|| sync_filesystem(&self.layout.downloads())) {
+            Some(Err(error)) => {
+                self.remove_inputs(&workunits, ("", 0));
+                Err(error)
+            }
+            Some(Ok(())) | None => Ok(workunits),
         }
-        Ok(workunits)
     }
 
     /// Removes inputs of workunits that do not come to be, and of one that is not whole: on a full disk

@@ -231,9 +231,9 @@ enum Reading {
     /// Whole, before anything is made of it: it is short.
     Whole(CallKind),
     /// In gRPC's form, message by message.
-    Messages,
+    Messages(CallKind),
     /// The same, made of a text of so many bytes.
-    Text(usize),
+    Text(CallKind, usize),
     /// As it is asked for: of what stands beside the operators' service.
     Beside,
 }
@@ -252,18 +252,25 @@ impl Reading {
                 Some(Right::Operate | Right::Administer | Right::Own) => Self::Whole(CallKind::Change),
                 _ => Self::Whole(CallKind::Look),
             },
-            None => Self::Messages,
+            None => Self::Messages(Self::kind_of_long(method)),
             Some(IsPaced(length)) => {
                 let length = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(LONGEST);
-                Self::Text(length.min(LONGEST))
+                Self::Text(Self::kind_of_long(method), length.min(LONGEST))
             }
+        }
+    }
+
+    /// Uploads of those who submit are in the way of no order.
+    fn kind_of_long(method: &str) -> CallKind {
+        match rights::needed(method) {
+            Some(Right::Submit) => CallKind::Long,
+            _ => CallKind::Change,
         }
     }
 
     fn kind(self) -> CallKind {
         match self {
-            Self::Whole(kind) => kind,
-            Self::Messages | Self::Text(_) => CallKind::Long,
+            Self::Whole(kind) | Self::Messages(kind) | Self::Text(kind, _) => kind,
             Self::Beside => CallKind::Look,
         }
     }
@@ -294,12 +301,12 @@ where
             }
             Body::new(axum::body::Body::from(whole))
         }
-        Reading::Messages => {
+        Reading::Messages(_) => {
             let (metered, room) = Metered::new(body, share.clone());
             messages = Some(room);
             Body::new(metered)
         }
-        Reading::Text(length) => {
+        Reading::Text(_, length) => {
             room = Some(share.read(length).await?);
             body
         }

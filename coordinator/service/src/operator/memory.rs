@@ -74,7 +74,7 @@ pub(super) enum CallKind {
     Look,
     /// To change something.
     Change,
-    /// To send or fetch something that is long, such as jobs, files of applications, groups or a backup.
+    /// To send or fetch something that is long: jobs, files of applications, a backup.
     Long,
 }
 
