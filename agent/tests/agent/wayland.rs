@@ -62,7 +62,7 @@ fn r6_2_at_a_key_in_a_session_of_wayland_all_processes_of_all_tasks_stop() {
     assert!(on && what.ends_with("version 1 of its idle protocol"), "{what}");
     for round in 0..2 {
         // The end of a pause is what is told at once.
-        wait_for("a pause", || compositor.is_idle().then_some(()));
+        compositor.wait_for_pause();
         assert!(!yielding.all_stopped(), "nobody has touched it in round {round}");
         compositor.key();
         wait_for("all to be stopped", || yielding.all_stopped().then_some(()));

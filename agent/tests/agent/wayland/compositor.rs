@@ -27,6 +27,8 @@ pub(super) struct Compositor {
 struct Keyboard {
     queue: EventQueue<Idle>,
     fake: OrgKdeKwinFakeInput,
+    notifier: ExtIdleNotifierV1,
+    seat: WlSeat,
     idle: Idle,
 }
 
@@ -64,8 +66,6 @@ impl Compositor {
         let mut compositor = Self { process, dir, keyboard: None };
         let keyboard = wait_for("the compositor", || Keyboard::of(&compositor.socket()));
         compositor.keyboard = Some(Mutex::new(keyboard));
-        // It counts for how long nobody has used it from the first time on that somebody has.
-        compositor.key();
         Some(compositor)
     }
 
@@ -82,11 +82,18 @@ impl Compositor {
         keyboard.queue.roundtrip(&mut keyboard.idle).unwrap();
     }
 
-    /// Whether nobody has used it for a second and a half, by its own word.
-    pub(super) fn is_idle(&self) -> bool {
-        let keyboard = &mut *self.keyboard.as_ref().unwrap().lock().unwrap();
-        keyboard.queue.roundtrip(&mut keyboard.idle).unwrap();
-        keyboard.idle.0
+    /// Waits until nobody has used it for a second and a half, by its own word.
+    pub(super) fn wait_for_pause(&self) {
+        let Keyboard { queue, notifier, seat, idle, .. } =
+            &mut *self.keyboard.as_ref().unwrap().lock().unwrap();
+        // Asked anew each time: what it is asked while it starts gets lost.
+        let asked = notifier.get_idle_notification(1_500, seat, &queue.handle(), ());
+        idle.0 = false;
+        wait_for("a pause", || {
+            queue.roundtrip(idle).unwrap();
+            idle.0.then_some(())
+        });
+        asked.destroy();
     }
 }
 
@@ -99,10 +106,9 @@ impl Keyboard {
         fake.authenticate("test".to_owned(), "somebody types".to_owned());
         let seat: WlSeat = globals.bind(&handle, 1..=1, ()).ok()?;
         let notifier: ExtIdleNotifierV1 = globals.bind(&handle, 1..=1, ()).ok()?;
-        notifier.get_idle_notification(1_500, &seat, &handle, ());
         let mut idle = Idle::default();
         queue.roundtrip(&mut idle).ok()?;
-        Some(Self { queue, fake, idle })
+        Some(Self { queue, fake, notifier, seat, idle })
     }
 }
 
