@@ -106,7 +106,7 @@ fn r6_2_an_application_of_boincs_own_library_checkpoints_rests_leaves_and_goes_o
     lab.start_agent(1);
 
     let result =
-        wait_for("it to be done", PATIENCE, || lab.json(&["results", "sums"])["results"].get(0).cloned());
+        wait_for("it to be done", 5 * PATIENCE, || lab.json(&["results", "sums"])["results"].get(0).cloned());
     let counted = result["outputs"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"));
     let from =
         counted.trim_end().strip_prefix("counted to 12, at last from ").and_then(|from| from.parse().ok());
