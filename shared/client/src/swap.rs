@@ -22,7 +22,7 @@ use crate::{Cause, Effect};
 const AWAY: Duration = Duration::from_mins(10);
 /// And no longer than this.
 const AWAY_MAX: Duration = Duration::from_hours(4);
-/// The so-manieth time a task fails that holds more than all may, and has saved nothing since the first.
+/// So many times a task may come to hold more than all may without having saved anything; then it fails.
 const VAIN_MAX: u32 = 5;
 
 impl Client {
