@@ -55,7 +55,7 @@ use crate::{host, proc};
 const VERSION: ClientVersion = ClientVersion { major: 8, minor: 3, release: 0 };
 /// How often the host is measured again.
 const MEASURE: StdDuration = StdDuration::from_secs(600);
-/// How long after its start an agent without tasks is at rest.
+/// How long after its start, or after something was done, an agent without tasks is at rest.
 const AT_REST: StdDuration = StdDuration::from_secs(60);
 /// How long the last answers may take to be read, at the agent's end.
 const LAST_ANSWERS: StdDuration = StdDuration::from_secs(2);
@@ -770,12 +770,14 @@ impl Life<'_> {
         let mut has_looked = false;
         let mut clock_set = ClockSet::watch();
         let mut measure = interval_at(Instant::now() + MEASURE, MEASURE);
-        let mut started = pin!(sleep(AT_REST));
-        let mut is_new = true;
+        let mut rest = pin!(sleep(AT_REST));
+        let mut is_at_rest = false;
         loop {
             self.engine.keep_owner_wish().await?;
             self.engine.keep_departures().await?;
             let nap = self.engine.nap(clock_set.is_told());
+            // All but the wake-ups of an agent that waits: they run little.
+            let mut does_something = true;
             tokio::select! {
                 biased;
                 () = another(&mut self.signals) => {
@@ -784,10 +786,14 @@ impl Life<'_> {
                 }
                 Some(asked) = self.engine.requests.recv() => self.engine.serve(asked).await?,
                 Some(input) = self.incoming.recv() => self.engine.take(input).await?,
-                () = sleep(nap) => self.engine.turn(Event::WakeUp, None).await?,
+                () = sleep(nap) => {
+                    does_something = false;
+                    self.engine.turn(Event::WakeUp, None).await?;
+                }
                 () = clock_set.changed() => self.engine.turn(Event::WakeUp, None).await?,
                 _ = measure.tick() => {
                     self.measured(dir, &host_cpid, speed, &virtualization).await?;
+                    // Now and then also where something is always done.
                     self.rests();
                 }
                 found = &mut looking, if !has_looked => {
@@ -797,8 +803,8 @@ impl Life<'_> {
                         self.measured(dir, &host_cpid, speed, &virtualization).await?;
                     }
                 }
-                () = &mut started, if is_new => {
-                    is_new = false;
+                () = &mut rest, if !is_at_rest => {
+                    (is_at_rest, does_something) = (true, false);
                     self.rests();
                 }
                 turn = self.engine.gpus.turn() => {
@@ -834,6 +840,10 @@ impl Life<'_> {
                         self.measured(dir, &host_cpid, speed, &virtualization).await?;
                     }
                 },
+            }
+            if does_something {
+                is_at_rest = false;
+                rest.as_mut().reset(Instant::now() + AT_REST);
             }
             if std::mem::take(&mut self.engine.gives_up_measuring) {
                 benchmark.give_up();

@@ -248,6 +248,33 @@ fn a_guard_that_dies_is_started_again() {
     });
 }
 
+/// Shows R6.12.
+#[test]
+fn r6_12_an_agent_gives_back_the_memory_of_its_code_whenever_it_comes_to_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(dir.path());
+    let started = code_in_memory(daemon.0.id());
+    let comes_to_rest =
+        || wait_for("the agent's rest", || (code_in_memory(daemon.0.id()) < started / 2).then_some(()));
+    comes_to_rest();
+    wait_for("the agent to run much of its code", || {
+        assert_eq!(outcome(dir.path(), &["preferences", "--why"]).0, 0);
+        assert_eq!(outcome(dir.path(), &["suspend"]).0, 0);
+        assert_eq!(outcome(dir.path(), &["resume"]).0, 0);
+        (code_in_memory(daemon.0.id()) > started / 2).then_some(())
+    });
+    comes_to_rest();
+}
+
+/// Kibibytes of its program's code that a process has in memory.
+fn code_in_memory(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let mut lines =
+        text.lines().skip_while(|line| !(line.contains(" r-xp ") && line.ends_with("/fallow-agent")));
+    let resident = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    resident.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
 #[test]
 fn nonsense_at_the_control_socket_is_answered_and_harms_nobody() {
     let dir = tempfile::tempdir().unwrap();
