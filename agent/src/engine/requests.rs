@@ -173,7 +173,9 @@ impl Engine {
 
     /// Detaches a project, if it still is attached.
     pub(super) async fn detach(&mut self, url: MasterUrl) -> Result<Response, AgentError> {
-        let mut text = format!("detached from {url}: its jobs are aborted and its files deleted");
+        let mut text = format!(
+            "detached from {url}: its jobs are aborted, which may take a minute, and its files deleted"
+        );
         if self.client.standing(&url).assigned.is_some() {
             text += ". It stays so, whatever the coordinator says, until you attach it again";
         }

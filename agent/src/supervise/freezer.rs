@@ -9,7 +9,7 @@
 //! is. SIGCONT undoes it, for one task at a time.
 //!
 //! Whoever hears of the owner first may call, on any thread; nothing here waits for a disk. A task that was
-//! told to leave goes on, or it never would.
+//! told to leave goes on, or it never would; it has little time for that from then on.
 //!
 //! Left out: the freezer of control groups, which no process can undo: it stops no sooner, its worst case is
 //! later, and not all hosts have it. What goes on by a SIGCONT is stopped again by the next look, and a task
@@ -56,8 +56,10 @@ impl Freezer {
         self.fired.swap(false, Ordering::Relaxed)
     }
 
-    /// Stops all tasks, but those that were told to leave.
+    /// Stops all tasks, but those that were told to leave: they have to hurry.
     pub fn freeze(&self) {
+        let leaving = |meter: &&Arc<Meter>| meter.is_leaving();
+        fallow_daemon::lock(&self.tasks).values().filter(leaving).for_each(|meter| meter.hurry());
         self.freeze_those(|_| true);
     }
 

@@ -17,6 +17,7 @@ mod early_uploads;
 mod eviction;
 pub mod freezer;
 pub mod groups;
+mod hearing;
 mod launch;
 
 pub mod leftovers;
@@ -480,6 +481,7 @@ impl Supervision {
         let task = self.tasks.remove(&job);
         if let Some(task) = &task {
             self.freezer.remove(&task.meter());
+            end.killed = task.killed().map(str::to_owned);
         }
         match &task {
             Some(task) if let Some(why) = task.discarded() => {

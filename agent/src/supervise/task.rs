@@ -7,7 +7,6 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use fallow_boinc::names;
 use fallow_boinc::runtime::channel::{Channel, Channels};
-use fallow_boinc::runtime::control::ControlQueue;
 use fallow_boinc::runtime::exit::{Ended, FINISH_GRACE, QUIT_GRACE};
 use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::message::{AppStatus, Heartbeat, ProcessControl, TrickleUp};
@@ -19,6 +18,7 @@ use rustix::process::{WaitId, WaitIdOptions};
 use super::disk::{Files, Misses};
 use super::early_uploads::EarlyLook;
 use super::groups::TaskGroup;
+use super::hearing::Hearing;
 use super::members::{First, Members};
 use super::memory::SharedMemory;
 use super::record::{Leader, Output, SlotRecord};
@@ -33,6 +33,8 @@ use crate::proc::{self, Sessions, Used};
 use crate::sys::{self, Segment, Urgency};
 use crate::walk::Missed;
 
+/// How long a task that is to leave still has, when somebody wants the machine.
+const HURRY: StdDuration = StdDuration::from_secs(5);
 /// How often processes that left a task's session are looked for and killed at its end, at most.
 const STRAY_ROUNDS: u32 = 20;
 /// After this long, the engine is offered again what it had no room for.
@@ -58,6 +60,8 @@ pub(super) struct Meter {
     strays: Mutex<Sessions>,
     /// It was told to go, or killed.
     leaving: AtomicBool,
+    /// Somebody wants the machine while it leaves.
+    hurried: AtomicBool,
     /// Its processes are stopped (see [`super::freezer`]).
     frozen: AtomicBool,
     /// Its process is gone for good: its id may be another's by now.
@@ -133,6 +137,10 @@ impl Meter {
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)
     }
+    /// Somebody wants the machine: while it is to leave, it has little time for that.
+    pub(super) fn hurry(&self) {
+        self.hurried.store(true, Ordering::Relaxed);
+    }
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
@@ -188,11 +196,13 @@ pub(super) struct Task {
     trickled: bool,
     /// It is to be told what became of an output.
     upload_told: bool,
-    queue: ControlQueue,
+    hearing: Hearing,
     /// What the application said last.
     said: Option<AppStatus>,
     /// When it gets killed, if it was told to leave.
     leave_by: Option<StdInstant>,
+    /// And if somebody wants the machine since.
+    hurry_by: Option<StdInstant>,
     /// Whether it goes on although it is stopped.
     restless: Restless,
     /// It was told to rest by a message.
@@ -205,7 +215,8 @@ pub(super) struct Task {
     finished_since: Option<StdInstant>,
     /// It was stopped when that was looked at last.
     was_frozen: bool,
-    killed: bool,
+    /// Why it was killed, if it was.
+    killed: Option<String>,
     /// Why its slot is emptied when it is gone, if it is.
     discarded: Option<Goes>,
 }
@@ -229,9 +240,10 @@ impl Task {
             announced: false,
             trickled: false,
             upload_told: false,
-            queue: ControlQueue::default(),
+            hearing: Hearing::default(),
             said: None,
             leave_by: None,
+            hurry_by: None,
             restless: Restless::stopped(),
             is_to_rest: false,
             heedless: Restless::told(),
@@ -239,7 +251,7 @@ impl Task {
             was_heedless: false,
             finished_since: None,
             was_frozen: false,
-            killed: false,
+            killed: None,
             discarded: None,
         }
     }
@@ -298,7 +310,7 @@ impl Task {
     pub(super) fn tell(&mut self, message: ProcessControl) {
         tracing::debug!(task = shown(&self.name), ?message, "telling a task");
         self.is_to_rest |= message == ProcessControl::Suspend;
-        self.queue.push(message);
+        self.hearing.push(message);
         if matches!(message, ProcessControl::Quit | ProcessControl::Abort) {
             self.meter.set_leaving();
             self.leave_by.get_or_insert(StdInstant::now() + StdDuration::from(QUIT_GRACE));
@@ -310,7 +322,8 @@ impl Task {
     pub(super) fn kill(&mut self, why: &str) {
         let Some(process) = self.process.as_ref().filter(|_| !self.meter.is_gone()) else { return };
         self.meter.set_leaving();
-        if !std::mem::replace(&mut self.killed, true) {
+        if self.killed.is_none() {
+            self.killed = Some(why.to_owned());
             tracing::warn!(task = shown(&self.name), pid = process.pid, "killing a task: {why}");
         }
         if let Some(group) = self.meter.group() {
@@ -358,6 +371,11 @@ impl Task {
         Held { slot, job, holds: disk.map(|held| held.all), is_uncounted, is_finished: false, is_going }
     }
 
+    /// Why it was killed, if it was.
+    pub(super) fn killed(&self) -> Option<&str> {
+        self.killed.as_deref()
+    }
+
     /// Why its slot is to be emptied when it is gone, if it is.
     pub(super) fn discarded(&self) -> Option<Goes> {
         self.discarded
@@ -401,7 +419,7 @@ impl Task {
         let mut status = None;
         if let Some(channels) = self.process.as_ref().and_then(Process::channels) {
             if !frozen {
-                self.queue.turn(channels, now);
+                self.hearing.turn(channels, now);
             }
             let beat = Heartbeat { wss: used.memory, max_wss: shared.memory, network_suspended: false };
             // One that is not read yet is as good as a new one.
@@ -420,23 +438,32 @@ impl Task {
         }
         self.take_messages(shared, job, unsent);
         self.said = status.or(self.said);
+        self.hearing.look(status.is_some(), now);
         if !frozen {
             self.kill_if_overdue(now);
         }
         if self.restless.look(frozen, used.cpu) {
             self.kill("it goes on although it is stopped");
         }
-        self.is_heedless = self.heedless.look(self.is_to_rest && !frozen, used.cpu);
+        let is_to_rest = self.is_to_rest && !frozen;
+        self.is_heedless = self.heedless.look(is_to_rest, used.cpu) || (is_to_rest && self.hearing.is_deaf());
         Some((used, status))
     }
 
-    /// Its first process, where it goes on although it was told to rest and has now to be stopped. The log
-    /// has it once: it may be so in each pause of a limit on CPU time.
+    /// Its first process, where it goes on although it was told to rest, or hears nothing, and has now to be
+    /// stopped. The log has it once: it may be so in each pause of a limit on CPU time.
     pub(super) fn heedless(&mut self) -> Option<u32> {
         let goes_on = self.is_heedless && !self.meter.is_leaving() && !self.meter.is_gone();
         let pid = self.pid().filter(|_| goes_on)?;
         if !std::mem::replace(&mut self.was_heedless, true) {
-            tracing::warn!(task = shown(&self.name), pid, "it goes on although it is to rest: stopping it");
+            match self.hearing.is_deaf() {
+                true => tracing::info!(task = shown(&self.name), pid, "it reads no messages: stopping it"),
+                false => tracing::warn!(
+                    task = shown(&self.name),
+                    pid,
+                    "it goes on although it is to rest: stopping it"
+                ),
+            }
         }
         Some(pid)
     }
@@ -445,7 +472,7 @@ impl Task {
     pub(super) fn is_frozen(&mut self) -> bool {
         let frozen = self.meter.is_frozen();
         if std::mem::replace(&mut self.was_frozen, frozen) && !frozen {
-            self.queue.excuse(fallow_daemon::clock::now());
+            self.hearing.excuse(fallow_daemon::clock::now());
             self.finished_since = self.finished_since.map(|_| StdInstant::now());
         }
         frozen
@@ -524,9 +551,17 @@ impl Task {
         {
             self.finished_since = Some(StdInstant::now());
         }
-        if self.leave_by.is_some_and(|by| by <= StdInstant::now()) {
+        if self.meter.hurried.load(Ordering::Relaxed) && self.leave_by.is_some() {
+            self.hurry_by.get_or_insert(StdInstant::now() + HURRY);
+        }
+        let is_over = |by: Option<StdInstant>| by.is_some_and(|by| by <= StdInstant::now());
+        if is_over(self.leave_by) {
             self.kill("it was told to leave a minute ago");
-        } else if self.queue.is_stuck(now) {
+        } else if is_over(self.hurry_by) {
+            self.kill("somebody wants the machine, and it was told to leave before");
+        } else if self.leave_by.is_some() && self.hearing.is_deaf() {
+            self.kill("it was told to leave, and reads no messages");
+        } else if self.hearing.is_stuck(now) {
             self.kill("it has left a message unread for three minutes");
         } else if since(self.finished_since).is_some_and(|age| age > StdDuration::from(FINISH_GRACE)) {
             self.kill("it said that it had finished five minutes ago");
@@ -538,7 +573,7 @@ impl Task {
             return;
         }
         if let Some(channels) = self.process.as_ref().and_then(Process::channels) {
-            self.queue.turn(channels, fallow_daemon::clock::now());
+            self.hearing.turn(channels, fallow_daemon::clock::now());
         }
     }
 }
@@ -818,7 +853,7 @@ mod tests {
         let is_killed = task.killed;
         process.kill().unwrap();
         let ended = process.wait().unwrap();
-        assert!(is_killed && !ended.success());
+        assert!(is_killed.is_some() && !ended.success());
     }
 
     fn setup() -> TaskSetup {

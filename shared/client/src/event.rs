@@ -391,6 +391,8 @@ pub struct TaskEnd {
     /// The system itself killed its processes, for they needed more memory than the most that it gives them,
     /// which is this. It knows the instant; what is seen once a second may miss it.
     pub memory_exceeded: Option<Bytes>,
+    /// Why the agent itself killed its processes, if it did.
+    pub killed: Option<String>,
 }
 
 /// An output file in the project directory.

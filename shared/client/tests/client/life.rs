@@ -317,7 +317,7 @@ fn r6_2_a_task_that_exits_at_once_is_tried_with_growing_waits_a_few_times_only()
     assert!(waits[0] >= Duration::from_secs(10), "{waits:?}");
     assert!(waits.windows(2).all(|pair| pair[1] > pair[0]), "each wait is longer: {waits:?}");
     let said = |text: &str| world.notices.iter().any(|notice| notice.contains(text));
-    assert!(said("from the beginning, for it has no checkpoint"), "{:?}", world.notices);
+    assert!(said("has told of no checkpoint"), "{:?}", world.notices);
     assert!(!said("resuming"), "{:?}", world.notices);
 }
 
