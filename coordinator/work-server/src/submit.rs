@@ -98,8 +98,9 @@ impl Project {
         }
         let last_sequence = named.last().map(|(_, sequence)| *sequence);
         let inputs = rest.workunits.iter().flat_map(|workunit| &workunit.inputs);
+        let files = inputs.clone().count() as u64;
         let bytes = inputs.map(|input| (input.content.len() as u64).next_multiple_of(BLOCK) + INODE).sum();
-        leave_space(&self.layout.downloads(), bytes)?;
+        leave_space(&self.layout.downloads(), bytes, files)?;
         let new = match self.prepare_all(rest, named, &mut sticky_inputs, now) {
             Ok(new) => new,
             Err(error) => {

@@ -6,6 +6,10 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use crate::TelemetryError;
 
+/// What is logged unless somebody says otherwise. The HTTP/2 library warns of what any client can do as often
+/// as he likes.
+const DEFAULT: &str = "info,h2=error";
+
 /// The layer that writes the log, as the environment wants it.
 pub(crate) fn layer() -> Result<Box<dyn Layer<Registry> + Send + Sync>, TelemetryError> {
     let filter = filter(std::env::var("FALLOW_LOG").ok().as_deref())?;
@@ -22,7 +26,7 @@ pub(crate) fn layer() -> Result<Box<dyn Layer<Registry> + Send + Sync>, Telemetr
 }
 
 fn filter(given: Option<&str>) -> Result<EnvFilter, TelemetryError> {
-    let text = given.filter(|text| !text.trim().is_empty()).unwrap_or("info");
+    let text = given.filter(|text| !text.trim().is_empty()).unwrap_or(DEFAULT);
     EnvFilter::try_new(text).map_err(|source| TelemetryError::BadFilter { given: text.to_owned(), source })
 }
 
@@ -31,9 +35,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_level_is_info() {
-        assert_eq!(filter(None).unwrap().to_string(), "info");
-        assert_eq!(filter(Some(" ")).unwrap().to_string(), "info");
+    fn the_default_level_is_info_and_no_client_fills_the_log_by_the_http_library() {
+        for given in [None, Some(" ")] {
+            let text = filter(given).unwrap().to_string();
+            assert!(text.contains("info") && text.contains("h2=error"), "{text}");
+        }
         assert_eq!(filter(Some("fallow_agent=debug")).unwrap().to_string(), "fallow_agent=debug");
     }
 

@@ -134,6 +134,8 @@ pub(super) struct Enrolled {
     pub(super) id: AgentId,
     pub(super) record: AgentRecord,
     pub(super) issued: Issued,
+    /// It was not one before.
+    pub(super) is_new: bool,
 }
 
 /// What an agent asks with.
@@ -214,7 +216,7 @@ pub(super) fn enrol(
         let done = Record::new(Actor::Agent(id.clone()), from, Action::Enrolled, hostname);
         if let BatchResult::Applied { .. } = audit::apply(store, &batch, &done.changed("", given.trim_end()))?
         {
-            return Ok(Enrolled { id, record, issued: certificate });
+            return Ok(Enrolled { id, record, issued: certificate, is_new: true });
         }
         issued = Some(certificate);
     }
@@ -235,7 +237,7 @@ pub(super) fn again(
         return Err(EnrolError::TakenOut);
     }
     let issued = issuer.issue(request, &id, now)?;
-    Ok(Enrolled { id, record, issued })
+    Ok(Enrolled { id, record, issued, is_new: false })
 }
 
 /// The key in a request to renew a certificate.
@@ -315,6 +317,8 @@ mod tests {
         let again = world.ask(1_000, &token, &mine).unwrap();
         assert_eq!((&again.id, &again.record), (&first.id, &first.record));
         assert_eq!(again.issued.says.key, mine.fingerprint());
+        // Nor is it told of in the log once more.
+        assert!(first.is_new && !again.is_new);
         assert_eq!(token::list(&world.store).unwrap()[0].used, 2);
     }
 

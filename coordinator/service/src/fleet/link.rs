@@ -69,7 +69,7 @@ pub(super) async fn serve(
     mut incoming: Streaming<wire::FromAgent>,
     outgoing: Outgoing,
 ) {
-    let end = match greet(&fleet, peer.as_ref(), &mut incoming).await {
+    let end = match greet(&fleet, peer.as_ref(), &mut incoming, &outgoing).await {
         Err(status) => {
             use tonic::Code::{PermissionDenied, Unauthenticated};
             if matches!(status.code(), PermissionDenied | Unauthenticated) {
@@ -96,12 +96,17 @@ async fn greet(
     fleet: &Fleet,
     peer: Option<&Arc<Peer>>,
     incoming: &mut Streaming<wire::FromAgent>,
+    outgoing: &Outgoing,
 ) -> Result<(Arc<Agent>, wire::Hello), Status> {
     let (agent, certificate) = match fleet.member(peer) {
         Ok(member) => member,
         Err(status) => {
             say_refused(&status);
-            fleet.guesses.slow_down().await;
+            tokio::select! {
+                () = fleet.guesses.slow_down() => {}
+                // Who is gone takes no memory while others wait.
+                () = outgoing.closed() => {}
+            }
             return Err(status);
         }
     };

@@ -12,6 +12,7 @@ use fallow_domain::{AgentId, Duration, Instant, printable};
 use fallow_proto::fleet::limits::TEXT_BYTES;
 use fallow_store::{Batch, BatchResult, StoreError};
 use fallow_tls::{HostCertificate, Peer};
+use fallow_work_server::connections::Source;
 use tonic::Status;
 
 use super::enrol::{self, AgentRecord, EnrolError, Revocation};
@@ -125,7 +126,12 @@ impl Fleet {
 
     /// A newer certificate for a host of the fleet. One that asks again and again is refused most of the
     /// time.
-    pub(super) fn renew(&self, peer: Option<&Arc<Peer>>, request: &[u8]) -> Result<Vec<u8>, Status> {
+    pub(super) fn renew(
+        &self,
+        peer: Option<&Arc<Peer>>,
+        request: &[u8],
+        from: Option<Source>,
+    ) -> Result<Vec<u8>, Status> {
         let (agent, certificate) = self.member(peer)?;
         let bad = |error: EnrolError| Status::invalid_argument(fallow_daemon::causes::line(&error));
         if enrol::key_in(request).map_err(bad)? != certificate.key {
@@ -134,8 +140,8 @@ impl Fleet {
             ));
         }
         let now = clock::now();
-        let last = Instant::from_micros(agent.renewed_at.swap(now.as_micros(), Ordering::Relaxed));
-        if now.since(last) < self.issuer.life.mul_f64(0.01).min(RENEWAL) {
+        let pause = self.issuer.life.mul_f64(0.01).min(RENEWAL);
+        if !lock(&agent.renewals).allow(from, now, pause) {
             return Err(Status::resource_exhausted("this host's certificate was just renewed: not so often"));
         }
         let issued = self.issuer.issue(request, &agent.id, now).map_err(bad)?;

@@ -30,6 +30,7 @@ mod membership;
 mod newer;
 mod pace;
 pub mod preview;
+mod renewals;
 mod retelling;
 mod returns;
 pub(crate) mod rollout;
@@ -51,7 +52,7 @@ use fallow_daemon::lock;
 use fallow_domain::{AccountKey, AgentId, DocumentVersion, Instant, Labels, MasterUrl};
 use fallow_store::{KeyRange, Store, StoreError};
 use fallow_telemetry::RateLimit;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::audit::AuditLog;
 use crate::document::Documents;
@@ -119,6 +120,9 @@ pub struct Fleet {
     returns: Mutex<returns::ReturningAgents>,
     /// The hosts that spoke for their machines when a rollout was looked at last.
     speakers: Mutex<BTreeSet<AgentId>>,
+    /// Places for work on calls of those who have no certificate. A call keeps its place until its work is
+    /// done, also where its caller has given up.
+    strangers: Arc<Semaphore>,
     /// Held by who changes an agent's record.
     changing: Mutex<()>,
     // One change of labels at a time: each starts from the newest.
@@ -145,8 +149,8 @@ pub(crate) struct Agent {
     /// Its newest certificate is good until then, in microseconds since the epoch; 0 where it was not seen
     /// yet.
     certificate_until: AtomicI64,
-    /// When it was renewed last, in microseconds since the epoch; 0 for not since the coordinator's start.
-    renewed_at: AtomicI64,
+    /// When it was renewed last, since the coordinator's start.
+    renewals: Mutex<renewals::Renewals>,
     /// The versions of the documents that it was given; none where that was not kept yet.
     given: Mutex<Option<given::Given>>,
     /// Why it may not be linked any more; none as long as it may.
@@ -160,6 +164,8 @@ pub(crate) struct Agent {
     tickets: Mutex<copies::Tickets>,
     /// Of its copies that are told of in the log.
     copies_told: RateLimit,
+    /// Places for work on its calls beside the link, as for strangers.
+    calls: Arc<Semaphore>,
     /// Of what the process says that has its link.
     pace: pace::Pace,
     /// The connections that want the link.
@@ -208,6 +214,7 @@ impl Fleet {
             calls: Mutex::default(),
             returns: Mutex::default(),
             speakers: Mutex::default(),
+            strangers: Arc::new(Semaphore::new(limits::STRANGERS_AT_WORK)),
             changing: Mutex::default(),
             relabelling: Arc::default(),
             stopping: watch::Sender::new(false),
@@ -316,7 +323,7 @@ impl Agent {
             last_seen: AtomicI64::new(0),
             connected: AtomicBool::new(false),
             certificate_until: AtomicI64::new(0),
-            renewed_at: AtomicI64::new(0),
+            renewals: Mutex::default(),
             given: Mutex::new(Some(given::Given::default())),
             removed: watch::Sender::new(removed),
             seat: watch::Sender::default(),
@@ -324,6 +331,7 @@ impl Agent {
             probe_answer: watch::Sender::default(),
             tickets: Mutex::default(),
             copies_told: RateLimit::new(),
+            calls: Arc::new(Semaphore::new(limits::AT_WORK)),
             pace: pace::Pace::default(),
             arrivals: arrivals::Arrivals::default(),
             comings: RateLimit::new(),

@@ -174,10 +174,7 @@ impl Messages {
         // How it ended comes behind it.
         self.next_in_grpc().await?;
         // A list has its turn still.
-        let turn = match kept.making {
-            Some(_) => None,
-            None => kept.share.turn_to_rewrite(message.len()).await,
-        };
+        let turn = kept.share.turn_to_rewrite(message.len(), kept.making.is_some()).await;
         let kind = self.kind.clone();
         let kept = kept.clone();
         let rewrite = move || {

@@ -10,12 +10,13 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::future::{Future, ready};
+use std::future::{Future, poll_fn, ready};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Bytes, HttpBody};
+use bytes::BytesMut;
 use fallow_daemon::clock;
 use fallow_proto::operator::v1::operator_server::SERVICE_NAME;
 use fallow_tls::{AccessString, Purpose};
@@ -45,6 +46,10 @@ use crate::secret::SecretHash;
 const CALLS: usize = 256;
 /// The same of one operator.
 const CALLS_EACH: usize = 16;
+
+/// The method whose requests are many messages, each of them taken as it comes. Of every other long request
+/// few of one operator's are carried out at once.
+const STREAMED: &str = "AddAppVersion";
 
 /// Lets those through who may.
 #[derive(Clone)]
@@ -214,8 +219,9 @@ where
         let fresh = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, fresh);
         let reading = Reading::of(&method, in_json);
+        let takes_turns = method != STREAMED;
         let answer = async move {
-            let answer = within_share(inner, request, share, reading, in_json.is_some()).await;
+            let answer = within_share(inner, request, share, (reading, takes_turns), in_json.is_some()).await;
             Ok(answer.unwrap_or_else(Status::into_http))
         };
         match admitted {
@@ -282,7 +288,7 @@ async fn within_share<S>(
     mut inner: S,
     request: Request<Body>,
     share: Arc<Share>,
-    reading: Reading,
+    (reading, takes_turns): (Reading, bool),
     in_json: bool,
 ) -> Result<Response<Body>, Status>
 where
@@ -293,8 +299,8 @@ where
     let (mut making, mut room, mut messages) = (None, None, None);
     let body = match reading {
         Reading::Whole(kind) => {
-            let whole = axum::body::to_bytes(axum::body::Body::new(body), usize::MAX).await;
-            let whole = whole.map_err(|error| Status::from_error(error.into_inner()))?;
+            // What is made of JSON on a thread keeps the place, also where the caller gives up.
+            let whole = keeping(Arc::new((share.clone(), place.clone())), whole(body)).await?;
             // A change's answer is short: it waits behind no list.
             if kind == CallKind::Look {
                 making = Some(share.make().await?);
@@ -302,12 +308,14 @@ where
             Body::new(axum::body::Body::from(whole))
         }
         Reading::Messages(_) => {
-            let (metered, room) = Metered::new(body, share.clone());
+            let (metered, room) = Metered::new(body, share.clone(), takes_turns);
             messages = Some(room);
             Body::new(metered)
         }
         Reading::Text(_, length) => {
-            room = Some(share.read(length).await?);
+            // Its values take much more than its length.
+            let turn = if takes_turns { share.turn_to_work().await } else { None };
+            room = Some((share.read(length).await?, turn));
             body
         }
         Reading::Beside => body,
@@ -323,6 +331,17 @@ where
     let answer = answer.map(|body| Body::new(Taken::new(body, share, place)));
     drop(making);
     Ok(answer)
+}
+
+/// All of a short request, in one piece: each of its frames may have a byte, and takes more by itself.
+async fn whole(mut body: Body) -> Result<Bytes, Status> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        if let Ok(bytes) = frame?.into_data() {
+            whole.extend_from_slice(&bytes);
+        }
+    }
+    Ok(whole.freeze())
 }
 
 /// The answer to an operator, or what ended his token meanwhile.
@@ -383,8 +402,6 @@ impl HttpBody for UntilOver {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-
     use super::*;
     use crate::document::Author;
     use crate::roles::OperatorTerms;

@@ -95,7 +95,7 @@ async fn take(
         left = left.checked_sub(bytes.len() as u64).ok_or_else(changed)?;
         hash.update(&bytes);
         // The rest of the disk is for those who run the fleet.
-        if !fallow_store::leaves_enough(dir, bytes.len() as u64).unwrap_or(true) {
+        if !fallow_store::leaves_enough(dir, bytes.len() as u64, 0).unwrap_or(true) {
             return Err(failed(rustix::io::Errno::NOSPC.into()));
         }
         to.write_all(&bytes).await.map_err(&failed)?;

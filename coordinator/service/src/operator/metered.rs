@@ -10,17 +10,18 @@ use hyper::body::{Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 
-use super::memory::{Held, Share};
+use super::memory::{Held, Share, Working};
 
 /// What comes before each message in gRPC: whether it is compressed, and its length in four bytes.
 const HEAD: usize = 5;
 /// Bytes of the longest message. A longer one is refused by its reader.
 pub(super) const LONGEST: usize = 64 << 20;
 
-/// Room for what is read of a request, as long as it is kept.
-pub(super) type Room = Arc<Mutex<Option<Held>>>;
+/// Room for what is read of a request, and the turn to carry it out, as long as they are kept.
+pub(super) type Room = Arc<Mutex<(Option<Held>, Option<Working>)>>;
 
 type WaitsForRoom = Pin<Box<dyn Future<Output = Result<Held, Status>> + Send>>;
+type WaitsForTurn = Pin<Box<dyn Future<Output = Option<Working>> + Send>>;
 
 /// The body of a request in gRPC's form.
 pub(super) struct Metered {
@@ -33,14 +34,38 @@ pub(super) struct Metered {
     left: usize,
     /// What has come and waits for room.
     waiting: Option<(Bytes, WaitsForRoom)>,
+    /// Its only message is carried out when its turn comes: what has come waits for that as soon as it is
+    /// whole.
+    takes_turns: bool,
+    whole: Option<(Bytes, WaitsForTurn)>,
 }
 
 impl Metered {
-    pub(super) fn new(body: Body, share: Arc<Share>) -> (Self, Room) {
+    /// With `takes_turns` for a request of one message, which may become many times as long.
+    pub(super) fn new(body: Body, share: Arc<Share>, takes_turns: bool) -> (Self, Room) {
         let room = Room::default();
-        let metered =
-            Self { body, share, room: room.clone(), head: Vec::with_capacity(HEAD), left: 0, waiting: None };
+        let metered = Self {
+            body,
+            share,
+            room: room.clone(),
+            head: Vec::with_capacity(HEAD),
+            left: 0,
+            waiting: None,
+            takes_turns,
+            whole: None,
+        };
         (metered, room)
+    }
+
+    /// Hands on what has come, unless a message is whole by it that has to wait for its turn.
+    fn hand_on(&mut self, bytes: Bytes) -> Option<Bytes> {
+        let is_whole = self.left == 0 && self.head.is_empty() && !bytes.is_empty();
+        if !(is_whole && std::mem::take(&mut self.takes_turns)) {
+            return Some(bytes);
+        }
+        let share = self.share.clone();
+        self.whole = Some((bytes, Box::pin(async move { share.turn_to_work().await })));
+        None
     }
 
     /// How much room the message needs that begins in these bytes and does not end in them.
@@ -78,12 +103,18 @@ impl HttpBody for Metered {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = self.get_mut();
         loop {
+            if let Some((bytes, turn)) = &mut this.whole {
+                lock(&this.room).1 = ready!(turn.as_mut().poll(context));
+                let bytes = std::mem::take(bytes);
+                this.whole = None;
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
             if let Some((bytes, room)) = &mut this.waiting {
                 let held = ready!(room.as_mut().poll(context));
                 let bytes = std::mem::take(bytes);
                 this.waiting = None;
                 return Poll::Ready(Some(held.map(|held| {
-                    *lock(&this.room) = Some(held);
+                    lock(&this.room).0 = Some(held);
                     Frame::data(bytes)
                 })));
             }
@@ -96,10 +127,13 @@ impl HttpBody for Metered {
                 Err(frame) => return Poll::Ready(Some(Ok(frame))),
             };
             match this.begins(&bytes) {
-                None => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                None => match this.hand_on(bytes) {
+                    Some(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                    None => continue,
+                },
                 Some(length) => {
                     // The one before is not kept by whoever reads several.
-                    *lock(&this.room) = None;
+                    lock(&this.room).0 = None;
                     let share = this.share.clone();
                     let room = async move { share.read(length.min(LONGEST)).await };
                     this.waiting = Some((bytes, Box::pin(room)));
@@ -109,7 +143,7 @@ impl HttpBody for Metered {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.waiting.is_none() && self.body.is_end_stream()
+        self.waiting.is_none() && self.whole.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -137,7 +171,7 @@ mod tests {
             let parts: Vec<_> =
                 all.chunks(size).map(|part| Ok::<_, Status>(Bytes::copy_from_slice(part))).collect();
             let body = Body::new(axum::body::Body::from_stream(stream::iter(parts)));
-            let (metered, room) = Metered::new(body, share.clone());
+            let (metered, room) = Metered::new(body, share.clone(), false);
             let mut came = axum::body::Body::new(metered).into_data_stream();
             let (mut read, mut most) = (Vec::new(), 0);
             while let Some(part) = came.next().await {
@@ -154,6 +188,39 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn r6_10_a_request_that_is_there_waits_for_its_turn_and_keeps_it_until_it_was_carried_out() {
+        let share = Memory::default().share(&Caller::Owner);
+        let request = |size: usize| {
+            let parts: Vec<_> =
+                message(100_000).chunks(size).map(|part| Bytes::copy_from_slice(part)).collect();
+            let body = stream::iter(parts.into_iter().map(Ok::<_, Status>));
+            let body = body.chain(stream::pending());
+            let (metered, room) =
+                Metered::new(Body::new(axum::body::Body::from_stream(body)), share.clone(), true);
+            (axum::body::Body::new(metered).into_data_stream(), room)
+        };
+        for size in [7, 60_000, 100_005] {
+            let mut at_work = Vec::new();
+            loop {
+                let (mut came, room) = request(size);
+                let whole = async {
+                    let mut read = 0;
+                    while read < 100_005 {
+                        read += came.next().await.unwrap().unwrap().len();
+                    }
+                };
+                if tokio::time::timeout(std::time::Duration::from_hours(1), whole).await.is_err() {
+                    break;
+                }
+                // Its body is not needed any more, but what was made of it is there.
+                at_work.push(room);
+            }
+            assert_eq!(at_work.len(), 4, "{size}");
+        }
+        assert_eq!(share.taken(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn r6_10_a_message_for_which_there_is_no_room_is_refused_before_it_is_read() {
         let share = Memory::default().share(&Caller::Owner);
         let others = [share.read(LONGEST).await.unwrap(), share.read(LONGEST).await.unwrap()];
@@ -162,7 +229,7 @@ mod tests {
         for (head, is_read) in [(begun, true), (longest, false)] {
             let head = stream::iter([Ok::<_, Status>(Bytes::from(head))]);
             let body = Body::new(axum::body::Body::from_stream(head));
-            let (metered, _room) = Metered::new(body, share.clone());
+            let (metered, _room) = Metered::new(body, share.clone(), false);
             let first = axum::body::Body::new(metered).into_data_stream().next().await.unwrap();
             assert_eq!(first.is_ok(), is_read, "{first:?}");
         }

@@ -39,6 +39,8 @@ use fallow_daemon::clock;
 use fallow_store::Store;
 
 static FAILED: RateLimit = RateLimit::new();
+/// Of those that look like failures of this server: a request that is no message looks so, too.
+static OWN_FAILED: RateLimit = RateLimit::new();
 /// Bytes of the log that the reason takes for which a call failed.
 const REASON: usize = 1_000;
 
@@ -112,7 +114,8 @@ impl OperatorService {
         if let Err(status) = &result {
             let _entered = span.enter();
             // Whoever may call can have it fail as often, and with as long a name, as he likes.
-            if let Some(times) = if is_own_failure(code) { Some(1) } else { FAILED.allow() } {
+            let rate_limit = if is_own_failure(code) { &OWN_FAILED } else { &FAILED };
+            if let Some(times) = rate_limit.allow() {
                 let reason = printable::line(status.message(), REASON);
                 tracing::warn!(method, code = ?status.code(), reason, times, "an operator's call failed");
             }

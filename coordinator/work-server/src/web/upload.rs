@@ -110,14 +110,22 @@ async fn head(
     limit: Duration,
 ) -> Result<Result<(UploadRequest, usize), String>, Failure> {
     let whole = async {
+        let (mut looked, mut is_over) = (0, false);
         loop {
-            match UploadRequest::parse(received) {
-                Ok(Head::Complete { request, data_at }) => return Ok(Ok((request, data_at))),
-                Ok(Head::Incomplete) => match next(stream).await? {
-                    Some(chunk) => received.extend_from_slice(&chunk),
-                    None => return Ok(Err("no command".to_owned())),
-                },
-                Err(problem) => return Ok(Err(problem.to_string())),
+            // It may come byte by byte, and is looked through from its begin each time: so not before there is
+            // twice as much.
+            if is_over || received.len() >= 2 * looked {
+                looked = received.len();
+                match UploadRequest::parse(received) {
+                    Ok(Head::Complete { request, data_at }) => return Ok(Ok((request, data_at))),
+                    Ok(Head::Incomplete) if is_over => return Ok(Err("no command".to_owned())),
+                    Ok(Head::Incomplete) => {}
+                    Err(problem) => return Ok(Err(problem.to_string())),
+                }
+            }
+            match next(stream).await? {
+                Some(chunk) => received.extend_from_slice(&chunk),
+                None => is_over = true,
             }
         }
     };
@@ -253,7 +261,7 @@ async fn keep(
             return Ok(answer(UploadStatus::Transient, "more bytes than the file has"));
         }
         // Where that cannot be said, the write says what is wrong.
-        if !fallow_store::leaves_enough(&part, chunk.len() as u64).unwrap_or(true) {
+        if !fallow_store::leaves_enough(&part, chunk.len() as u64, 0).unwrap_or(true) {
             if let Some(times) = FULL.allow() {
                 warn!(project = %project.name, times, "uploads are put off: the disk is almost full, and the rest is for operators");
             }
@@ -399,6 +407,26 @@ mod tests {
             Ok::<_, std::io::Error>(Chunk::from(vec![byte]))
         });
         Body::from_stream(bytes.chain(stream::pending())).into_data_stream()
+    }
+
+    /// One byte at a time, and each of many lines was looked through anew for each of them.
+    #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "a time is measured")]
+    async fn r6_10_a_head_that_comes_byte_by_byte_costs_little() {
+        let lines = "<a>\n".repeat(4_000);
+        let whole = "<file_info>\n<name>f</name>\n<max_nbytes>9</max_nbytes>\n<nbytes>3</nbytes>\n<offset>0</offset>\n<data>\nabc";
+        for (text, is_good) in [(lines.as_str(), false), (whole, true)] {
+            let bytes: Vec<_> =
+                text.bytes().map(|byte| Ok::<_, std::io::Error>(Chunk::from(vec![byte]))).collect();
+            let mut stream = Body::from_stream(stream::iter(bytes)).into_data_stream();
+            let began = std::time::Instant::now();
+            let mut received = Vec::new();
+            let Ok(read) = head(&mut stream, &mut received, SOON).await else { panic!("it broke") };
+            assert_eq!(read.is_ok(), is_good);
+            // Seconds of a fast program, and a minute of this one.
+            assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+            assert!(!is_good || received.ends_with(b"abc"));
+        }
     }
 
     #[tokio::test(start_paused = true)]
