@@ -55,7 +55,8 @@ use crate::{host, proc};
 const VERSION: ClientVersion = ClientVersion { major: 8, minor: 3, release: 0 };
 /// How often the host is measured again.
 const MEASURE: StdDuration = StdDuration::from_secs(600);
-/// How long after its start, or after something was done, an agent without tasks is at rest.
+/// How long after its start, or after the first thing that it did since, an agent without tasks gives back
+/// what it does not need at rest.
 const AT_REST: StdDuration = StdDuration::from_secs(60);
 /// How long the last answers may take to be read, at the agent's end.
 const LAST_ANSWERS: StdDuration = StdDuration::from_secs(2);
@@ -793,8 +794,6 @@ impl Life<'_> {
                 () = clock_set.changed() => self.engine.turn(Event::WakeUp, None).await?,
                 _ = measure.tick() => {
                     self.measured(dir, &host_cpid, speed, &virtualization).await?;
-                    // Now and then also where something is always done.
-                    self.rests();
                 }
                 found = &mut looking, if !has_looked => {
                     has_looked = true;
@@ -841,7 +840,8 @@ impl Life<'_> {
                     }
                 },
             }
-            if does_something {
+            // Counted from the first thing: whoever types, or asks every second, keeps it from nothing.
+            if does_something && is_at_rest {
                 is_at_rest = false;
                 rest.as_mut().reset(Instant::now() + AT_REST);
             }

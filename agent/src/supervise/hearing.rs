@@ -2,7 +2,8 @@
 //!
 //! One made with BOINC's library reads each message within a second, and says how far it is. Another, such as a
 //! script, does neither, ever. That it leaves a message unread says nothing of how it is: it is stopped where
-//! others rest, and killed where others leave, but not taken for stuck.
+//! others rest, and killed where others leave, but not taken for stuck. Nor is one with the library that hangs
+//! before it reads its first message: only the bound on its time ends that.
 
 use fallow_boinc::runtime::channel::Channels;
 use fallow_boinc::runtime::control::ControlQueue;
@@ -37,9 +38,12 @@ impl Hearing {
         self.queue.excuse(now);
     }
 
-    /// A look, and whether it has said something since the last one.
-    pub(super) fn look(&mut self, says: bool, now: Instant) {
+    /// A look, and whether it has said something since the last one. While it is stopped it reads nothing.
+    pub(super) fn look(&mut self, says: bool, is_stopped: bool, now: Instant) {
         self.speaks |= says;
+        if is_stopped {
+            return;
+        }
         let was_heard = self.speaks || self.queue.was_read();
         self.is_deaf = !was_heard && (self.is_deaf || self.queue.unread_for(now) >= DEAF_AFTER);
     }
@@ -74,7 +78,7 @@ mod tests {
             let memory: Vec<AtomicU8> = (0..FILE_LEN).map(|_| AtomicU8::new(0)).collect();
             let channels = Channels::new(&memory).unwrap();
             let mut hearing = Hearing::default();
-            hearing.look(speaks, at(0));
+            hearing.look(speaks, false, at(0));
             for message in [ProcessControl::Suspend, ProcessControl::Resume] {
                 hearing.push(message);
                 hearing.turn(channels, at(1));
@@ -86,18 +90,33 @@ mod tests {
             let looks = [(5, false), (6, !hears), (182, !hears)];
             for (second, is_deaf) in looks {
                 hearing.turn(channels, at(second));
-                hearing.look(false, at(second));
+                hearing.look(false, false, at(second));
                 assert_eq!(hearing.is_deaf(), is_deaf, "reads: {reads}, speaks: {speaks}, after {second} s");
             }
             hearing.turn(channels, at(190));
             assert_eq!(hearing.is_stuck(at(190)), hears, "reads: {reads}, speaks: {speaks}");
             // It was stopped meanwhile, and still nobody reads.
             hearing.excuse(at(190));
-            hearing.look(false, at(191));
+            hearing.look(false, false, at(191));
             assert_eq!(hearing.is_deaf(), !hears);
             // It begins to speak: a library that took its time.
-            hearing.look(true, at(192));
+            hearing.look(true, false, at(192));
             assert!(!hearing.is_deaf());
         }
+    }
+
+    #[test]
+    fn r6_2_the_time_in_which_a_task_was_stopped_does_not_make_it_deaf() {
+        let memory: Vec<AtomicU8> = (0..FILE_LEN).map(|_| AtomicU8::new(0)).collect();
+        let channels = Channels::new(&memory).unwrap();
+        let mut hearing = Hearing::default();
+        hearing.push(ProcessControl::Suspend);
+        hearing.turn(channels, at(0));
+        (1..30).for_each(|second| hearing.look(false, true, at(second)));
+        hearing.excuse(at(30));
+        hearing.look(false, false, at(30));
+        assert!(!hearing.is_deaf());
+        hearing.look(false, false, at(35));
+        assert!(hearing.is_deaf());
     }
 }

@@ -60,8 +60,6 @@ pub(super) struct Meter {
     strays: Mutex<Sessions>,
     /// It was told to go, or killed.
     leaving: AtomicBool,
-    /// Somebody wants the machine while it leaves.
-    hurried: AtomicBool,
     /// Its processes are stopped (see [`super::freezer`]).
     frozen: AtomicBool,
     /// Its process is gone for good: its id may be another's by now.
@@ -137,10 +135,6 @@ impl Meter {
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)
     }
-    /// Somebody wants the machine: while it is to leave, it has little time for that.
-    pub(super) fn hurry(&self) {
-        self.hurried.store(true, Ordering::Relaxed);
-    }
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
@@ -201,7 +195,7 @@ pub(super) struct Task {
     said: Option<AppStatus>,
     /// When it gets killed, if it was told to leave.
     leave_by: Option<StdInstant>,
-    /// And if somebody wants the machine since.
+    /// And as long as somebody wants the machine.
     hurry_by: Option<StdInstant>,
     /// Whether it goes on although it is stopped.
     restless: Restless,
@@ -324,7 +318,12 @@ impl Task {
         self.meter.set_leaving();
         if self.killed.is_none() {
             self.killed = Some(why.to_owned());
-            tracing::warn!(task = shown(&self.name), pid = process.pid, "killing a task: {why}");
+            let (task, pid) = (shown(&self.name), process.pid);
+            match self.leave_by.is_some() && self.is_deaf() {
+                // It can leave in no other way.
+                true => tracing::info!(task, pid, "killing a task: {why}"),
+                false => tracing::warn!(task, pid, "killing a task: {why}"),
+            }
         }
         if let Some(group) = self.meter.group() {
             group.kill();
@@ -412,6 +411,7 @@ impl Task {
         used: &BTreeMap<u32, Used>,
         now: Instant,
         unsent: &mut UnsentMessages,
+        is_wanted: bool,
     ) -> Option<(Used, Option<AppStatus>)> {
         let pid = self.process.as_ref()?.pid;
         let used = self.meter.note(used.get(&pid).copied().unwrap_or_default());
@@ -438,15 +438,15 @@ impl Task {
         }
         self.take_messages(shared, job, unsent);
         self.said = status.or(self.said);
-        self.hearing.look(status.is_some(), now);
+        self.hearing.look(status.is_some(), frozen, now);
         if !frozen {
-            self.kill_if_overdue(now);
+            self.kill_if_overdue(now, is_wanted);
         }
         if self.restless.look(frozen, used.cpu) {
             self.kill("it goes on although it is stopped");
         }
         let is_to_rest = self.is_to_rest && !frozen;
-        self.is_heedless = self.heedless.look(is_to_rest, used.cpu) || (is_to_rest && self.hearing.is_deaf());
+        self.is_heedless = self.heedless.look(is_to_rest, used.cpu) || (is_to_rest && self.is_deaf());
         Some((used, status))
     }
 
@@ -456,7 +456,7 @@ impl Task {
         let goes_on = self.is_heedless && !self.meter.is_leaving() && !self.meter.is_gone();
         let pid = self.pid().filter(|_| goes_on)?;
         if !std::mem::replace(&mut self.was_heedless, true) {
-            match self.hearing.is_deaf() {
+            match self.is_deaf() {
                 true => tracing::info!(task = shown(&self.name), pid, "it reads no messages: stopping it"),
                 false => tracing::warn!(
                     task = shown(&self.name),
@@ -466,6 +466,17 @@ impl Task {
             }
         }
         Some(pid)
+    }
+
+    /// Whether it hears no messages: there is no channel, or nobody has ever read it.
+    fn is_deaf(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.channel.is_none()) || self.hearing.is_deaf()
+    }
+
+    /// Its first process, where a message is not enough to have it rest.
+    pub(super) fn rests_by_force(&self) -> Option<u32> {
+        let leader = self.pid().filter(|_| !self.meter.is_leaving() && !self.meter.is_gone());
+        leader.filter(|_| self.is_deaf() || self.was_heedless)
     }
 
     /// Whether its processes are stopped. The time in which they were counts as nobody's fault.
@@ -541,7 +552,7 @@ impl Task {
     }
 
     /// A task whose process has ended is never overdue: collecting its outputs takes as long as it takes.
-    fn kill_if_overdue(&mut self, now: Instant) {
+    fn kill_if_overdue(&mut self, now: Instant, is_wanted: bool) {
         if self.meter.is_gone() {
             return;
         }
@@ -551,15 +562,14 @@ impl Task {
         {
             self.finished_since = Some(StdInstant::now());
         }
-        if self.meter.hurried.load(Ordering::Relaxed) && self.leave_by.is_some() {
-            self.hurry_by.get_or_insert(StdInstant::now() + HURRY);
-        }
+        let hurries = is_wanted && self.leave_by.is_some();
+        self.hurry_by = hurries.then(|| self.hurry_by.unwrap_or_else(|| StdInstant::now() + HURRY));
         let is_over = |by: Option<StdInstant>| by.is_some_and(|by| by <= StdInstant::now());
         if is_over(self.leave_by) {
             self.kill("it was told to leave a minute ago");
         } else if is_over(self.hurry_by) {
-            self.kill("somebody wants the machine, and it was told to leave before");
-        } else if self.leave_by.is_some() && self.hearing.is_deaf() {
+            self.kill("somebody wants the machine, and it is to leave");
+        } else if self.leave_by.is_some() && self.finished_since.is_none() && self.is_deaf() {
             self.kill("it was told to leave, and reads no messages");
         } else if self.hearing.is_stuck(now) {
             self.kill("it has left a message unread for three minutes");
@@ -815,7 +825,7 @@ mod tests {
         assert_eq!(task.leader(), Some((other.id(), first)));
         task.meter.gone.store(true, Ordering::Relaxed);
         task.leave_by = Some(StdInstant::now());
-        task.kill_if_overdue(fallow_daemon::clock::now());
+        task.kill_if_overdue(fallow_daemon::clock::now(), false);
         let (is_leaving, leader, ended) = (task.meter.is_leaving(), task.leader(), other.try_wait().unwrap());
         other.kill().unwrap();
         other.wait().unwrap();

@@ -386,7 +386,9 @@ impl Client {
         }
         if !expected {
             let why = match reason {
-                _ if let Some(why) = killed => format!("was killed by this agent, for {why}"),
+                RestartReason::Stopped(_) if let Some(why) = killed => {
+                    format!("was killed by this agent, for {why}")
+                }
                 RestartReason::Premature => "exited with 0 and has not said that it is finished".to_owned(),
                 RestartReason::Temporary(exit) => format!("asked to be started again later: {}", exit.reason),
                 RestartReason::Stopped(signal) => format!("was stopped by signal {signal}"),

@@ -666,15 +666,13 @@ impl Service for OperatorService {
         let asked = author.record(Action::ProjectChanged, &name).changed("", &named);
         let done = author.record(Action::ProjectChanged, &name);
         let work = async {
-            tracing::info!(
-                project = name,
-                by = author.actor.name(),
-                ?changes,
-                "settings of a project change"
-            );
+            let by = author.actor.name().to_owned();
             let change = move |projects: &ProjectServer| {
                 let before = projects.project(&name)?;
                 let settings = projects.change_settings(&name, &changes)?;
+                // What is taken is short; how it was written need not be.
+                let said = printable::line(&named, REASON);
+                tracing::info!(project = name, by, changes = said, "settings of a project are changed");
                 let done = done.changed(&audit::said(&before, &changes), &named);
                 Ok((convert::settings(&ProjectInfo { settings, ..before }), Some(done)))
             };

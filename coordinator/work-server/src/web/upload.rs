@@ -112,9 +112,7 @@ async fn head(
     let whole = async {
         let (mut looked, mut is_over) = (0, false);
         loop {
-            // It may come byte by byte, and is looked through from its begin each time: so not before there is
-            // twice as much.
-            if is_over || received.len() >= 2 * looked {
+            if is_over || is_due(received.len(), looked) {
                 looked = received.len();
                 match UploadRequest::parse(received) {
                     Ok(Head::Complete { request, data_at }) => return Ok(Ok((request, data_at))),
@@ -130,6 +128,12 @@ async fn head(
         }
     };
     timeout(limit, whole).await.map_err(|_| Failure::Timeout)?
+}
+
+/// Whether a head of which so much was there at the last look is looked at again. It may come byte by byte, and
+/// is looked through from its begin each time: so not before there is twice as much.
+fn is_due(received: usize, looked: usize) -> bool {
+    received >= 2 * looked
 }
 
 async fn file_size(project: Arc<Project>, name: String) -> Result<Response, Failure> {
@@ -409,22 +413,28 @@ mod tests {
         Body::from_stream(bytes.chain(stream::pending())).into_data_stream()
     }
 
-    /// One byte at a time, and each of many lines was looked through anew for each of them.
+    #[test]
+    fn r6_10_a_head_that_comes_byte_by_byte_is_looked_through_a_few_times_only() {
+        let mut looks = Vec::new();
+        for received in 1..=100_000 {
+            if is_due(received, looks.last().copied().unwrap_or_default()) {
+                looks.push(received);
+            }
+        }
+        assert!(looks.len() == 17 && looks.iter().sum::<usize>() < 200_000, "{looks:?}");
+    }
+
     #[tokio::test]
-    #[expect(clippy::disallowed_methods, reason = "a time is measured")]
-    async fn r6_10_a_head_that_comes_byte_by_byte_costs_little() {
+    async fn r6_8_a_head_that_comes_byte_by_byte_is_read_as_any_other() {
         let lines = "<a>\n".repeat(4_000);
         let whole = "<file_info>\n<name>f</name>\n<max_nbytes>9</max_nbytes>\n<nbytes>3</nbytes>\n<offset>0</offset>\n<data>\nabc";
         for (text, is_good) in [(lines.as_str(), false), (whole, true)] {
             let bytes: Vec<_> =
                 text.bytes().map(|byte| Ok::<_, std::io::Error>(Chunk::from(vec![byte]))).collect();
             let mut stream = Body::from_stream(stream::iter(bytes)).into_data_stream();
-            let began = std::time::Instant::now();
             let mut received = Vec::new();
             let Ok(read) = head(&mut stream, &mut received, SOON).await else { panic!("it broke") };
             assert_eq!(read.is_ok(), is_good);
-            // Seconds of a fast program, and a minute of this one.
-            assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
             assert!(!is_good || received.ends_with(b"abc"));
         }
     }

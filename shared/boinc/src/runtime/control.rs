@@ -2,7 +2,7 @@
 //!
 //! Model: the channel holds one message, so a client queues. A suspend cancels a waiting resume and the other
 //! way round, for only the last of them matters. An application that leaves a message unread for 180 s is
-//! taken for stuck: it is killed and started again.
+//! taken for stuck: it is killed and started again, if it ever read one.
 
 use std::collections::VecDeque;
 
