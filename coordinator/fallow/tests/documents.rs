@@ -264,5 +264,7 @@ async fn r6_10_whoever_does_something_says_why_and_the_audit_log_has_it() {
     let long = fallow(dir, &["tokens", "create", "--message", &"x".repeat(1_001)]);
     assert_eq!(long.status.code(), Some(3), "{}", text(&long));
     assert!(text(&long).contains("it has 1001 bytes: expected 1000 at most"), "{}", text(&long));
+    let long = fallow(dir, &["shares", "set", "sums=9", "--message", &"x".repeat(1_001)]);
+    assert_eq!(long.status.code(), Some(3), "{}", text(&long));
     assert_eq!(running.stop(), Some(0));
 }

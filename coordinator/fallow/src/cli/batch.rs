@@ -218,8 +218,9 @@ fn above_zero<T: Default + PartialEq + std::fmt::Display>(key: &str, value: Opti
 
 fn convert(base: &Path, workunit: Workunit, files: &mut InputContents) -> Result<PendingWorkunit, String> {
     let number = above_zero::<u32>;
-    let size =
-        |key: &str, text: &Option<String>| above_zero(key, text.as_deref().map(units::size).transpose()?);
+    let size = |key: &str, text: &Option<String>| {
+        above_zero(key, text.as_deref().map(units::size_or_bytes).transpose()?)
+    };
     let (mut inputs, mut contents) = (Vec::new(), Vec::new());
     for Input { open_name, text, path, keep_as } in workunit.inputs {
         contents.push(content(base, &open_name, text, path, files)?);

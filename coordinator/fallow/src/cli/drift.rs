@@ -28,7 +28,7 @@ pub(super) fn cause(host: &Host, newest: u64, now: Instant) -> Option<String> {
     let said = match refusal {
         _ if host.last_seen_micros == 0 => "has not been here yet: gets it when it comes".to_owned(),
         _ if follows > DocumentVersion(newest) => {
-            "follows a version that this coordinator does not have: `fallow restore` begins a new term"
+            "follows a version that this coordinator does not have: `fallow restore --new-term` begins a new term"
                 .to_owned()
         }
         Some(state) => format!("refuses it: {}", state.document_refusal),

@@ -93,6 +93,15 @@ pub(crate) fn print_told(text: &str) -> Result<(), Failure> {
     print(&told(text, std::io::stdout().is_terminal()))
 }
 
+/// Prints a table; of one without rows, a sentence.
+pub(crate) fn print_table(
+    is_empty: bool,
+    nothing: &str,
+    table: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    if is_empty { print_told(&format!("{nothing}\n")) } else { print(&table()) }
+}
+
 /// Sentences as they are told: to a terminal broken between words.
 pub(crate) fn told(text: &str, is_terminal: bool) -> String {
     match is_terminal {

@@ -15,7 +15,7 @@ use tonic::Code;
 use super::connect::Target;
 use super::going_out::{self, GoingOut};
 use super::table::{self, Column::Text};
-use super::{Failure, overruled, print, print_json, units};
+use super::{Failure, overruled, print, print_json, units, why};
 
 /// A change is tried so often when others change the document at the same time.
 const ATTEMPTS: u32 = 20;
@@ -71,7 +71,7 @@ struct Set {
     #[command(flatten)]
     changes: Changes,
     /// Why, for the history of documents.
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT", value_parser = why::message)]
     message: String,
     #[command(flatten)]
     how: GoingOut,
@@ -280,9 +280,9 @@ async fn change(set: Set) -> Result<(), Failure> {
             match client.set_preferences(request).await {
                 Err(status) if status.code() == Code::Aborted => status,
                 reply => {
-                    let DocumentReply { document, rollout, changed_hosts } = reply?.into_inner();
+                    let DocumentReply { document, rollout, changed_hosts, unchanged } = reply?.into_inner();
                     overruled::tell(&mut client, &differing(&before, &preferences)).await;
-                    going_out::tell(&mut client, rollout).await;
+                    going_out::tell_change(&mut client, rollout, unchanged).await;
                     print_document(&document.unwrap_or_default(), show.json)?;
                     going_out::tell_at_once(&mut client, rollout, changed_hosts, &how).await;
                     return Ok(());
