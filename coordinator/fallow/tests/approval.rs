@@ -130,7 +130,7 @@ async fn lab(dir: &Path) -> (Running, Vec<Follower>) {
     until_have(dir, 2, &["pc-1", "pc-2", "pc-3"]);
     let plan = ["rollout", "plan", "--waves", "test-room,100%", "--soak", "30d", "--approval-over", "0"];
     let said = done(dir, &[&plan[..], &["--message", "four eyes"]].concat());
-    let expected = "Changes go out in waves of test-room,100%, each watched for 30.0 days; one for more than 0 hosts waits for a second person.\n";
+    let expected = "Changes go out in waves of test-room,100%, each watched for 30 days; one for more than 0 hosts waits for a second person.\n";
     assert_eq!(said, expected);
     (running, hosts)
 }

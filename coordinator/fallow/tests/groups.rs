@@ -115,9 +115,9 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
     let line = |host: &str, value: &str| {
         lines.iter().find(|line| line[0] == host && line[2] == value).unwrap()[3..].to_vec()
     };
-    assert_eq!(line("pc-1", "preferences.cpu_fraction"), ["1", "0.5", "group", "quiet"]);
+    assert_eq!(line("pc-1", "preferences.cpu_fraction"), ["100%", "50%", "group", "quiet"]);
     assert_eq!(line("pc-1", "projects.sums"), ["share", "100", "absent", "group", "quiet"]);
-    assert_eq!(line("pc-2", "preferences.cpu_fraction"), ["1", "0.25", "group", "site"]);
+    assert_eq!(line("pc-2", "preferences.cpu_fraction"), ["100%", "25%", "group", "site"]);
     assert!(!difference.contains("pc-3"), "{difference}");
     assert_eq!(json(dir, &["groups"])["groups"].as_array().unwrap().len(), 0);
 
@@ -183,9 +183,9 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
 
     let why = done(dir, &["hosts", "show", "pc-1", "--why"]);
     for expected in [
-        "preferences.cpu_fraction         0.5        group quiet   0.25 by group site, 1 by default",
-        "preferences.buffer_min           2 h        group site    0.1 days by default",
-        "preferences.memory_fraction      0.1        owner         0.9 by default",
+        "preferences.cpu_fraction         50%        group quiet   25% by group site, 100% by default",
+        "preferences.buffer_min           2 h        group site    2.4 h by default",
+        "preferences.memory_fraction      10%        owner         90% by default",
         "projects.sums                    absent     group quiet   share 100 by fleet",
         "projects.primes.code_sign_key    sha256:",
         "groups     site, quiet",

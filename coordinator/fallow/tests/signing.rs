@@ -381,7 +381,7 @@ fn r6_10_documents_that_are_signed_no_more_go_out_and_what_waited_was_named() {
     ok(dir, &["organisation", "set", &key]);
     ok(dir, &["preferences", "set", "--cpu-fraction", "0.5", "--checkpoint-period", "90s"]);
     let documents = ok(dir, &["documents"]);
-    assert!(documents.contains("preferences cpu_fraction=0.5 checkpoint_period=1.5 min"), "{documents}");
+    assert!(documents.contains("preferences cpu_fraction=50% checkpoint_period=90 s"), "{documents}");
     assert!(documents.contains("version 2 waits until it is signed"), "{documents}");
     let room = path("room.toml");
     fs::write(

@@ -274,7 +274,7 @@ async fn r6_10_the_audit_log_has_the_name_of_the_token_and_not_the_one_that_a_to
     assert_eq!((document.actor_kind(), document.actor.as_str()), (AuditActor::NamedOperator, "ann"));
     let created = entries(&mut owner, "operator created", 1).await.remove(0);
     assert_eq!((created.actor_kind(), created.object.as_str()), (AuditActor::Operator, "ann"));
-    assert_eq!(created.after, "role operator, life 90.0 days");
+    assert_eq!(created.after, "role operator, life 90 days");
     coordinator.stop().await.unwrap();
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod apply;
 pub(crate) mod audit;
 pub(crate) mod backup;
 mod batch;
+mod batch_parts;
 mod bounded;
 mod changes;
 mod code_sign_key;

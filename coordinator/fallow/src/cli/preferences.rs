@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use fallow_domain::{
     Bytes, Device, DocumentVersion, Duration, ExitCode, Fraction, Hours, Invalid, Preferences,
 };
+use fallow_fleet::Preference;
 use fallow_proto::fleet::preferences::{from_wire, to_wire};
 use fallow_proto::fleet::v1::Document;
 use fallow_proto::operator::v1::{DocumentReply, GetDocumentRequest, SetPreferencesRequest};
@@ -301,7 +302,7 @@ fn print_document(document: &Document, as_json: bool) -> Result<(), Failure> {
     if as_json {
         return print_json(&to_json(document.version, &preferences));
     }
-    let rows = rows(&preferences).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    let rows = rows(&preferences).into_iter().map(|(name, value)| vec![name, value]).collect();
     let table = table::render(&[Text("preference"), Text("value")], rows);
     print(&format!("{table}document version {}\n", DocumentVersion(document.version)))
 }
@@ -313,45 +314,10 @@ fn differing(before: &Preferences, after: &Preferences) -> Vec<String> {
     others.map(|((name, _), _)| format!("preferences.{}", name.replace('-', "_"))).collect()
 }
 
-fn rows(preferences: &Preferences) -> [(&'static str, String); 17] {
-    let Preferences {
-        cpu_fraction,
-        cpu_time_fraction,
-        buffer_min,
-        buffer_additional,
-        scheduling_period,
-        checkpoint_period,
-        leave_in_memory,
-        suspended,
-        memory_fraction,
-        disk_fraction,
-        disk_free_min,
-        connection_interval,
-        excluded_devices,
-        hours,
-        run_in_use,
-        run_gpu_in_use,
-        idle_after,
-    } = preferences;
-    [
-        ("cpu-fraction", table::number(cpu_fraction.get())),
-        ("cpu-time-fraction", table::number(cpu_time_fraction.get())),
-        ("buffer-min", buffer_min.to_string()),
-        ("buffer-additional", buffer_additional.to_string()),
-        ("scheduling-period", scheduling_period.to_string()),
-        ("checkpoint-period", checkpoint_period.to_string()),
-        ("leave-in-memory", leave_in_memory.to_string()),
-        ("suspended", suspended.to_string()),
-        ("memory-fraction", table::number(memory_fraction.get())),
-        ("disk-fraction", table::number(disk_fraction.get())),
-        ("disk-free-min", units::shown_size(disk_free_min.0)),
-        ("connection-interval", connection_interval.to_string()),
-        ("excluded-devices", Device::list(excluded_devices)),
-        ("hours", hours.to_string()),
-        ("run-in-use", run_in_use.to_string()),
-        ("run-gpu-in-use", run_gpu_in_use.to_string()),
-        ("idle-after", idle_after.to_string()),
-    ]
+/// Each preference, by the name of its option, as it is shown everywhere.
+fn rows(preferences: &Preferences) -> Vec<(String, String)> {
+    let all = Preference::all_of(preferences).into_iter();
+    all.map(|one| (one.key().replace('_', "-"), one.to_string())).collect()
 }
 
 fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {
