@@ -81,7 +81,7 @@ impl FromStr for Selector {
         }
         let terms: Vec<_> =
             parts(text).into_iter().map(|term| (term.trim(), read_term(term.trim()))).collect();
-        // All that is wrong at once. An empty selector chooses every host, and an empty term is no such thing.
+        // All that is wrong at once. An empty selector chooses every host, and an empty term is none.
         let bad = terms.iter().filter(|(_, read)| read.is_err()).map(|(term, _)| *term);
         let bad: Vec<_> = bad.map(|term| if term.is_empty() { NO_TERM } else { term }).collect();
         if bad.len() > 1 || bad.contains(&NO_TERM) {

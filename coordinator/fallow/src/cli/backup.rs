@@ -76,8 +76,8 @@ directory was put back by other means, such as a snapshot of its disk.")]
 pub(crate) struct Restore {
     /// The backup; - for standard input.
     file: Option<PathBuf>,
-    /// Put nothing back, only begin a new term of the documents: all hosts take what the coordinator says from
-    /// then on, and this cannot be undone.
+    /// Put nothing back, only begin a new term of the documents: all hosts take what the coordinator says
+    /// from then on, and this cannot be undone.
     #[arg(long)]
     new_term: bool,
     /// Why, for the audit log.

@@ -61,7 +61,8 @@ impl Documents {
         }
     }
 
-    /// The number of the rollout by which a version goes out; 0 where it went to all hosts at once, or is out.
+    /// The number of the rollout by which a version goes out; 0 where it went to all hosts at once, or is
+    /// out.
     #[must_use]
     pub fn rollout_of(&self, version: DocumentVersion) -> u64 {
         let rollout = self.release().rollout.clone();
