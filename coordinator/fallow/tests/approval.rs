@@ -222,7 +222,7 @@ async fn r6_5_a_change_waits_for_a_second_person_and_its_rollout_takes_each_orde
     }
     let approved = entries.iter().find(|entry| entry["message"] == "looks right").unwrap();
     assert!(approved["object"].as_str().unwrap().contains("bob approves it"), "{approved}");
-    let table = done(dir, &["audit", "--wide"]);
+    let table = done(dir, &["audit", "--wide", "--limit", "60"]);
     for words in [
         "rollout planned",
         "bob approves it",
