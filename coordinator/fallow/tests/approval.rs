@@ -203,7 +203,7 @@ async fn r6_5_a_change_waits_for_a_second_person_and_its_rollout_takes_each_orde
     assert!(tried.contains("nothing was changed") && !tried.contains("goes out"), "{tried}");
     bob.json(&["rollout", "abort"]);
 
-    let entries = json(dir, &["audit", "--action", "rollout"])["entries"].clone();
+    let entries = json(dir, &["audit", "--action", "rollout", "--limit", "60"])["entries"].clone();
     let entries = entries.as_array().unwrap();
     let said =
         |entry: &Value| ["actor", "outcome", "message"].map(|key| entry[key].as_str().unwrap().to_owned());
