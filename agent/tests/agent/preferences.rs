@@ -437,7 +437,7 @@ fn r6_4_what_files_come_to_in_days_breaks_a_transfer_off_and_it_goes_on_from_the
     let rests = |host: &Host| {
         wait_for("that no more may be transferred", || {
             let why = status(host.path())["host"]["network_rests"].as_str()?.to_owned();
-            why.contains("in the last 30 days, of 1000.0 kB that may be transferred").then_some(why)
+            why.contains("in the last 30 days, of 1 MB that may be transferred").then_some(why)
         });
     };
     rests(&host);

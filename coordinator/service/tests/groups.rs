@@ -333,8 +333,8 @@ async fn r6_5_a_change_that_is_only_tried_or_wrong_changes_nothing_and_says_all_
     let tried = operator.change_groups(tried).await.unwrap().into_inner();
     assert_eq!((tried.document_version, tried.changed_hosts), (1, 1));
     let value = &tried.values[0];
-    assert_eq!((value.key.as_str(), value.before.as_str()), ("preferences.cpu_fraction", "1"));
-    assert_eq!((value.after.as_str(), value.origin.as_str()), ("0.5", "group quiet"));
+    assert_eq!((value.key.as_str(), value.before.as_str()), ("preferences.cpu_fraction", "100%"));
+    assert_eq!((value.after.as_str(), value.origin.as_str()), ("50%", "group quiet"));
     assert_eq!(value.agent_ids, [identity.agent_id]);
 
     let bad = QUIET.replace("0.5", "5");

@@ -27,6 +27,8 @@ use super::store_keys::tail;
 use super::txn::{Txn, decode};
 use super::workunit::{InputRef, Workunit, WorkunitState};
 
+/// Applications that are named where another one is wanted.
+const APPLICATIONS_NAMED: usize = 20;
 /// The longest that a job may take: clients count in seconds, and deadlines beyond mean nothing.
 const DELAY_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 /// The most workunits in one piece: it is one batch in the store.
@@ -319,6 +321,7 @@ impl Project {
             return Err(ProjectError::UnknownApplication {
                 project: self.name.clone(),
                 application: new.application.clone(),
+                there: catalog.applications().take(APPLICATIONS_NAMED).map(str::to_owned).collect(),
             });
         }
         new.rules.check()?;

@@ -4,7 +4,7 @@
 //! bytes.
 
 use fallow_domain::amount::{self, SIZES, TIMES, Units};
-use fallow_domain::{Bytes, Duration};
+use fallow_domain::{Bytes, Duration, Fraction};
 
 use crate::suggest::suggest;
 
@@ -51,6 +51,27 @@ pub fn write_bytes(bytes: Bytes) -> String {
         &["TB", "GB", "GiB", "MB", "MiB", "kB"],
         "B",
     )
+}
+
+/// Shows a duration as everything else is shown that is no file, if that reads back equal; else as
+/// [`write_duration`].
+#[must_use]
+pub fn show_duration(duration: Duration) -> String {
+    let shown = duration.to_string();
+    if parse_duration(&shown) == Ok(duration) { shown } else { write_duration(duration) }
+}
+
+/// The same of a size.
+#[must_use]
+pub fn show_bytes(bytes: Bytes) -> String {
+    let shown = bytes.to_string();
+    if parse_bytes(&shown) == Ok(bytes) { shown } else { write_bytes(bytes) }
+}
+
+/// Shows a part of a whole in per cents, to a thousandth of one: 0.29 is not 28.999999999999996%.
+#[must_use]
+pub fn show_fraction(fraction: Fraction) -> String {
+    format!("{}%", (fraction.get() * 1e5).round() / 1e3)
 }
 
 fn bad(problem: String) -> BadAmount {
@@ -200,6 +221,19 @@ mod tests {
         assert_eq!(write_bytes(Bytes(101_000_000_000)), "101 GB");
         assert_eq!(write_bytes(Bytes::from_mebibytes(2048)), "2 GiB");
         assert_eq!(write_bytes(Bytes(0)), "0 B");
+    }
+
+    #[test]
+    fn what_is_shown_reads_back_equal_and_is_said_as_elsewhere() {
+        let shown =
+            [60.0, 90.0, 3_600.0, 8_640.0, 86_400.0, 1.25].map(Duration::from_secs_f64).map(show_duration);
+        assert_eq!(shown, ["1 min", "90 s", "1 h", "2.4 h", "1 day", "1.25 s"]);
+        let shown = [1_u64 << 30, 10 << 20, 5_000, 1_500_000].map(Bytes).map(show_bytes);
+        assert_eq!(shown, ["1 GiB", "10 MiB", "5000 B", "1.5 MB"]);
+        assert_eq!(
+            [0.5, 0.29, 1.0].map(|part| show_fraction(Fraction::clamped(part))),
+            ["50%", "29%", "100%"]
+        );
     }
 
     proptest! {

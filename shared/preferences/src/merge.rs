@@ -242,12 +242,12 @@ mod tests {
         let cpus = entry(&found, "cpu_fraction");
         assert_eq!(
             (cpus.value.as_str(), cpus.place.to_string().as_str()),
-            ("25 %", "preferences.toml, line 7")
+            ("25%", "preferences.toml, line 7")
         );
         let [said, default] = &cpus.others[..] else { panic!("{cpus:?}") };
-        assert_eq!((said.value.as_str(), said.why), ("50 %", Outdone::Stricter));
+        assert_eq!((said.value.as_str(), said.why), ("50%", Outdone::Stricter));
         assert_eq!((said.place.to_string().as_str()), "coordinator's document version 4");
-        assert_eq!((default.value.as_str(), default.why), ("100 %", Outdone::Replaced));
+        assert_eq!((default.value.as_str(), default.why), ("100%", Outdone::Replaced));
         let in_use = entry(&found, "run_in_use");
         assert_eq!(
             (in_use.value.as_str(), &in_use.place.origin),

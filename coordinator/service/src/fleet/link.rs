@@ -191,8 +191,8 @@ async fn attend(
     // One that comes and goes all the time fills no log.
     let (times, begun) = (agent.comings.allow(), Instant::now());
     if let Some(times) = times {
-        let (version, document) = (&hello.agent_version, hello.document_version);
-        tracing::info!(version, document, times, "agent connected");
+        let (version, document) = (&hello.agent_version, DocumentVersion(hello.document_version));
+        tracing::info!(version, %document, times, "agent connected");
     }
     let mut connection = Connection::new(fleet, agent, hello, &process.from, outgoing);
     let end = connection.run(incoming, seat, number).await;

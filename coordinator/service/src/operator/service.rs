@@ -639,8 +639,9 @@ impl Service for OperatorService {
         let caller = caller_of(&request)?;
         let open = release.open().filter(|(rollout, _)| rollout.candidate == said.version);
         let rollout = open.map_or(0, |(rollout, _)| rollout.number);
-        let work =
-            async { Ok(document_for(&caller, wire::DocumentReply { document, rollout, changed_hosts: 0 })) };
+        let work = async {
+            Ok(document_for(&caller, wire::DocumentReply { document, rollout, ..Default::default() }))
+        };
         self.call("GetDocument", span, work).await
     }
 
@@ -695,12 +696,12 @@ impl Service for OperatorService {
     ) -> Reply<wire::AddAppVersionReply> {
         let span = span_of(&request, "AddAppVersion");
         let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
-        let asked = author.record(Action::AppVersionAdded, "");
         let mut parts = request.into_inner();
         let announced = match self.announced(&caller, &author, &mut parts).await {
             Ok(announced) => announced,
             Err(refused) => return self.call("AddAppVersion", span, async { Err(refused) }).await,
         };
+        let asked = author.record(Action::AppVersionAdded, &audit::announced(&announced));
         let work = async {
             let received = incoming::receive(&self.projects, announced, parts).await?;
             let done = author.record(Action::AppVersionAdded, &audit::version(&received));

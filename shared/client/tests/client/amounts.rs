@@ -31,7 +31,7 @@ fn r6_4_what_files_come_to_in_days_ends_transfers_until_days_pass_and_a_restart_
     assert_eq!(world.client.host_view().network_rests, None);
     world.event(moved(6));
     let why = world.client.host_view().network_rests.unwrap();
-    assert!(why.starts_with("files came to 10.0 MB in the last 3 days, of 10.0 MB"), "{why}");
+    assert!(why.starts_with("files came to 10 MB in the last 3 days, of 10 MB"), "{why}");
     let (calls, transfers) = (world.calls("a").len(), world.transfers.len());
     // It is known after a restart, once the files were read, which is before anything else.
     let mut later = world.restored();
