@@ -100,8 +100,11 @@ impl Project {
         }
         let last_sequence = named.last().map(|(_, sequence)| *sequence);
         let inputs = rest.workunits.iter().flat_map(|workunit| &workunit.inputs);
-        let files = inputs.clone().count() as u64;
-        let bytes = inputs.map(|input| (input.content.len() as u64).next_multiple_of(BLOCK) + INODE).sum();
+        let own = inputs.filter(|input| input.keep_as.is_empty()).map(|input| input.content.len() as u64);
+        let (mut files, mut bytes) = (0, 0);
+        for length in own.chain(sticky_inputs.to_write()) {
+            (files, bytes) = (files + 1, bytes + length.next_multiple_of(BLOCK) + INODE);
+        }
         leave_space(&self.layout.downloads(), bytes, files)?;
         let new = match self.prepare_all(rest, named, &mut sticky_inputs, now) {
             Ok(new) => new,

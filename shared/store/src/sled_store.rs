@@ -462,9 +462,10 @@ fn kept_files(all: u64) -> u64 {
 pub fn leaves_enough(dir: &Path, bytes: u64, files: u64) -> std::io::Result<bool> {
     let (free, all) = space(dir)?;
     let volume = rustix::fs::statvfs(dir)?;
-    // Some have no number of files that there may be.
+    // Some have no number of files that there may be, or do not say how many more.
+    let says_nothing = volume.f_files == 0 || volume.f_favail == 0;
     let has_files =
-        volume.f_files == 0 || volume.f_favail >= kept_files(volume.f_files).saturating_add(files);
+        files == 0 || says_nothing || volume.f_favail >= kept_files(volume.f_files).saturating_add(files);
     Ok(has_files && free >= kept(all).saturating_add(bytes))
 }
 

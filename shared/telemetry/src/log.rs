@@ -6,9 +6,11 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use crate::TelemetryError;
 
-/// What is logged unless somebody says otherwise. The HTTP/2 library warns of what any client can do as often
-/// as he likes.
-const DEFAULT: &str = "info,h2=error";
+/// What is logged unless somebody says otherwise.
+const DEFAULT: &str = "info";
+/// Said before all others: the HTTP/2 library warns of what any client can do as often as he likes. Who wants that
+/// names the library.
+const ALWAYS: &str = "h2=error";
 
 /// The layer that writes the log, as the environment wants it.
 pub(crate) fn layer() -> Result<Box<dyn Layer<Registry> + Send + Sync>, TelemetryError> {
@@ -27,7 +29,8 @@ pub(crate) fn layer() -> Result<Box<dyn Layer<Registry> + Send + Sync>, Telemetr
 
 fn filter(given: Option<&str>) -> Result<EnvFilter, TelemetryError> {
     let text = given.filter(|text| !text.trim().is_empty()).unwrap_or(DEFAULT);
-    EnvFilter::try_new(text).map_err(|source| TelemetryError::BadFilter { given: text.to_owned(), source })
+    EnvFilter::try_new(format!("{ALWAYS},{text}"))
+        .map_err(|source| TelemetryError::BadFilter { given: text.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -40,7 +43,8 @@ mod tests {
             let text = filter(given).unwrap().to_string();
             assert!(text.contains("info") && text.contains("h2=error"), "{text}");
         }
-        assert_eq!(filter(Some("fallow_agent=debug")).unwrap().to_string(), "fallow_agent=debug");
+        assert_eq!(filter(Some("fallow_agent=debug")).unwrap().to_string(), "fallow_agent=debug,h2=error");
+        assert_eq!(filter(Some("debug,h2=trace")).unwrap().to_string(), "h2=trace,debug");
     }
 
     #[test]

@@ -159,7 +159,7 @@ fn each_of_json(text: &str) -> Option<Written> {
     let needed = json!({ "application": "a", "flops": 1.0 });
     let read = |value| serde_json::from_value(value);
     let mut say = |error: serde_json::Error| error.to_string();
-    Some(batch.workunits.into_iter().map(|value| read_by_parts(value, &needed, read, &mut say)).collect())
+    Some(batch.workunits.into_iter().map(|value| read_by_parts(&value, &needed, read, &mut say)).collect())
 }
 
 fn each_of_toml(text: &str) -> Option<Written> {
@@ -178,7 +178,7 @@ fn each_of_toml(text: &str) -> Option<Written> {
         // Where it is takes time to find, and only so many are told.
         if told > MISTAKES_TOLD { String::new() } else { toml_mistake(text, &error) }
     };
-    Some(workunits.into_iter().map(|value| read_by_parts(value, &needed, read, &mut say)).collect())
+    Some(workunits.into_iter().map(|value| read_by_parts(&value, &needed, read, &mut say)).collect())
 }
 
 fn twice(name: &str, first: usize, second: usize) -> String {

@@ -23,7 +23,7 @@ pub(super) trait Parts: Clone {
 /// Reads a table, piece by piece if it cannot be read whole. In the place of what it cannot be without is put
 /// what `needed` has.
 pub(super) fn read_by_parts<V: Parts, T, E>(
-    value: V,
+    value: &V,
     needed: &V,
     read: impl Fn(V) -> Result<T, E>,
     say: &mut impl FnMut(E) -> String,

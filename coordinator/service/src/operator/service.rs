@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use fallow_domain::{DocumentVersion, Duration, Labels, printable};
@@ -39,8 +39,9 @@ use fallow_daemon::clock;
 use fallow_store::Store;
 
 static FAILED: RateLimit = RateLimit::new();
-/// Of those that look like failures of this server: a request that is no message looks so, too.
-static OWN_FAILED: RateLimit = RateLimit::new();
+/// Of those that look like failures of this server, for each method: a request that is no message looks so, too,
+/// and is not to hide others.
+static OWN_FAILED: Mutex<BTreeMap<&str, RateLimit>> = Mutex::new(BTreeMap::new());
 /// Bytes of the log that the reason takes for which a call failed.
 const REASON: usize = 1_000;
 
@@ -114,8 +115,11 @@ impl OperatorService {
         if let Err(status) = &result {
             let _entered = span.enter();
             // Whoever may call can have it fail as often, and with as long a name, as he likes.
-            let rate_limit = if is_own_failure(code) { &OWN_FAILED } else { &FAILED };
-            if let Some(times) = rate_limit.allow() {
+            let times = match is_own_failure(code) {
+                true => fallow_daemon::lock(&OWN_FAILED).entry(method).or_default().allow(),
+                false => FAILED.allow(),
+            };
+            if let Some(times) = times {
                 let reason = printable::line(status.message(), REASON);
                 tracing::warn!(method, code = ?status.code(), reason, times, "an operator's call failed");
             }

@@ -242,6 +242,14 @@ impl Project {
     }
 }
 
+/// The client keeps its file and comes again.
+fn put_off(project: &Project) -> Response {
+    if let Some(times) = FULL.allow() {
+        warn!(project = %project.name, times, "uploads are put off: the disk is almost full, or has room for few more files, and the rest is for operators");
+    }
+    answer(UploadStatus::Transient, "cannot store the file now")
+}
+
 /// Stores the bytes; when they are all there, makes the file final.
 async fn keep(
     project: &Arc<Project>,
@@ -251,6 +259,11 @@ async fn keep(
     mut stream: BodyDataStream,
 ) -> Result<Response, Failure> {
     let part = project.layout.partial(&header.name);
+    // It, and a directory for it. Where that cannot be said, the write says what is wrong.
+    let has_room = fallow_store::leaves_enough(&project.layout.downloads(), 0, 2).unwrap_or(true);
+    if !has_room && !part.exists() {
+        return Ok(put_off(project));
+    }
     let mut file = match open_part(&part, header.offset.0).await.map_err(ours("open", &part))? {
         Some(file) => file,
         None => return Ok(answer(UploadStatus::Transient, "there is less of the file than the offset says")),
@@ -266,11 +279,8 @@ async fn keep(
         }
         // Where that cannot be said, the write says what is wrong.
         if !fallow_store::leaves_enough(&part, chunk.len() as u64, 0).unwrap_or(true) {
-            if let Some(times) = FULL.allow() {
-                warn!(project = %project.name, times, "uploads are put off: the disk is almost full, and the rest is for operators");
-            }
             file.flush().await.map_err(ours("write", &part))?;
-            return Ok(answer(UploadStatus::Transient, "cannot store the file now"));
+            return Ok(put_off(project));
         }
         if let Err(problem) = file.write_all(&chunk).await {
             // A full disk, most likely: the client keeps its file and comes again.
