@@ -85,7 +85,7 @@ const STATUS: &str = r"Examples:
 
 DEBT is the CPU time that a project is owed by its share (+) or has had beyond
 it (-). OK/ERR/LATE are jobs that succeeded in time, failed, and came too late.
-CHECKPOINT is the CPU time that is saved: a job that is ended goes on from there.
+CHECKPOINT is the CPU time that is saved: a job that ends early goes on there.
 
 Exit status 4 when no agent runs in the directory. With --linked also when it
 has no link to its coordinator, and 5 when the coordinator does not want it, or
@@ -149,7 +149,8 @@ const PREFERENCES: &str = r"Examples:
   fallow-agent preferences --json | jq '.preferences[] | select(.line)'
   fallow-agent preferences edit
   fallow-agent preferences check new.toml && sudo install -m 644 new.toml \
-      /var/lib/fallow-agent/preferences.toml && sudo fallow-agent preferences reload
+      /var/lib/fallow-agent/preferences.toml && \
+      sudo fallow-agent preferences reload
   fallow-agent preferences template >new.toml
 
 The owner's file, preferences.toml in the agent's directory, only tightens what
