@@ -51,7 +51,7 @@ use crate::transfer::fleet_projects::FleetProjects;
 use attach::Waiters;
 use deletions::Deletions;
 use disk::DiskLooks;
-use full_disk::{Departing, Departure};
+use full_disk::{Departing, Departure, UnstoredPause};
 use gpus::Gpus;
 use metrics::Metrics;
 pub use run::{Enrolment, Finished, Opened, Settings, open, run};
@@ -100,6 +100,8 @@ struct Engine {
     /// What the owner wants since then: suspended or not. The client is told when it can store it (see
     /// `full_disk`).
     owner_wish: Option<bool>,
+    /// A pause that somebody wants since then, likewise.
+    pause_wish: Option<UnstoredPause>,
     /// Who has paused computing, where that was in this life of the agent.
     snoozed_by: Option<String>,
     /// The project that the present turn detaches.

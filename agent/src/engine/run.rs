@@ -295,6 +295,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         asking: None,
         store_trouble: None,
         owner_wish: None,
+        pause_wish: None,
         snoozed_by: None,
         departure: None,
         departing: std::collections::VecDeque::new(),

@@ -86,6 +86,11 @@ fn r3_14_devices_that_the_owner_excludes_are_kept_over_a_restart() {
     assert_eq!(excluded(), serde_json::json!([]));
     let (code, text) = outcome(dir, &["exclude", "NVIDIA:1,amd:0"]);
     assert!(code == 0 && text.contains("not used: nvidia:1, amd:0"), "{text}");
+    // That it is not here is said, too.
+    assert!(
+        text.contains("this machine has no GPU that is known") || text.contains("not on this machine"),
+        "{text}"
+    );
     let (code, text) = outcome(dir, &["exclude", "gpu0"]);
     assert!(code == 3 && text.contains("such as nvidia:0"), "{text}");
     daemon.kill();

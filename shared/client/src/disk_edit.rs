@@ -158,7 +158,7 @@ impl Client {
         }
         let text = suspension.as_ref().map_or_else(
             || "there is space on the disk again: computing may go on".to_owned(),
-            ToString::to_string,
+            |why| self.disk_suspended(why),
         );
         if !self.disk.set_suspension(suspension) {
             return;

@@ -20,12 +20,36 @@ pub struct BadAmount {
     pub suggestion: Option<String>,
 }
 
-/// Reads a duration such as `3.67 h`. It may be negative.
+/// Reads a duration such as `3.67 h`, or `1h30min`, in parts. It may be negative, unless it has parts.
 ///
 /// # Errors
 /// [`BadAmount`] for what is none.
 pub fn parse_duration(text: &str) -> Result<Duration, BadAmount> {
-    amount(text, TIMES, "a duration").map(|micros| Duration::from_micros(micros as i64))
+    let whole = |parts: &[&str]| -> Result<f64, BadAmount> {
+        let mut sum = 0.0;
+        for part in parts {
+            sum += amount(part, TIMES, "a duration")?;
+        }
+        if sum.abs() > EXACT { Err(bad(format!("{text:?} is too much"))) } else { Ok(sum) }
+    };
+    whole(&parts(text)).map(|micros| Duration::from_micros(micros as i64))
+}
+
+/// The parts of a duration such as `1 h 30 min`: each a number and its unit. What has none is one part.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut found, mut rest) = (Vec::new(), text.trim());
+    loop {
+        let (number, unit) = amount::split(rest);
+        let tail = unit.trim_start_matches(char::is_alphabetic).trim_start();
+        let goes_on = tail.starts_with(|first: char| first.is_ascii_digit()) && tail.len() < unit.len();
+        if !goes_on || number.is_empty() || rest.starts_with('-') {
+            found.push(rest);
+            return found;
+        }
+        let (part, next) = rest.split_at(rest.len() - tail.len());
+        found.push(part);
+        rest = next;
+    }
 }
 
 /// Reads a size such as `2 GiB`.
@@ -112,10 +136,6 @@ pub fn amount(text: &str, units: Units, what: &str) -> Result<f64, BadAmount> {
 fn meant(unit: &str, units: Units) -> Option<&'static str> {
     // A small b is a bit to some.
     let bits = unit.contains('b') && (unit.contains('/') || unit.contains(char::is_uppercase));
-    // Of months no amount is said.
-    if unit == "m" && units.iter().any(|(name, _)| *name == "min") {
-        return Some("min");
-    }
     let mut same = units.iter().map(|(name, _)| *name).filter(|name| !bits || name.contains('b'));
     same.find(|name| name.eq_ignore_ascii_case(unit)).or_else(|| {
         let is_word = |name: &&str| name.len() >= 3 && name.chars().all(|c| c.is_ascii_lowercase());
@@ -172,6 +192,10 @@ mod tests {
             ("0 s", 0.0),
             ("250 ms", 0.25),
             ("1_000 s", 1000.0),
+            ("15m", 900.0),
+            ("1h30min", 5400.0),
+            ("1 h 30 m 5s", 5405.0),
+            ("2d 1e1s", 172_810.0),
         ] {
             assert_eq!(secs(text), expected, "{text}");
         }
@@ -196,7 +220,9 @@ mod tests {
         check("", "\"\" does not begin with a number", None);
         check("1e300 days", "\"1e300 days\" is too much", None);
         check("1 é", "\"é\" is no unit of a duration", None);
-        check("5 m", "\"m\" is no unit of a duration", Some("5 min"));
+        check("1h 5 parsec", "\"parsec\" is no unit of a duration", None);
+        check("1h 5", "a duration needs a unit", None);
+        check("-1h30min", "\"h30min\" is no unit of a duration", None);
         check("5 usec", "\"usec\" is no unit of a duration", None);
         check("5 years", "\"years\" is no unit of a duration", None);
         for (text, suggestion) in

@@ -9,6 +9,11 @@ use fallow_domain::{Bytes, Device, Duration, Fraction, Hours};
 /// A value that is shown, as an owner's file would read it but for quotes.
 pub(crate) trait Shown {
     fn shown(&self) -> String;
+
+    /// It leaves nothing at all, as hours do of which there are none.
+    fn is_nothing(&self) -> bool {
+        false
+    }
 }
 
 impl Shown for bool {
@@ -44,6 +49,10 @@ impl Shown for Bytes {
 impl Shown for Hours {
     fn shown(&self) -> String {
         self.to_string()
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.is_never()
     }
 }
 
