@@ -1,5 +1,5 @@
-//! An owner limits applications of a project by BOINC's `app_config.xml` (R6.4): a real project, a real agent,
-//! and what runs there.
+//! An owner limits applications of a project by BOINC's `app_config.xml` (R6.4): a real project, a real
+//! agent, and what runs there.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 use std::fs;

@@ -306,8 +306,8 @@ proptest! {
         }
     }
 
-    /// A project is asked again and again, and sends what it likes: what it holds stays within what its places
-    /// come to, but for the last request's jobs.
+    /// A project is asked again and again, and sends what it likes: what it holds stays within what its
+    /// places come to, but for the last request's jobs.
     #[test]
     fn r6_4_what_is_fetched_of_a_limited_project_has_an_end(
         most in 1_u32..4,
