@@ -224,6 +224,20 @@ pub struct ProjectStatus {
     /// When the project sent no work the last time, and what it said; absent once it has sent some.
     #[serde(default)]
     pub no_work: Option<(f64, String)>,
+    /// What the owner's `app_config.xml` of the project says, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_config: Option<AppConfigStatus>,
+}
+
+/// What an `app_config.xml` says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AppConfigStatus {
+    /// It cannot be read: nothing of the project is begun until it is mended.
+    pub is_wrong: bool,
+    /// What holds by it, in words.
+    pub says: Vec<String>,
+    /// What is wrong with it or says nothing, with the line.
+    pub remarks: Vec<String>,
 }
 
 /// A resource type for which a project is not asked for work yet.
@@ -361,6 +375,11 @@ pub fn projects(client: &Client) -> Vec<ProjectStatus> {
     let of = |view: fallow_client::ProjectView| ProjectStatus {
         held_types: client.held_types(view.id).into_iter().map(held).collect(),
         no_work: client.no_work(view.id).map(|no_work| (no_work.at.as_secs_f64(), no_work.said.clone())),
+        app_config: client.app_config_view(view.id).map(|view| AppConfigStatus {
+            is_wrong: view.is_wrong,
+            says: view.says,
+            remarks: view.remarks,
+        }),
         url: view.url.to_string(),
         name: view.name,
         share: view.share.get(),
@@ -597,6 +616,9 @@ impl Status {
             "no projects; attach one with: fallow-agent attach URL",
         );
         for project in &self.projects {
+            if let Some(file) = &project.app_config {
+                Self::say_app_config(out, &self.project_name(&project.url), file);
+            }
             if let Some((at, said)) = &project.no_work {
                 let (name, ago) = (self.project_name(&project.url), now.since(Instant::from_secs_f64(*at)));
                 let _ = writeln!(
@@ -615,10 +637,26 @@ impl Status {
             () if !waits => "",
             () if self.host.suspended_by.is_some() => " (computing rests)",
             () if self.store_trouble.is_some() => " (nothing new is begun)",
-            () if self.host.idle_cpus == 0 => " (waits for a CPU)",
             () => "",
         };
         format!("{}{why}", task.phase)
+    }
+
+    /// What the owner says of a project's applications, and what is wrong with how he says it.
+    fn say_app_config(out: &mut String, name: &str, file: &AppConfigStatus) {
+        if !file.says.is_empty() {
+            let says = printable::line(&file.says.join("; "), TEXT_MAX);
+            let _ = writeln!(out, "{name}, by app_config.xml: {says}");
+        }
+        for remark in &file.remarks {
+            let remark = printable::line(remark, TEXT_MAX);
+            let _ = match file.is_wrong {
+                true => {
+                    writeln!(out, "{name}: nothing is begun until its app_config.xml is mended: {remark}")
+                }
+                false => writeln!(out, "{name}, app_config.xml, {remark}"),
+            };
+        }
     }
 
     fn task_table(&self, out: &mut String, now: Instant) {
@@ -707,6 +745,7 @@ mod tests {
             from_document: true,
             held_types,
             no_work: None,
+            app_config: None,
         };
         let text = |min_rpc, held_types| project(min_rpc, held_types).next_contact(now, false);
         assert_eq!(text(None, vec![]), "any time");

@@ -98,6 +98,7 @@ impl Engine {
                     if is_written {
                         self.deletions.stored(doomed);
                     }
+                    self.is_new_project |= !new.is_empty();
                     self.known.extend(new.into_iter().map(|(project, _)| project));
                     if self.store_trouble.take().is_some() {
                         self.supervisor.make_room(None);

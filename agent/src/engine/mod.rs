@@ -90,6 +90,8 @@ struct Engine {
     surroundings: Option<Watcher>,
     /// Projects whose stems are stored.
     known: BTreeSet<ProjectId>,
+    /// There is a new project, for which the owner may have put something in its directory.
+    is_new_project: bool,
     /// Who waits for what comes of an attachment.
     waiters: Waiters,
     requests: mpsc::Receiver<Asked>,
@@ -180,6 +182,10 @@ impl Engine {
         self.tell(event, trace).await?;
         if of_owner && self.supervisor.freezer().has_fired() {
             self.tell(Event::TasksFrozen, None).await?;
+        }
+        if std::mem::take(&mut self.is_new_project) {
+            let found = crate::preferences::read_app_configs(&self.dir, &self.client);
+            self.tell(Event::AppConfigsRead(found), None).await?;
         }
         Ok(())
     }

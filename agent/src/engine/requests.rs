@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use fallow_client::{Event, ProjectView, RequestedBy};
+use fallow_client::{AppConfigFound, Event, ProjectView, RequestedBy};
 use fallow_daemon::clock;
 use fallow_domain::{Device, Duration, Instant, MasterUrl};
 
@@ -150,9 +150,24 @@ impl Engine {
         }
     }
 
-    /// Takes the host's preference files as they are now; all of them, or none where one is wrong.
+    /// Takes the host's preference files as they are now, and the owner's files of projects; all of them, or
+    /// none where one is wrong.
     async fn reload_preferences(&mut self) -> Result<Response, AgentError> {
         let files = crate::preferences::read_all(&self.dir);
+        let app_configs = crate::preferences::read_app_configs(&self.dir, &self.client);
+        let faults = app_configs.values().filter_map(|found| match found {
+            AppConfigFound::Wrong(faults) => Some(faults.join("\n")),
+            AppConfigFound::Read(..) => None,
+        });
+        let faults: Vec<String> = faults.collect();
+        if files.troubles.is_empty() && !faults.is_empty() {
+            let what = format!(
+                "the preferences stay as they were, for an app_config.xml is wrong; after a start of the agent it \
+                 would keep its project from computing:\n{}",
+                faults.join("\n")
+            );
+            return Ok(Response::failed(&AgentError::bad_input(what)));
+        }
         if !files.troubles.is_empty() {
             let what = format!(
                 "the preferences stay as they were, for a file is wrong; after a start of the agent it would \
@@ -162,6 +177,7 @@ impl Engine {
             return Ok(Response::failed(&AgentError::bad_input(what)));
         }
         self.turn(Event::PreferenceFilesRead(Box::new(files)), None).await?;
+        self.turn(Event::AppConfigsRead(app_configs), None).await?;
         let in_force = self.client.preferences_in_force();
         let mut text = "the preferences are taken: fallow-agent preferences shows them".to_owned();
         let notes = not_taken(in_force).into_iter().chain(in_force.values.cautions());

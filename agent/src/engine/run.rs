@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
+use fallow_boinc::app_config::APP_CONFIG;
 use fallow_boinc::scheduler::ClientVersion;
 use fallow_client::{Benchmarks, Client, ClientConfig, Event, FileKey, Startup};
 use fallow_daemon::clock;
@@ -290,6 +291,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         notices: crate::control::notices::Notices::default(),
         wake_at: None,
         known: BTreeSet::new(),
+        is_new_project: false,
         waiters: super::attach::Waiters::default(),
         requests,
         asking: None,
@@ -322,6 +324,8 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     let result = async {
         let files = crate::preferences::read_all(&dir);
         life.engine.turn(Event::PreferenceFilesRead(Box::new(files)), None).await?;
+        let found = crate::preferences::read_app_configs(&dir, &life.engine.client);
+        life.engine.turn(Event::AppConfigsRead(found), None).await?;
         let sensors = Sensors::start(&settings.owner, &tell);
         sensors.looked().await;
         life.engine.sensors = Some(sensors);
@@ -704,7 +708,7 @@ fn complete_files(dir: &DataDir, client: &Client) -> Vec<(FileKey, Bytes)> {
         for entry in std::fs::read_dir(dir.project(&project.url)).into_iter().flatten().flatten() {
             let Ok(name) = entry.file_name().into_string() else { continue };
             match entry.metadata() {
-                Ok(data) if data.is_file() && name != PARTIAL => {
+                Ok(data) if data.is_file() && name != PARTIAL && name != APP_CONFIG => {
                     found.push((FileKey { project: project.id, name }, Bytes(data.len())));
                 }
                 _ => {}

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fallow_boinc::app_config::{APP_CONFIG, APP_CONFIG_MAX};
 use fallow_boinc::runtime::exit;
 use fallow_domain::{Bytes, Instant, JobId, ProjectId};
 use fallow_policy::disk::reconcile::{FileLocation, Mismatch, Orphans, Recorded, reconcile};
@@ -323,10 +324,12 @@ impl Client {
             (place(key), nbytes.map_or(Recorded::Arriving(Bytes(u64::MAX)), Recorded::Whole))
         });
         let recorded: BTreeMap<FileLocation, Recorded> = recorded.collect();
-        // Parts of known files, and messages of jobs, are somebody's.
+        // Parts of known files, messages of jobs, and what the owner says of the project are somebody's.
         let mine = |file: &&FileFound| {
             let is_seen = !look.unseen.contains(&file.key.project);
+            let is_owners = file.key.name == APP_CONFIG && file.length.0 <= APP_CONFIG_MAX as u64;
             is_seen
+                && !(is_owners && !file.is_part)
                 && !(file.is_part && state.files.contains_key(&file.key))
                 && self.trickle_size(&file.key).is_none()
         };
