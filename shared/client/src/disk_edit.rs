@@ -327,11 +327,10 @@ impl Client {
         // Parts of known files, messages of jobs, and what the owner says of the project are somebody's.
         let mine = |file: &&FileFound| {
             let is_seen = !look.unseen.contains(&file.key.project);
-            let is_owners = file.key.name == APP_CONFIG && file.length.0 <= APP_CONFIG_MAX as u64;
-            is_seen
-                && !(is_owners && !file.is_part)
-                && !(file.is_part && state.files.contains_key(&file.key))
-                && self.trickle_size(&file.key).is_none()
+            let is_short = file.length.0 <= APP_CONFIG_MAX as u64;
+            let is_owners = file.key.name == APP_CONFIG && is_short && !file.is_part;
+            let is_part = file.is_part && state.files.contains_key(&file.key);
+            is_seen && !is_owners && !is_part && self.trickle_size(&file.key).is_none()
         };
         let found: Vec<&FileFound> = look.files.iter().filter(mine).collect();
         let orphans = Orphans::since(found.iter().map(|file| (place(&file.key), file.changed)));
