@@ -280,7 +280,8 @@ fn tell(dir: &DirArg, request: &Request) -> Result<(), AgentError> {
 /// The directory of the agent that is meant, for what only its owner may ask.
 ///
 /// # Errors
-/// [`AgentError::Refused`] for somebody with no agent of his own who may ask that of the machine other things.
+/// [`AgentError::Refused`] for somebody with no agent of his own who may ask that of the machine other
+/// things.
 fn owned(dir: &DirArg) -> Result<DataDir, AgentError> {
     let own = dir.dir();
     if !is_nobody_here(dir, &own) || !control::people::is_heard(&control::people::place()) {

@@ -1,9 +1,9 @@
 //! Whether an application hears what it is told (R6.2).
 //!
-//! One made with BOINC's library reads each message within a second, and says how far it is. Another, such as a
-//! script, does neither, ever. That it leaves a message unread says nothing of how it is: it is stopped where
-//! others rest, and killed where others leave, but not taken for stuck. Nor is one with the library that hangs
-//! before it reads its first message: only the bound on its time ends that.
+//! One made with BOINC's library reads each message within a second, and says how far it is. Another, such
+//! as a script, does neither, ever. That it leaves a message unread says nothing of how it is: it is stopped
+//! where others rest, and killed where others leave, but not taken for stuck. Nor is one with the library
+//! that hangs before it reads its first message: only the bound on its time ends that.
 
 use fallow_boinc::runtime::channel::Channels;
 use fallow_boinc::runtime::control::ControlQueue;

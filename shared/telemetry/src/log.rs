@@ -8,8 +8,8 @@ use crate::TelemetryError;
 
 /// What is logged unless somebody says otherwise.
 const DEFAULT: &str = "info";
-/// Said before all others: the HTTP/2 library warns of what any client can do as often as he likes. Who wants that
-/// names the library.
+/// Said before all others: the HTTP/2 library warns of what any client can do as often as he likes. Who
+/// wants that names the library.
 const ALWAYS: &str = "h2=error";
 
 /// The layer that writes the log, as the environment wants it.

@@ -39,8 +39,8 @@ use fallow_daemon::clock;
 use fallow_store::Store;
 
 static FAILED: RateLimit = RateLimit::new();
-/// Of those that look like failures of this server, for each method: a request that is no message looks so, too,
-/// and is not to hide others.
+/// Of those that look like failures of this server, for each method: a request that is no message looks so,
+/// too, and is not to hide others.
 static OWN_FAILED: Mutex<BTreeMap<&str, RateLimit>> = Mutex::new(BTreeMap::new());
 /// Bytes of the log that the reason takes for which a call failed.
 const REASON: usize = 1_000;
