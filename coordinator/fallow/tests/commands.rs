@@ -306,7 +306,7 @@ fn r6_11_a_batch_is_read_from_standard_input() {
             r#" {"workunits": [{"application": "none", "flops": 1e9}]}"#,
             "standard input: project sieve has no",
         ),
-        ("[[workunits]]\nflop = 1\n", "standard input: workunit 1: line 2, column 1: unknown field `flop`"),
+        ("[[workunits]]\nflop = 1\n", "workunit 1: line 2, column 1: unknown field `flop`"),
     ] {
         let mut submit = support::command();
         submit.args(["submit", "sieve", "--file", "-"]).env("FALLOW_DIR", dir.path());

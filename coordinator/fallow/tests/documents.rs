@@ -42,7 +42,7 @@ fn r6_5_what_each_version_says_and_what_differs_between_two_is_shown_without_acc
     let second = done(dir, &["documents", "show", "2"]);
     assert_eq!(line(&second, "projects.sums.share")[1], "75", "{second}");
     assert_eq!(line(&second, "message")[1], "exams", "{second}");
-    assert_eq!(line(&second, "preferences.cpu_fraction")[1], "1", "{second}");
+    assert_eq!(line(&second, "preferences.cpu_fraction")[1], "100%", "{second}");
     let third = json(dir, &["documents", "show", "3"]);
     assert_eq!(third["values"]["groups.room-12.preferences.cpu_fraction"], "50%");
     assert_eq!(third["values"]["groups.room-12.selector"], "room=12");
@@ -103,7 +103,7 @@ async fn r6_5_a_change_of_the_whole_fleet_is_tried_first_and_changes_nothing_the
     hosts(dir, 2).await;
     let tried = done(dir, &["preferences", "set", "--cpu-fraction", "10%", "--dry-run"]);
     let row = line(&tried, "preferences.cpu_fraction");
-    assert_eq!(row[1..], ["1", "0.1", "fleet", "2"], "{tried}");
+    assert_eq!(row[1..], ["2", "100%", "fleet", "10%"], "{tried}");
     assert!(tried.contains("2 of 2 hosts get other values; nothing was changed"), "{tried}");
     assert_eq!(tried.lines().count(), 3, "{tried}");
     let tried = json(dir, &["shares", "set", "sums=7", "primes=100", "--dry-run"]);

@@ -200,6 +200,9 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
     let enrolled = fallow(dir, &["hosts", "label", "pc-1", "campus-"]);
     assert_eq!(enrolled.status.code(), Some(3));
     assert!(text(&enrolled).contains("pc-1 was enrolled with campus=north"), "{}", text(&enrolled));
+    let reported = fallow(dir, &["hosts", "label", "pc-1", "cores=64"]);
+    assert_eq!(reported.status.code(), Some(3));
+    assert!(text(&reported).contains("agents do not report"), "{}", text(&reported));
     let shown = json(dir, &["hosts", "show", "pc-3"]);
     assert!(
         shown["values"]
@@ -258,7 +261,6 @@ fn r6_4_everything_wrong_in_all_files_is_named_at_once_with_status_3_and_nothing
         (&["groups", "remove", "loud"], "there is no group \"loud\" (there is: none)"),
         (&["hosts", "label", "pc-9", "room=1"], "there is no host \"pc-9\""),
         (&["hosts", "show", "pc-9"], "there is no host \"pc-9\""),
-        (&["hosts", "label", "pc-9", "cores=64"], "agents do not report"),
         (&["hosts", "--selector", "room="], "terms parted by commas"),
     ] {
         let output = fallow(dir, bad);

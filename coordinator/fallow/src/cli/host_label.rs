@@ -79,11 +79,11 @@ pub(super) async fn run(arguments: Label) -> Result<(), Failure> {
     // Whoever misspells one host of many is told so before anything is changed.
     let mut before = Vec::new();
     for host in named {
-        before.push(explained(&mut client, host).await?);
+        let as_is = explained(&mut client, host.clone()).await?;
+        before.push((host, as_is));
     }
     let mut done: Vec<Labelled> = Vec::new();
-    for before in before {
-        let host = before.host.clone().unwrap_or_default().agent_id;
+    for (host, before) in before {
         let request = why.of(LabelHostRequest { host: host.clone(), changes: changes.clone() });
         let labelled = async {
             client.label_host(request).await?;
