@@ -1,6 +1,5 @@
 //! The gRPC face of the fleet.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use fallow_proto::fleet::v1::{
 use fallow_telemetry::RateLimit;
 use fallow_telemetry::propagation;
 use fallow_tls::Peer;
-use fallow_work_server::connections::{ConnectionHandle, Source};
+use fallow_work_server::connections::ConnectionHandle;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::StreamExt as _;
@@ -111,10 +110,9 @@ impl Service for FleetService {
         };
         guest.inspect(|guest| guest.authenticated_as(&agent.id.0, LINKS));
         let fleet = self.0.clone();
-        let source = from.parse().ok().map(|address: SocketAddr| Source::of(address.ip()));
-        let certified = move || fleet.renew(peer.as_ref(), &request.into_inner().certificate_request, source);
+        let certified = move || fleet.renew(peer.as_ref(), &request.into_inner().certificate_request);
         // It computes a signature.
-        let place = agent.calls.clone().acquire_owned().await;
+        let place = agent.renewing.clone().acquire_owned().await;
         let certified = keeping(Arc::new(place), on_a_thread(certified)).await;
         let certificate = certified.map_err(|died| Status::internal(died.to_string()))??;
         Ok(Response::new(RenewReply { certificate }))
