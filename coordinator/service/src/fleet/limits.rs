@@ -51,7 +51,7 @@ pub const HELLO: Duration = Duration::from_secs(10);
 pub const LINKS: usize = 4;
 /// Calls of an agent beside its link that are worked on at once, whoever has its certificate.
 pub const AT_WORK: usize = 2;
-/// The same of all who have no certificate yet.
+/// The same of all who have no certificate yet. Those at one place have half of them at most.
 pub const STRANGERS_AT_WORK: usize = 16;
 /// Connections of other processes with a host's identity that may wait for its link at once: most of a room
 /// of machines that were set up from one image. The others come again.

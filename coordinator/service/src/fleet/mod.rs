@@ -37,6 +37,7 @@ mod seat;
 mod service;
 pub mod state;
 mod stored;
+mod strangers;
 mod takeover;
 pub mod token;
 pub mod totals;
@@ -119,9 +120,8 @@ pub struct Fleet {
     returns: Mutex<returns::ReturningAgents>,
     /// The hosts that spoke for their machines when a rollout was looked at last.
     speakers: Mutex<BTreeSet<AgentId>>,
-    /// Places for work on calls of those who have no certificate. A call keeps its place until its work is
-    /// done, also where its caller has given up.
-    strangers: Arc<Semaphore>,
+    /// A call keeps its place until its work is done, also where its caller has given up.
+    strangers: strangers::Strangers,
     /// The newest certificates of those to whom one was just given, and when.
     renewed: Mutex<BTreeMap<AgentId, (Instant, Vec<u8>)>>,
     /// Held by who changes an agent's record.
@@ -215,7 +215,7 @@ impl Fleet {
             calls: Mutex::default(),
             returns: Mutex::default(),
             speakers: Mutex::default(),
-            strangers: Arc::new(Semaphore::new(limits::STRANGERS_AT_WORK)),
+            strangers: strangers::Strangers::default(),
             renewed: Mutex::default(),
             changing: Mutex::default(),
             relabelling: Arc::default(),

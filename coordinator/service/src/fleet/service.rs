@@ -1,5 +1,6 @@
 //! The gRPC face of the fleet.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use fallow_proto::fleet::v1::{
 use fallow_telemetry::RateLimit;
 use fallow_telemetry::propagation;
 use fallow_tls::Peer;
-use fallow_work_server::connections::ConnectionHandle;
+use fallow_work_server::connections::{ConnectionHandle, Source};
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::StreamExt as _;
@@ -63,11 +64,17 @@ impl Service for FleetService {
         let fleet = self.0.clone();
         let work = async move {
             let refused = Record::new(Actor::Stranger, &from, Action::EnrolmentRefused, &hostname);
+            let source = from.parse().ok().map(|address: SocketAddr| Source::of(address.ip()));
             let asked = Asked { token, hostname, certificate_request, from };
+            // Before it waits for others, with all that it has sent.
+            if let Err(absurd) = asked.check() {
+                fleet.audit.refused(refused.refused(&absurd.to_string()));
+                return Err(refusal(&absurd));
+            }
             let enrolling = fleet.clone();
             // Stored and taken up in one go, or recorded as refused, whether or not the caller goes away
             // meanwhile.
-            let place = fleet.strangers.clone().acquire_owned().await;
+            let place = fleet.strangers.place(source).await;
             let enrolled = keeping(
                 Arc::new(place),
                 on_a_thread(move || {
