@@ -127,8 +127,8 @@ fn in_a_while(time: Duration) -> Arc<AtomicBool> {
     over
 }
 
-/// HTTP/2 by hand: calls that are said whole and given up a moment later, one after the other, so that a dozen
-/// are open at once. Gives how many were begun.
+/// HTTP/2 by hand: calls that are said whole and given up a moment later, one after the other, so that a
+/// dozen are open at once. Gives how many were begun.
 async fn give_up(
     access: AccessString,
     credentials: Option<Arc<HostCredentials>>,

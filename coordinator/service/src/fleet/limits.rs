@@ -74,8 +74,8 @@ pub const TOKENS: u32 = 10_000;
 pub const TOKEN_USES: u32 = 1_000_000;
 /// How long a token may be good: one that is forgotten in a script is a key to the fleet.
 pub const TOKEN_LIFE: Life = Life::from_hours(366 * 24);
-/// A host's certificate is not renewed more often, nor than a hundred times in its life: until then the newest
-/// one is given again.
+/// A host's certificate is not renewed more often, nor than a hundred times in its life: until then the
+/// newest one is given again.
 pub const RENEWAL: Life = Life::from_secs(10);
 
 /// Heartbeats of the coordinator's without a word from an agent, which is taken for gone at the next one.

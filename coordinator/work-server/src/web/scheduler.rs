@@ -156,8 +156,8 @@ impl Arriving {
         let (mut looked, mut is_over) = (0, false);
         loop {
             let head = self.received.get(..HEAD_MAX).unwrap_or(&self.received);
-            // It may come byte by byte, and is looked through from its begin each time: so not before there is
-            // twice as much.
+            // It may come byte by byte, and is looked through from its begin each time: so not before there
+            // is twice as much.
             if is_over || head.len() == HEAD_MAX || head.len() >= 2 * looked {
                 looked = head.len();
                 if let Some(key) = key_in(head) {

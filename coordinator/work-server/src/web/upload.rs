@@ -130,8 +130,8 @@ async fn head(
     timeout(limit, whole).await.map_err(|_| Failure::Timeout)?
 }
 
-/// Whether a head of which so much was there at the last look is looked at again. It may come byte by byte, and
-/// is looked through from its begin each time: so not before there is twice as much.
+/// Whether a head of which so much was there at the last look is looked at again. It may come byte by byte,
+/// and is looked through from its begin each time: so not before there is twice as much.
 fn is_due(received: usize, looked: usize) -> bool {
     received >= 2 * looked
 }
