@@ -148,6 +148,22 @@ pub(super) struct Asked {
     pub(super) from: String,
 }
 
+impl Asked {
+    /// Whether it can be meant at all.
+    ///
+    /// # Errors
+    /// [`EnrolError::Absurd`].
+    pub(super) fn check(&self) -> Result<(), EnrolError> {
+        let Self { token, hostname, .. } = self;
+        if hostname.len() > TEXT_BYTES || token.len() > TEXT_BYTES || hostname.chars().any(char::is_control) {
+            return Err(EnrolError::Absurd(format!(
+                "a token and a host name have up to {TEXT_BYTES} printable bytes"
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// Trades a use of a token for an identity.
 ///
 /// # Errors
@@ -158,12 +174,8 @@ pub(super) fn enrol(
     now: Instant,
     asked: &Asked,
 ) -> Result<Enrolled, EnrolError> {
+    asked.check()?;
     let Asked { token, hostname, certificate_request, from } = asked;
-    if hostname.len() > TEXT_BYTES || token.len() > TEXT_BYTES || hostname.chars().any(char::is_control) {
-        return Err(EnrolError::Absurd(format!(
-            "a token and a host name have up to {TEXT_BYTES} printable bytes"
-        )));
-    }
     let hash = SecretHash::of(token).to_hex();
     let token_key = keys::token(&hash);
     if store.get(&token_key)?.is_none() {

@@ -64,11 +64,17 @@ impl Service for FleetService {
         let fleet = self.0.clone();
         let work = async move {
             let refused = Record::new(Actor::Stranger, &from, Action::EnrolmentRefused, &hostname);
+            let source = from.parse().ok().map(|address: SocketAddr| Source::of(address.ip()));
             let asked = Asked { token, hostname, certificate_request, from };
+            // Before it waits for others, with all that it has sent.
+            if let Err(absurd) = asked.check() {
+                fleet.audit.refused(refused.refused(&absurd.to_string()));
+                return Err(refusal(&absurd));
+            }
             let enrolling = fleet.clone();
             // Stored and taken up in one go, or recorded as refused, whether or not the caller goes away
             // meanwhile.
-            let place = fleet.strangers.clone().acquire_owned().await;
+            let place = fleet.strangers.place(source).await;
             let enrolled = keeping(
                 Arc::new(place),
                 on_a_thread(move || {
@@ -111,10 +117,9 @@ impl Service for FleetService {
         };
         guest.inspect(|guest| guest.authenticated_as(&agent.id.0, LINKS));
         let fleet = self.0.clone();
-        let source = from.parse().ok().map(|address: SocketAddr| Source::of(address.ip()));
-        let certified = move || fleet.renew(peer.as_ref(), &request.into_inner().certificate_request, source);
+        let certified = move || fleet.renew(peer.as_ref(), &request.into_inner().certificate_request);
         // It computes a signature.
-        let place = agent.calls.clone().acquire_owned().await;
+        let place = agent.renewing.clone().acquire_owned().await;
         let certified = keeping(Arc::new(place), on_a_thread(certified)).await;
         let certificate = certified.map_err(|died| Status::internal(died.to_string()))??;
         Ok(Response::new(RenewReply { certificate }))
