@@ -8,11 +8,14 @@ use crate::messages::say;
 use crate::supervision::{Bench, JOB};
 use crate::support::wait_for;
 
+/// Nothing is shown as stopped that waits for a process of its own to begin.
+const WAITS: &str = "exec sleep 1000";
+
 /// Shows R6.2: also while it uses next to no CPU time, and each time.
 #[test]
 fn r6_2_a_script_is_stopped_where_others_rest_and_goes_on_where_they_do() {
     let bench = Bench::new();
-    bench.supervisor.start_task(bench.script("while :; do sleep 1; done"));
+    bench.supervisor.start_task(bench.script(WAITS));
     let pid = bench.started();
     let is_stopped = || proc::find(pid).is_some_and(|process| process.stopped);
     for _ in 0..2 {
@@ -78,7 +81,7 @@ fn r6_2_a_job_that_hears_has_its_time_to_leave_where_nobody_wants_the_machine() 
 #[test]
 fn r2_8_a_script_that_is_known_to_read_nothing_is_stopped_at_once() {
     let bench = Bench::new();
-    bench.supervisor.start_task(bench.script("while :; do sleep 1; done"));
+    bench.supervisor.start_task(bench.script(WAITS));
     let pid = bench.started();
     let is_stopped = || proc::find(pid).is_some_and(|process| process.stopped);
     let stops = |stopped: bool| {
