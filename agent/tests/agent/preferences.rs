@@ -183,7 +183,7 @@ fn r6_4_the_owner_edits_his_file_which_is_checked_and_taken_without_a_restart() 
         buffer["value"] == "1 h" && buffer["source"] == "preferences.toml" && buffer["line"] == 1,
         "{buffer}"
     );
-    assert_eq!(buffer["overruled"][0]["value"], "0.1 days");
+    assert_eq!(buffer["overruled"][0]["value"], "2.4 h");
     // What would loosen is named, and not taken.
     let in_use = host.preference("run_in_use");
     assert!(in_use["value"] == "false" && in_use["source"] == "default", "{in_use}");
@@ -359,7 +359,7 @@ fn r6_4_boincs_override_and_client_configuration_are_read_and_shown() {
     host.goes_on();
     host.owner("cpu_fraction = \"1%\"\nupload_max = \"5 kB\"\n");
     assert_eq!(status(host.path())["host"]["usable_cpus"], 1);
-    assert_eq!(host.preference("upload_max")["value"], "5 kB a second");
+    assert_eq!(host.preference("upload_max")["value"], "5000 B a second");
 }
 
 /// A project whose user lets hosts at home compute in use and on batteries, and others never.
@@ -387,7 +387,7 @@ fn r6_4_a_web_sites_preferences_hold_at_this_hosts_venue_and_the_owner_tightens_
     host.battery(false);
     let buffer = host.preference("buffer_min");
     let source = buffer["source"].as_str().unwrap();
-    assert!(buffer["value"] == "0.5 days" && source.ends_with("for venue home"), "{buffer}");
+    assert!(buffer["value"] == "12 h" && source.ends_with("for venue home"), "{buffer}");
     dev.key();
     wait_for("that somebody uses the machine", || {
         (status(host.path())["host"]["in_use"] == true).then_some(())
