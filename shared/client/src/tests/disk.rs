@@ -249,6 +249,7 @@ fn r4_1_what_was_in_a_slot_is_none_of_the_job_that_takes_it_later() {
 #[test]
 fn r4_1_what_a_job_is_known_to_hold_by_now_is_shown_before_the_next_measurement() {
     let mut client = measuring();
+    client.handle(NOW, Event::DiskMeasured(Ok(Box::new(found()))));
     let slots = vec![(SlotId(0), Bytes(300))];
     let project = id_of(&client, "a");
     let id = put_job(&mut client, 1, project, Usage::ONE_CPU);

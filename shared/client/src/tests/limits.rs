@@ -85,7 +85,7 @@ fn r6_10_a_task_that_the_system_killed_for_its_memory_has_failed_for_that_and_no
         // One that is killed otherwise is started again, which this client has nothing for.
         let outcome = outcome.filter(|outcome| outcome.exit_status == exit::MEM_LIMIT_EXCEEDED);
         let said = outcome.map(|outcome| (outcome.exit_status, outcome.message.unwrap_or_default()));
-        let says = "it needed more memory than the 900.0 MB that it may have here: the system killed it";
+        let says = "it needed more memory than the 900 MB that it may have here: the system killed it";
         let expected = memory_exceeded.map(|_| (exit::MEM_LIMIT_EXCEEDED, says.to_owned()));
         assert_eq!(said, expected, "{memory_exceeded:?} {exit:?}");
     }

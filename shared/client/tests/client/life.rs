@@ -421,7 +421,7 @@ fn r4_8_a_task_whose_files_cannot_be_counted_or_have_no_name_is_held_to_its_boun
         (held(Some(Uncounted::TooMany), 0), "they are too many"),
         (held(Some(Uncounted::Moved), 0), "it moves them about"),
         (held(Some(Uncounted::Closed), 0), "it keeps the agent from looking"),
-        (held(None, 6_000_000), "6000.0 kB of it without a name and open"),
+        (held(None, 6_000_000), "6 MB of it without a name and open"),
     ];
     for (held, says) in table {
         let mut world = World::new(40);

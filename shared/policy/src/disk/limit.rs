@@ -275,10 +275,10 @@ mod tests {
             assert!(found.to_string().contains(words), "{found}");
         };
         check(Some(20), 0.9, 1, volume(100, 80, 0), 20, "the most that may be used");
-        check(Some(60), 0.5, 1, volume(100, 80, 0), 50, "50% of the disk's 100.0 GB");
-        check(Some(40), 0.9, 10, volume(100, 40, 5), 35, "leaves 10.0 GB");
-        check(None, 0.5, 1, volume(100, 80, 0), 50, "50% of the disk's 100.0 GB");
-        check(None, 0.9, 10, volume(100, 40, 5), 35, "leaves 10.0 GB");
+        check(Some(60), 0.5, 1, volume(100, 80, 0), 50, "50% of the disk's 100 GB");
+        check(Some(40), 0.9, 10, volume(100, 40, 5), 35, "leaves 10 GB");
+        check(None, 0.5, 1, volume(100, 80, 0), 50, "50% of the disk's 100 GB");
+        check(None, 0.9, 10, volume(100, 40, 5), 35, "leaves 10 GB");
         // Others filled the disk: what is ours already exceeds the limit.
         check(None, 0.9, 10, volume(100, 2, 30), 22, "of the disk free");
         check(None, 0.9, 10, volume(100, 0, 3), 0, "of the disk free");
@@ -294,12 +294,12 @@ mod tests {
             let owner = OwnerDisk { used_max, fraction: Fraction::clamped(fraction), free_min };
             TotalLimit::new(&owner, &volume(size, 1, 0)).bound.widen(Bytes(20 * GB))
         };
-        assert_eq!(helps(Some(0), 1.0, 0, 100), "Free 20.0 GB on the disk or raise disk_max");
-        assert_eq!(helps(None, 0.001, 0, 100), "Free 20.0 GB on the disk or raise disk_fraction");
-        assert_eq!(helps(None, 1.0, 10, 100), "Free 20.0 GB on the disk or lower disk_free_min");
+        assert_eq!(helps(Some(0), 1.0, 0, 100), "Free 20 GB on the disk or raise disk_max");
+        assert_eq!(helps(None, 0.001, 0, 100), "Free 20 GB on the disk or raise disk_fraction");
+        assert_eq!(helps(None, 1.0, 10, 100), "Free 20 GB on the disk or lower disk_free_min");
         let small = helps(None, 1.0, 60, 50);
         assert!(
-            small.starts_with("Nothing that is freed is enough") && small.contains("has 50.0 GB"),
+            small.starts_with("Nothing that is freed is enough") && small.contains("has 50 GB"),
             "{small}"
         );
     }
