@@ -35,6 +35,21 @@ fn started(dir: &std::path::Path) -> (Project, Instant) {
     (project, now)
 }
 
+#[test]
+fn r6_10_a_piece_has_no_more_workunits_and_inputs_than_others_can_wait_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (project, now) = started(dir.path());
+    let submit =
+        |workunits| project.submit_piece(SubmissionPiece::whole(workunits), now).unwrap_err().to_string();
+    let workunit = NewWorkunit::new("app", Flops::new(1e9).unwrap());
+    let refused = submit(vec![workunit.clone(); SUBMIT_MAX + 1]);
+    assert!(refused.contains("at most 5,000 at a time"), "{refused}");
+    let inputs =
+        (0..100).map(|number| NewInput { open_name: format!("in{number}"), ..NewInput::default() }).collect();
+    let refused = submit(vec![NewWorkunit { inputs, ..workunit }; INPUTS_MAX / 100 + 1]);
+    assert!(refused.contains("at most 25,000 of all workunits"), "{refused}");
+}
+
 /// Shows R6.8.
 #[test]
 fn a_repeated_piece_reads_the_names_of_its_own_workunits_alone_wherever_it_is_cut() {

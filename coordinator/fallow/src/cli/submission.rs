@@ -31,6 +31,8 @@ use super::{Client, Failure, bounded};
 pub(crate) const INPUTS_MAX: u64 = 48 << 20;
 /// A piece has at most this many workunits: they are one batch in the coordinator's store.
 const PIECE_WORKUNITS: usize = 2_500;
+/// The same of all their inputs.
+const PIECE_INPUTS: usize = 10_000;
 /// And about this many bytes, unless one workunit alone has more.
 const PIECE_BYTES: u64 = 8 << 20;
 /// How often a plain line tells of progress.
@@ -340,14 +342,18 @@ fn firsts(drafts: &[PendingWorkunit]) -> BTreeMap<&str, usize> {
 /// Where a submission is cut into pieces; none is empty.
 fn cut(drafts: &[PendingWorkunit]) -> Vec<Range<usize>> {
     let firsts = firsts(drafts);
-    let (mut pieces, mut start, mut bytes) = (Vec::new(), 0, 0);
+    let (mut pieces, mut start, mut bytes, mut inputs) = (Vec::new(), 0, 0, 0);
     for (at, draft) in drafts.iter().enumerate() {
         let size = draft.size(|name| firsts.get(name) == Some(&at));
-        if at > start && (at - start >= PIECE_WORKUNITS || bytes + size > PIECE_BYTES) {
+        let files = draft.contents.len();
+        let is_full =
+            at - start >= PIECE_WORKUNITS || bytes + size > PIECE_BYTES || inputs + files > PIECE_INPUTS;
+        if at > start && is_full {
             pieces.push(start..at);
-            (start, bytes) = (at, 0);
+            (start, bytes, inputs) = (at, 0, 0);
         }
         bytes += size;
+        inputs += files;
     }
     pieces.push(start..drafts.len());
     pieces
@@ -440,6 +446,8 @@ mod tests {
         assert_eq!(cut(&vec![large; 3]), [0..1, 1..2, 2..3]);
         let larger = draft(&vec![0; PIECE_BYTES as usize * 2]);
         assert_eq!(cut(&[draft(b""), larger, draft(b"")]), [0..1, 1..2, 2..3]);
+        let of_many_files = NewWorkunit { inputs: vec![InputFile::default(); 100], ..Default::default() };
+        assert_eq!(cut(&vec![of_many_files.into(); 150]), [0..100, 100..150]);
     }
 
     /// Shows R6.8.
