@@ -105,6 +105,9 @@ impl Client {
         if found.computes {
             self.timers.all_stale(Timer::OF_PROCESSES);
         }
+        if found.ends {
+            self.count_anew(id);
+        }
         if found.news {
             self.want_fetch();
         }

@@ -153,7 +153,7 @@ pub fn within_places(
     host: &PlanHost,
     window: Duration,
 ) -> Option<(InstanceSeconds, f64)> {
-    let most = queue.never_more(project, kind)?.min(f64::from(host.instances[kind]));
+    let most = queue.never_more(project, kind, &host.instances)?.min(f64::from(host.instances[kind]));
     let active = host.active_fraction.get().max(0.01);
     let holds = queue.remaining_on(project, kind).as_secs_f64();
     let lacks = most * window.max(Duration::ZERO).as_secs_f64() - holds / active;
