@@ -106,6 +106,7 @@ impl Client {
             self.timers.all_stale(Timer::OF_PROCESSES);
         }
         if found.ends {
+            // Before it is decided what runs in its place.
             self.count_anew(id);
         }
         if found.news {

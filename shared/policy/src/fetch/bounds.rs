@@ -13,7 +13,8 @@
 //! of a tenth of a second an hour's work would be 36,000 jobs.
 //!
 //! Where the owner limits how many jobs of a project run at once, it is asked for no more of a type than
-//! those come to within the buffer ([`within_places`]), however much idles beside them. Where he limits
+//! those come to within the buffer ([`within_places`]), however much idles beside them; and for no CPU jobs
+//! while its jobs on GPUs have all places, for these would wait until they are late. Where he limits
 //! some of its applications only, nobody knows which jobs a request brings: it is asked as if there were no
 //! limit until jobs gather that would not begin within the buffer. (BOINC takes the smallest limit of an
 //! application for that of the whole project, which leaves the others short.)
