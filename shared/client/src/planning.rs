@@ -112,7 +112,7 @@ impl Client {
         let host = self.plan_host();
         let held = self.held_below_share();
         // As long as more is here than the owner lets run, it is we who do not ask.
-        let is_limited = |id| self.workload.queue().at_once(id).is_some();
+        let is_unasked = |id, kind| self.workload.queue().at_once(id).is_some() && self.gathered(id)[kind];
         let periods: Vec<LongTermPeriod> = self
             .state
             .projects
@@ -127,7 +127,7 @@ impl Client {
                 may_supply: PerType::from_fn(|kind| {
                     !project.detach_when_done
                         && !held.holds(project.id, kind)
-                        && !(is_limited(project.id) && self.gathered(project.id)[kind])
+                        && !is_unasked(project.id, kind)
                         && !project.rpc.is_down(instant)
                         && !project.left_out()[kind]
                         && !self.ledger.type_backoffs().lacks_work(project.id, kind, instant)

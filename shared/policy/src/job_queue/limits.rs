@@ -93,7 +93,7 @@ impl<'a> Counted<'a> {
     /// Gives places to jobs, the largest first, as far as they fit in `room`. Returns what they use: it is
     /// the most that it can be.
     fn take(&mut self, mut jobs: Vec<Alike>, mut room: Option<Instances>) -> Instances {
-        jobs.sort_unstable_by(|a, b| b.size.cmp(&a.size));
+        jobs.sort_unstable_by_key(|alike| std::cmp::Reverse(alike.size));
         let mut used = Instances::ZERO;
         for Alike { size, application, count } in jobs {
             let of_its = application.zip(self.limits.of(application));
