@@ -56,8 +56,8 @@ pub(crate) struct Project {
     writer: Mutex<()>,
     /// Held by whoever adds a version of an application, from its files on. They may take minutes.
     pub(crate) publishing: Mutex<()>,
-    /// Held by whoever adds workunits, or what they have to go with: files are written before the records that
-    /// speak of them, and must not be another call's by then.
+    /// Held by whoever adds workunits, or what they have to go with: files are written before the records
+    /// that speak of them, and must not be another call's by then.
     pub(crate) adding: Mutex<()>,
     /// Held by whoever changes the project's own record: settings wait behind no submission.
     pub(crate) setting: Mutex<()>,

@@ -31,9 +31,9 @@ use super::workunit::{InputRef, Workunit, WorkunitState};
 const APPLICATIONS_NAMED: usize = 20;
 /// The longest that a job may take: clients count in seconds, and deadlines beyond mean nothing.
 const DELAY_MAX: Duration = Duration::from_hours(10 * 365 * 24);
-/// The most workunits in one piece: it is one batch in the store, and whatever else is stored waits behind it.
+/// The most workunits in one piece: it is one batch in the store, and what others store waits behind it.
 pub const SUBMIT_MAX: usize = 5_000;
-/// The most inputs of all workunits in one piece: each is a file, and they are on the medium before the batch.
+/// The most inputs of all workunits in one piece: each is a file, and on the medium before the batch.
 const INPUTS_MAX: usize = 25_000;
 /// The most names of a submission that an older version has stored together.
 const PAGE_MAX: u64 = 100_000;

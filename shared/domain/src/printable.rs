@@ -31,7 +31,8 @@ fn cut(mut text: String, max: usize) -> String {
 fn is_fit(c: char) -> bool {
     let turns =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    // Of no width, or blank: two names that look alike would be two. The joiners are part of some writing systems.
+    // Of no width, or blank: two names that look alike would be two. The joiners are part of some writing
+    // systems.
     let hidden = matches!(
         c,
         '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{2800}' | '\u{3164}'

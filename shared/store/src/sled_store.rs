@@ -454,9 +454,9 @@ fn kept_files(all: u64) -> u64 {
 }
 
 /// Whether `bytes` more in `dir`, in so many new files, leave its volume enough for what is done by those in
-/// charge: the store's batches that do not [yield](Batch::yielding), and the next start; and as much again for
-/// those that yield. For files beside a store, and whatever else it can do without longer than without news of
-/// those that it steers.
+/// charge: the store's batches that do not [yield](Batch::yielding), and the next start; and as much again
+/// for those that yield. For files beside a store, and what else can wait longer than the news that batches
+/// bring.
 ///
 /// # Errors
 /// What the system says of the volume.

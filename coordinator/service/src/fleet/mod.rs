@@ -80,8 +80,8 @@ pub struct LinkSettings {
     pub heartbeat: Duration,
     /// What one agent may say in a second, in messages.
     pub messages_a_second: u32,
-    /// How long a link is kept of which nothing can be stored, on a full disk say: no more is read of it, and the
-    /// agent is still sent its documents. Agents wait half a minute for an acknowledgement.
+    /// How long a link is kept of whose news nothing can be stored, on a full disk: its agent is still sent
+    /// documents. Agents wait half a minute for an acknowledgement.
     pub unstored: Duration,
 }
 

@@ -49,8 +49,8 @@ const BYTES: usize = 160 << 20;
 /// himself; the same of submissions and of all requests of those who run no fleet, and of other requests of
 /// those who do.
 const ALL_BYTES: usize = 512 << 20;
-/// Of an operator's requests on their way at a time so much counts in his own budget alone, beside what all have
-/// together: however much others announce and however slowly they send it, two usual ones find room.
+/// Of an operator's requests on their way at a time so much counts in his own budget alone, beside what all
+/// have together: however much others announce and however slowly they send it, two usual ones find room.
 /// `fallow submit` sends 8 MiB at a time.
 const FIRST_BYTES: usize = 20 << 20;
 /// How long a call waits for a place or room.
@@ -195,7 +195,7 @@ impl Memory {
 }
 
 impl Share {
-    /// With the budgets of all for answers, for submissions and for other requests, if it has a part in these.
+    /// With the budgets of all for answers, submissions and other requests, if it has a part in these.
     fn new(all: Option<[&Arc<Budget>; 3]>) -> Self {
         let (places, making, working) = match all {
             Some(_) => (PLACES, MAKING, WORKING),

@@ -145,8 +145,8 @@ mod tests {
         }
         assert_eq!(held.len(), 4);
         assert!(turns.turn(SHORT).now_or_never().expect("it waits for nothing").is_none());
-        // One that is carried out keeps its turn until then, and waits for none of these. Before it was there, as
-        // much room was kept as it could need.
+        // One that is carried out keeps its turn until then, and waits for none of these. Before it came it
+        // had as much room as it could need.
         let (long, room) = (Turns::default(), Room::default());
         lock(&room).0 = Some(share.read(CallKind::Long, 64 << 20).await.unwrap());
         long.of(&share, Some((CallKind::Long, room.clone())));

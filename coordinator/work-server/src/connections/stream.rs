@@ -69,13 +69,13 @@ impl Flow {
     }
 }
 
-/// Bytes that are read of a connection before any of its requests is authenticated, where each has to be: the
-/// handshake, heads, and what has come of first requests by the time that somebody looks at them. Whatever else
-/// a protocol lets a client send, such as pings without end, costs work for every few bytes.
+/// Bytes that are read of a connection before any of its requests is authenticated, where each has to be:
+/// the handshake, heads, and what has come of first requests by the time that somebody looks at them.
+/// Whatever else a protocol lets a client send, such as pings without end, costs work for every few bytes.
 const UNKNOWN_MAX: usize = 6 * UNAUTHENTICATED_MAX;
 
-/// Bytes that take one step of those that tokio gives a task before others have their turn. With its 128 steps, a
-/// client that sends without end, perhaps what costs much for every few bytes, has 16 KiB read in a turn.
+/// Bytes that take one step of those that tokio gives a task before others have their turn. These are 128: of
+/// a client that sends without end, perhaps what costs much for every few bytes, 16 KiB are read in a turn.
 const STEP: usize = 128;
 
 /// A connection's stream, which takes note of what its client takes, and reads little of whoever says nothing
