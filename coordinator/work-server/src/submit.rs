@@ -33,8 +33,9 @@ const APPLICATIONS_NAMED: usize = 20;
 const DELAY_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 /// The most workunits in one piece: it is one batch in the store, and what others store waits behind it.
 pub const SUBMIT_MAX: usize = 5_000;
-/// The most inputs of all workunits in one piece: each is a file, and on the medium before the batch.
-const INPUTS_MAX: usize = 25_000;
+/// The most inputs of all workunits in one piece: each is a file, and on the medium before the batch. And the
+/// most outputs and first jobs, each of which is in the batch.
+const ALL_MAX: usize = 25_000;
 /// The most names of a submission that an older version has stored together.
 const PAGE_MAX: u64 = 100_000;
 /// The most workunits of a whole submission.
@@ -359,10 +360,17 @@ fn check_piece(piece: &SubmissionPiece) -> Result<(), Invalid> {
         let expected = "at most 5,000 at a time";
         return Err(Invalid::new("number of workunits", piece.workunits.len(), expected));
     }
-    let inputs = piece.workunits.iter().map(|workunit| workunit.inputs.len()).sum::<usize>();
-    if inputs > INPUTS_MAX {
-        let expected = "at most 25,000 of all workunits at a time";
-        return Err(Invalid::new("number of inputs", inputs, expected));
+    type Count = fn(&NewWorkunit) -> usize;
+    let counts: [(&'static str, Count); 3] = [
+        ("number of inputs", |workunit| workunit.inputs.len()),
+        ("number of outputs", |workunit| workunit.outputs.len()),
+        ("number of initial jobs", |workunit| workunit.rules.initial_jobs as usize),
+    ];
+    for (what, count) in counts {
+        let all = piece.workunits.iter().map(count).fold(0, usize::saturating_add);
+        if all > ALL_MAX {
+            return Err(Invalid::new(what, all, "at most 25,000 of all workunits at a time"));
+        }
     }
     if piece.total > TOTAL_MAX {
         let expected = "at most 10,000,000 in one submission";
