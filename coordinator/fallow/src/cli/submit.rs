@@ -18,7 +18,7 @@ use super::why::Why;
 use super::{Failure, batch, print, print_json, runs, table, units, warn};
 use crate::printable;
 
-/// How long a piece may take: it waits for its turn behind others of the same operator, whatever those take.
+/// How long a piece may take: it waits for its turn behind those of others, whatever these take.
 const LONGEST: std::time::Duration = std::time::Duration::from_mins(10);
 /// Digits of a fingerprint that are a batch's key: enough that no two batches share one.
 const KEY_DIGITS: usize = 32;
