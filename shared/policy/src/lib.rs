@@ -45,6 +45,7 @@ pub mod net_rate;
 pub mod network_period;
 pub mod on_time;
 pub mod on_time_told;
+pub mod other_network;
 pub mod plan_host;
 pub mod report_due;
 pub mod round_robin;
