@@ -124,6 +124,9 @@ pub struct HostStatus {
     /// Why no project is contacted now by preferences of the network, if none is.
     #[serde(default)]
     pub network_rests: Option<String>,
+    /// Why files wait although projects are contacted, if they do.
+    #[serde(default)]
+    pub files_wait: Option<String>,
     /// Devices that must not be used, such as `nvidia:0`.
     #[serde(default)]
     pub excluded_devices: Vec<String>,
@@ -334,6 +337,7 @@ impl HostStatus {
             }
             .to_owned(),
             network_rests: view.network_rests,
+            files_wait: view.files_wait,
             excluded_devices: view.excluded_devices.iter().map(ToString::to_string).collect(),
             devices: devices(client),
             owner_excluded_devices: view.owner.excluded_devices.iter().map(ToString::to_string).collect(),
@@ -508,6 +512,9 @@ impl Status {
         }
         if let Some(why) = &host.network_rests {
             let _ = writeln!(out, "no project is contacted: {why}");
+        }
+        if let Some(why) = &host.files_wait {
+            let _ = writeln!(out, "files wait: {why}");
         }
         if !host.excluded_devices.is_empty() {
             let _ = writeln!(out, "devices that are not used: {}", host.excluded_devices.join(", "));

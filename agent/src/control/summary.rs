@@ -172,6 +172,8 @@ fn idle(status: &Status, now: Instant, clock: &WallClock) -> String {
     let network =
         status.host.network_rests.as_ref().map(|why| format!("; no project is contacted: {}", cut(why)));
     let network = network.unwrap_or_default();
+    let files = status.host.files_wait.as_ref().map(|why| format!("; files wait: {}", cut(why)));
+    let files = files.filter(|_| network.is_empty()).unwrap_or_default();
     if status.host.cpus == 0 {
         return "starting: it is measured what this machine is like".to_owned();
     }
@@ -185,7 +187,7 @@ fn idle(status: &Status, now: Instant, clock: &WallClock) -> String {
         return format!("idle: of {} here none can run now", count(ready, "job"));
     }
     if coming > 0 {
-        return format!("idle: files of {} are awaited{network}", count(coming, "job"));
+        return format!("idle: files of {} are awaited{network}{files}", count(coming, "job"));
     }
     let sent = match done {
         0 => String::new(),
@@ -193,6 +195,9 @@ fn idle(status: &Status, now: Instant, clock: &WallClock) -> String {
     };
     if !network.is_empty() {
         return format!("idle: no work{sent}{network}");
+    }
+    if !files.is_empty() && counted(&["uploading"]) > 0 {
+        return format!("idle: no work{sent}{files}");
     }
     format!("idle: no work{sent}; {}", next_work(status, now, clock))
 }

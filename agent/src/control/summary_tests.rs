@@ -200,6 +200,7 @@ fn r6_4_the_line_says_what_an_idle_agent_waits_for() {
         one
     };
     let spent = json!({ "network_rests": "files came to 2.0 GB today" });
+    let others = json!({ "files_wait": "other programs use the network" });
     for (host, status, expected) in [
         (json!({ "cpus": 0 }), &none, "starting: it is measured what this machine is like"),
         (
@@ -222,6 +223,16 @@ fn r6_4_the_line_says_what_an_idle_agent_waits_for() {
             spent.clone(),
             &tasks(&["downloading", "uploading"]),
             "idle: files of 1 job are awaited; no project is contacted: files came to 2.0 GB today",
+        ),
+        (
+            others.clone(),
+            &tasks(&["downloading"]),
+            "idle: files of 1 job are awaited; files wait: other programs use the network",
+        ),
+        (
+            others,
+            &tasks(&["uploading"]),
+            "idle: no work, and 1 job to be sent or reported; files wait: other programs use the network",
         ),
         (
             spent,

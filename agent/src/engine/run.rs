@@ -336,10 +336,14 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
             power: settings.power.clone(),
             memory: settings.memory.clone(),
             pressure: "/proc/pressure/memory".into(),
+            traffic: "/proc/net/dev".into(),
+            interfaces: "/sys/class/net".into(),
             every: settings.look_every,
             mark: format!("{}:", dir.path().display()),
         };
-        life.engine.surroundings = Some(Watcher::start(places, tell));
+        let transfers = life.engine.transfers.clone();
+        let own = Arc::new(move || transfers.crossed());
+        life.engine.surroundings = Some(Watcher::start(places, own, tell));
         life.engine.turn(Event::Started(Box::new(startup)), None).await?;
         life.engine.deletions.seen_to(doomed);
         if let Some(authority) = fleet {

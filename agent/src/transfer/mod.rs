@@ -113,6 +113,11 @@ impl Transfers {
         self.shared.web.rates().moved.take()
     }
 
+    /// What all pages, calls and files came to so far, both ways, with the heads of HTTP.
+    pub fn crossed(&self) -> Bytes {
+        self.shared.web.rates().moved.crossed()
+    }
+
     /// From now on it is said when files come to so much, and whenever they come to much.
     pub fn tell_after(&self, left: Option<Bytes>) {
         self.shared.web.rates().moved.tell_after(left);

@@ -1,6 +1,7 @@
 //! What files come to as they cross the wire, both ways, so that there can be a limit to it (R6.4).
 //!
-//! Nobody asks every second: whoever counts says when it is much.
+//! Nobody asks every second: whoever counts says when it is much. Beside it is added up what all that the
+//! agent says to projects comes to, so that it can be told from what other programs say.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,6 +17,8 @@ const MUCH: u64 = 16_000_000;
 pub(super) struct Moved {
     up: AtomicU64,
     down: AtomicU64,
+    /// All of it, and pages and calls, since the start.
+    crossed: AtomicU64,
     /// Both are much from here on.
     much: AtomicU64,
     news: Notify,
@@ -26,6 +29,7 @@ impl Default for Moved {
         Self {
             up: AtomicU64::new(0),
             down: AtomicU64::new(0),
+            crossed: AtomicU64::new(0),
             much: AtomicU64::new(MUCH),
             news: Notify::new(),
         }
@@ -33,8 +37,9 @@ impl Default for Moved {
 }
 
 impl Moved {
-    /// So many bytes go.
+    /// So many bytes of a file go.
     pub(super) fn note(&self, direction: Direction, bytes: u64) {
+        self.note_beside(bytes);
         let of = |counted: Direction, count: &AtomicU64| match counted == direction {
             true => count.fetch_add(bytes, Ordering::Relaxed) + bytes,
             false => count.load(Ordering::Relaxed),
@@ -43,6 +48,16 @@ impl Moved {
         if bytes > 0 && all >= self.much.load(Ordering::Relaxed) {
             self.news.notify_one();
         }
+    }
+
+    /// So many bytes go that are no file's.
+    pub(super) fn note_beside(&self, bytes: u64) {
+        self.crossed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What all went so far.
+    pub(super) fn crossed(&self) -> Bytes {
+        Bytes(self.crossed.load(Ordering::Relaxed))
     }
 
     /// Comes back when it is much.
@@ -82,5 +97,8 @@ mod tests {
         assert!(!is_much().await);
         moved.note(Direction::Download, 1);
         assert!(is_much().await);
+        assert_eq!(moved.crossed(), Bytes(100 + MUCH));
+        moved.note_beside(7);
+        assert_eq!((moved.crossed(), moved.take()), (Bytes(107 + MUCH), (Bytes(0), Bytes(MUCH))));
     }
 }

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::encoding::{self, Decoder};
 use super::fleet_projects::FleetProjects;
+use super::moved::Moved;
 use super::notes::TransferLog;
 use super::pace::{Kind, Limits, Pace};
 use super::rate::{Rate, Rates};
@@ -30,6 +31,10 @@ pub const USER_AGENT: &str = "BOINC client (aarch64-unknown-linux-gnu 8.3.0)";
 
 /// How long a connection may take to stand.
 const CONNECT: Duration = Duration::from_secs(30);
+
+/// What a request and its answer take beside their contents: their heads, and what it takes to begin and end
+/// a connection.
+const HEADS: u64 = 4_000;
 
 /// Longest master page and account answer.
 const PAGE_MAX: usize = 1 << 20;
@@ -111,6 +116,8 @@ pub(super) struct Answer<'a> {
     pace: Pace,
     /// How fast its body may come; none where that is no file's.
     rate: Option<Arc<Rate>>,
+    /// Where it is counted otherwise.
+    moved: Arc<Moved>,
     decoder: Decoder,
     /// Of the last piece, what is still to be expanded.
     rest: bytes::Bytes,
@@ -191,10 +198,14 @@ impl Web {
             // A long request over a slow line takes its time too.
             pace.note(Instant::now(), content.length());
         }
+        // A file is counted as it goes.
+        let content = request.content.filter(|_| request.kind == Kind::Call).map(Content::length);
+        let beside = HEADS + content.unwrap_or_default();
         let (mut url, mut place) = (parse(request.url)?, request.url.to_owned());
         let mut method = if request.content.is_some() { Method::Post } else { Method::Get };
         for _ in 0..=HOPS_MAX {
             let sent = Instant::now();
+            self.rates.moved.note_beside(beside);
             let proxy = proxy(&self.proxies, &url);
             let response = self.head(self.builder(request, method, &url)?, request, &place, &mut pace).await;
             let response = response.map_err(|error| through(error, proxy.as_ref()))?;
@@ -222,7 +233,18 @@ impl Web {
                 let rest = bytes::Bytes::new();
                 let is_file = request.kind == Kind::File && direction == Direction::Download;
                 let rate = is_file.then(|| Arc::clone(&self.rates.down));
-                return Ok(Answer { response, place, pace, rate, decoder, rest, is_over: false, meter });
+                let moved = Arc::clone(&self.rates.moved);
+                return Ok(Answer {
+                    response,
+                    place,
+                    pace,
+                    rate,
+                    moved,
+                    decoder,
+                    rest,
+                    is_over: false,
+                    meter,
+                });
             };
             if hop.leaves_host {
                 request.log.moved(&url, &hop.url);
@@ -335,9 +357,10 @@ impl Answer<'_> {
             Ok(Ok(chunk)) => {
                 let bytes = chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
                 self.pace.note(Instant::now(), bytes);
-                if let Some(rate) = &self.rate {
+                match &self.rate {
                     // The other side is not to blame for that.
-                    self.pace.pause(rate.pass(bytes).await);
+                    Some(rate) => self.pace.pause(rate.pass(bytes).await),
+                    None => self.moved.note_beside(bytes),
                 }
                 if self.meter.direction == Direction::Download {
                     self.meter.bytes += bytes;

@@ -8,6 +8,7 @@ use fallow_policy::cpu_schedule::SchedulingRule;
 use fallow_policy::disk::{Deletion, DeletionRule, ReturnedJob};
 use fallow_policy::hopeless::WhyHopeless;
 use fallow_policy::job_queue::Devices;
+use fallow_policy::other_network::OthersUse;
 use fallow_policy::transfer_quota::Spent;
 
 use crate::Uncounted;
@@ -137,6 +138,8 @@ pub enum Cause {
     },
     /// So much was transferred in the last days that no more may be.
     TransfersSpent(Spent),
+    /// Other programs use the network, for which transfers wait.
+    OthersUseNetwork(OthersUse),
     /// A file is there that is no job's.
     FileLeftOver,
     /// The last measurement of the disk is old, or somebody has met a full disk.
@@ -287,6 +290,7 @@ impl Cause {
             | Self::GivesNoWay
             | Self::BenchmarksUnwanted
             | Self::MemoryShort
+            | Self::OthersUseNetwork(_)
             | Self::SwapFull { .. } => Rule::OwnersWord,
             Self::Benchmarks | Self::BenchmarksOld | Self::BenchmarksOver => Rule::HostFacts,
             Self::DeviceExcluded(_) | Self::DeviceChanged(_) | Self::DevicesMatter(_) => {
@@ -336,6 +340,7 @@ impl fmt::Display for Cause {
                 );
             }
             Self::TransfersSpent(spent) => return spent.fmt(f),
+            Self::OthersUseNetwork(others) => return others.fmt(f),
             Self::CpuTimeLimited(limit) => return write!(f, "CPU time is limited to {:.0} %", limit * 100.0),
             Self::UploadEnded { file, status } => return write!(f, "{file} ended with {status}"),
             Self::LimitExceeded(limit) => return limit.fmt(f),

@@ -175,7 +175,7 @@ impl Client {
 
     /// Hands the transfers that are due to the shell, within the limits.
     pub(crate) fn poll_transfers(&mut self) {
-        if self.files_rest() {
+        if self.files_rest() || self.other_network.waits().is_some() {
             return;
         }
         let now = self.now();
@@ -533,15 +533,28 @@ impl Client {
         self.job_failed(job, fallow_boinc::runtime::exit::DOWNLOAD_FAILED, EndState::DownloadFailed, message);
     }
 
-    /// Whether no file is transferred now, even where projects are contacted: enough was, or a preference
+    /// Whether no file may be transferred, even where projects are contacted: enough was, or a preference
     /// file cannot be read that may have been the one to limit it.
     fn files_rest(&self) -> bool {
         self.state.quota.is_spent() || !self.preference_troubles().is_empty()
     }
 
+    /// Whether a file is being transferred, or would be but for other programs that use the network.
+    pub(crate) fn wants_network_for_files(&self) -> bool {
+        let transfers = &self.state.transfers;
+        if Direction::BOTH.into_iter().any(|direction| transfers.active(direction).next().is_some()) {
+            return true;
+        }
+        let is_closed = self.access.used() == NetworkUse::Closed || self.files_rest();
+        !is_closed && self.other_network.waits().is_some() && transfers.any_ready(self.now())
+    }
+
     /// When a transfer can begin that cannot now.
     pub(crate) fn next_transfer_wake_up(&self) -> Option<Instant> {
-        if self.access.used() == NetworkUse::Closed || self.files_rest() {
+        if self.access.used() == NetworkUse::Closed
+            || self.files_rest()
+            || self.other_network.waits().is_some()
+        {
             return None;
         }
         let now = self.now();

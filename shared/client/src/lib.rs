@@ -64,6 +64,7 @@ mod libraries;
 mod limits;
 mod machine;
 mod messages;
+mod other_network;
 mod pages;
 mod planning;
 mod presence;

@@ -6,6 +6,7 @@ use fallow_domain::{Duration, Instant, LocalPreferences, Preferences, ProjectId}
 use fallow_policy::composition::Composition;
 use fallow_policy::fetch::FetchDecision;
 use fallow_policy::hopeless::AbortWhich;
+use fallow_policy::other_network::OtherNetwork;
 use fallow_policy::round_robin::RoundRobin;
 use fallow_policy::rpc_session::Sessions;
 use fallow_policy::rpc_timing::RpcState;
@@ -125,6 +126,8 @@ pub struct Client {
     pub(crate) hearings: Hearings,
     /// Transfers that failures of others hold back.
     pub(crate) held_back: HeldBack,
+    /// Whether transfers wait for other programs.
+    pub(crate) other_network: OtherNetwork,
     /// Downloads that come to nothing, and what is enough.
     pub(crate) stalls: Stalls,
     /// Projects that somebody waits for, who wants to know whether they accept his account.
@@ -188,6 +191,7 @@ impl Client {
             app_configs: AppConfigs::default(),
             hearings: Hearings::default(),
             held_back: HeldBack::default(),
+            other_network: OtherNetwork::default(),
             stalls: Stalls::default(),
             attaching: Attachments::default(),
             schedule: Decision::default(),
@@ -264,6 +268,7 @@ impl Client {
         }
         self.reports.forget();
         self.disk.observe(self.clock.now());
+        self.other_network.observe(self.clock.now());
         self.timers.clock_set_back();
         self.presence.clock_set_back(self.clock.now());
         self.presence.set_due_at_once();
@@ -331,6 +336,7 @@ impl Client {
         self.poll_disk();
         self.wake_tasks();
         self.poll_quota();
+        self.poll_other_network();
         let connected = self.is_connected();
         if connected {
             self.poll_transfers();

@@ -88,17 +88,17 @@ impl Client {
             self.notice(NoticeLevel::Info, None, text);
         }
         if let Some(spent) = spent {
-            self.break_off_transfers(spent);
+            self.break_off_transfers(&Cause::TransfersSpent(spent));
         }
     }
 
     /// No failure, so nobody is to blame: each goes on where it was when its turn comes.
-    fn break_off_transfers(&mut self, spent: Spent) {
+    pub(crate) fn break_off_transfers(&mut self, why: &Cause) {
         for direction in Direction::BOTH {
             let active: Vec<FileKey> = self.state.transfers.active(direction).cloned().collect();
             for key in active {
                 self.edit_transfer(&key, |transfer, _| transfer.active = false);
-                self.act(Effect::CancelTransfer { file: key }, Cause::TransfersSpent(spent));
+                self.act(Effect::CancelTransfer { file: key }, why.clone());
             }
         }
     }

@@ -32,6 +32,8 @@ pub(crate) enum Timer {
     Stall,
     /// A transfer can begin that had to wait.
     Transfer,
+    /// Files wait no longer for other programs that use the network (R6.4).
+    OtherNetwork,
     /// The network may be used again (R1.13).
     Connection,
     /// A project for which the network is wanted can be contacted.
@@ -75,7 +77,7 @@ const LOOK_PERIOD: Duration = Duration::from_hours(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Timer {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Schedule,
         Self::Restart,
         Self::Throttle,
@@ -83,6 +85,7 @@ impl Timer {
         Self::Attachment,
         Self::Stall,
         Self::Transfer,
+        Self::OtherNetwork,
         Self::Connection,
         Self::Contact,
         Self::Fetch,
@@ -184,6 +187,7 @@ impl Client {
             Timer::Attachment => self.next_attachment(),
             Timer::Stall => self.next_stall(),
             Timer::Transfer => self.next_transfer_wake_up(),
+            Timer::OtherNetwork => self.other_network.waits().map(|others| others.until),
             Timer::Connection => self.next_connection(),
             Timer::Contact => self.next_contact(),
             Timer::Fetch => self.next_fetch_check(),

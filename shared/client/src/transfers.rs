@@ -154,6 +154,11 @@ impl Transfers {
             .any(|one_way| !(one_way.active.is_empty() && one_way.index.is_empty()))
     }
 
+    /// Whether there is one that is not under way and waits for no time after a failure of its own.
+    pub(crate) fn any_ready(&self, now: Instant) -> bool {
+        [&self.down, &self.up].into_iter().any(|one_way| one_way.any_ready(now))
+    }
+
     /// Those that are under way.
     pub(crate) fn active(&self, direction: Direction) -> impl Iterator<Item = &FileKey> {
         self.one_way(direction).active.keys()
@@ -236,6 +241,13 @@ impl OneWay {
                 }
             }
         }
+    }
+
+    fn any_ready(&self, now: Instant) -> bool {
+        let has_waited = |waiting: &Waiting| waiting.later.first().is_some_and(|(at, _)| *at <= now);
+        self.projects
+            .values()
+            .any(|waiting| !waiting.fresh.is_empty() || !waiting.due.is_empty() || has_waited(waiting))
     }
 
     fn active_of(&self, project: ProjectId) -> impl Iterator<Item = &Active> {

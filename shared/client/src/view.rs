@@ -33,6 +33,8 @@ pub struct HostView {
     pub in_use: InUseView,
     /// Why no project is contacted now by preferences of the network, if none is: in words.
     pub network_rests: Option<String>,
+    /// Why files wait although projects are contacted, if they do: in words.
+    pub files_wait: Option<String>,
     /// Devices that must not be used, by the document or the owner (R3.14).
     pub excluded_devices: BTreeSet<Device>,
     /// The limits of the owner that he set by commands.
@@ -174,6 +176,7 @@ impl Client {
             hours: self.preferences().hours.clone(),
             hours_change: meta.hours_change_at().map(|at| meta.local_time().show(at)),
             network_rests: self.network_rests(),
+            files_wait: self.other_network.waits().map(|others| others.to_string()),
             excluded_devices: self.preferences().excluded_devices.clone(),
             owner: meta.owner.clone(),
             // A job on a coprocessor takes its part of the CPUs with it.

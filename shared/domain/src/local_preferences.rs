@@ -46,6 +46,9 @@ pub struct LocalPreferences {
     pub disk_max: Option<Bytes>,
     /// When projects may be contacted (BOINC: `net_start_hour`, `net_end_hour`).
     pub network_hours: Hours,
+    /// No files are transferred while other programs of the host move more bytes than this in a second, sent
+    /// and received together. BOINC knows no such thing.
+    pub other_network_max: Option<Bytes>,
     /// The most that is sent to projects in a second (BOINC: `max_bytes_sec_up`).
     pub upload_max: Option<Bytes>,
     /// The most that is fetched from them in a second (BOINC: `max_bytes_sec_down`).
@@ -59,6 +62,8 @@ pub struct LocalPreferences {
 impl LocalPreferences {
     /// The least that can be meant by a maximum of the disk: less than any project needs.
     pub const DISK_MAX_LEAST: Bytes = Bytes(100_000_000);
+    /// The same of what other programs may move in a second: less than what a large network says to all.
+    pub const OTHER_NETWORK_MAX_LEAST: Bytes = Bytes(10_000);
     /// The same of a maximum of what is transferred in some days.
     pub const TRANSFER_MAX_LEAST: Bytes = Bytes(1_000_000);
     /// What can be meant by the highest temperature of a device, in degrees Celsius: one that is cooler than
@@ -86,6 +91,7 @@ impl Default for LocalPreferences {
             stop_without_input: None,
             disk_max: None,
             network_hours: Hours::default(),
+            other_network_max: None,
             upload_max: None,
             download_max: None,
             transfer_max: None,
@@ -128,6 +134,9 @@ impl LocalPreferences {
             if rate < RATE_MIN {
                 return Err(Invalid::new("bytes in a second", rate, "at least 1 kB"));
             }
+        }
+        if let Some(rate) = self.other_network_max.filter(|rate| *rate < Self::OTHER_NETWORK_MAX_LEAST) {
+            return Err(Invalid::new("bytes of other programs in a second", rate, "at least 10 kB"));
         }
         if let Some(most) = self.transfer_max.filter(|most| *most < Self::TRANSFER_MAX_LEAST) {
             return Err(Invalid::new("most that is transferred", most, "at least 1 MB"));

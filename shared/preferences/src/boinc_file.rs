@@ -119,6 +119,7 @@ fn said(file: &PreferenceFile, has: &dyn Fn(&str) -> bool, note: &mut dyn FnMut(
         checkpoint_period: when(has("disk_interval")).map(|()| checkpoint_period),
         network_hours: when(any(&["net_start_hour", "net_end_hour"]) || !net_days.is_empty())
             .map(|()| hours(net_daily, &net_days)),
+        other_network_max: None,
         upload_max: when(has("max_bytes_sec_up")).map(|()| rate(values.max_bytes_sec_up)),
         download_max: when(has("max_bytes_sec_down")).map(|()| rate(values.max_bytes_sec_down)),
         // Without a limit the days mean nothing, and without days there is no limit.

@@ -95,6 +95,12 @@ const ALL: &[Explained] = &[
     limit("disk_free_min", "\"50 GB\"", "Leave at least so much of the disk free."),
     limit("checkpoint_period", "\"10 min\"", "Have tasks save their state at most this often."),
     limit("network_hours", "\"22:00-06:00\"", "When projects may be contacted. The coordinator always is."),
+    rate(
+        "other_network_max",
+        "\"1 MB\"",
+        "Transfer no files while other programs of this machine move more than this\n\
+         over the network, both ways together.",
+    ),
     rate("upload_max", "\"100 kB\"", "Send at most so much to projects in a second."),
     rate("download_max", "\"1 MB\"", "Fetch at most so much from projects in a second."),
     limit(

@@ -165,6 +165,7 @@ preferences! {
     disk_free_min: Bytes, fleet, more;
     checkpoint_period: Duration, fleet, more;
     network_hours: Hours, local, in_both;
+    other_network_max: Option<Bytes>, local, less_if_any;
     upload_max: Option<Bytes>, local, less_if_any;
     download_max: Option<Bytes>, local, less_if_any;
     transfer_max: Option<Bytes>, local, less_if_any;
@@ -203,6 +204,7 @@ pub const OWNER_KEYS: &[&str] = &[
     "disk_free_min",
     "checkpoint_period",
     "network_hours",
+    "other_network_max",
     "upload_max",
     "download_max",
     "transfer_max",
@@ -299,12 +301,13 @@ mod tests {
             stop_without_input: _,
             disk_max: _,
             network_hours: _,
+            other_network_max: _,
             upload_max: _,
             download_max: _,
             transfer_max: _,
             transfer_period: _,
         } = LocalPreferences::default();
-        assert_eq!(KEYS.len(), 17 + 17);
+        assert_eq!(KEYS.len(), 17 + 18);
         let beside: Vec<_> = KEYS.iter().filter(|key| !OWNER_KEYS.contains(key)).collect();
         assert_eq!(beside, [&"scheduling_period", &"connection_interval"]);
     }

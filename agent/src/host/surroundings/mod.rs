@@ -1,24 +1,30 @@
 //! What goes on at this machine beside people (R6.2, R6.4): whether it runs on its battery, which programs
-//! run, how much its CPUs work. What follows from it is the client's to say.
+//! run, how much its CPUs work and how much is moved over its network. What follows from it is the client's
+//! to say.
 //!
 //! Model: a task of the runtime looks every ten seconds, at what the client asks for and at nothing else:
 //! where there is no battery, no exclusive program, no limit on the load of others and no task that waits in
 //! memory, every ten minutes whether a battery has come. What it saw is told when it is something else than
-//! before; of the CPUs each time. Between two looks the kernel says by itself that programs wait for memory
-//! (`pressure`).
+//! before; of the CPUs and the network each time. The network is looked at every five seconds, and only while
+//! files are transferred or wait for other programs that use it. Between two looks the kernel says by itself
+//! that programs wait for memory (`pressure`).
 //!
 //! Left out: the kernel's own word that power was lost, which would come at once.
 
 mod cpus;
 mod memory;
+mod network;
 mod power;
 mod pressure;
 mod programs;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use fallow_client::{Event, LooksFor, Surroundings};
+use fallow_domain::Bytes;
+use fallow_policy::other_network::NetworkMoved;
 use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
 
@@ -38,11 +44,18 @@ pub struct Places {
     pub memory: PathBuf,
     /// Where it says that programs wait for memory: `/proc/pressure/memory`.
     pub pressure: PathBuf,
-    /// How long between two looks.
+    /// Where it says what went over each interface: `/proc/net/dev`.
+    pub traffic: PathBuf,
+    /// Where it says which interfaces are devices: `/sys/class/net`.
+    pub interfaces: PathBuf,
+    /// How long between two looks; half of it while the network is looked at.
     pub every: StdDuration,
     /// How the marks of all tasks of this agent begin.
     pub mark: String,
 }
+
+/// Says how many bytes the agent itself has moved over the network so far.
+pub type OwnTraffic = Arc<dyn Fn() -> Bytes + Send + Sync>;
 
 /// Who looks, as long as it lives.
 pub struct Watcher {
@@ -54,13 +67,13 @@ pub struct Watcher {
 impl Watcher {
     /// Starts to look once the client has said what for.
     #[must_use]
-    pub fn start(places: Places, tell: Tell) -> Self {
+    pub fn start(places: Places, own: OwnTraffic, tell: Tell) -> Self {
         let (wanted, wants) = channel::channel(LooksFor::default());
         let pressure = pressure::status(&places.pressure);
         let SensorStatus { sensor, on, what } = &pressure;
         tracing::info!(sensor, on, what, "senses whether memory is short");
         let open = |path: &Path| Pressure::open(path).ok();
-        Self { wanted, pressure, task: tokio::spawn(watch(places, tell, wants, open)) }
+        Self { wanted, pressure, task: tokio::spawn(watch(places, own, tell, wants, open)) }
     }
 
     /// Whether the kernel tells of memory pressure.
@@ -88,6 +101,7 @@ impl Drop for Watcher {
 /// `open` asks the kernel to tell of memory pressure.
 async fn watch(
     places: Places,
+    own: OwnTraffic,
     tell: Tell,
     mut wants: channel::Receiver<LooksFor>,
     open: impl Fn(&Path) -> Option<Pressure> + Send,
@@ -110,18 +124,22 @@ async fn watch(
             continue;
         }
         let looked = tokio::task::spawn_blocking({
-            let (places, wanted) = (places.clone(), wanted.clone());
-            move || (look(&places, &wanted, pressed), power::has_battery(&places.power))
+            let (places, own, wanted) = (places.clone(), Arc::clone(&own), wanted.clone());
+            move || (look(&places, &own, &wanted, pressed), power::has_battery(&places.power))
         });
         let Ok((seen, has_battery)) = looked.await else { return };
-        // That memory is short is said again as long as it is.
-        let is_news = seen != told || seen.memory_short;
+        // That memory is short is said again as long as it is. That nothing went over the network is news.
+        let is_news = seen != told || seen.memory_short || seen.network_moved.is_some();
         if is_news && tell(Event::SurroundingsSeen(seen.clone())) {
             told = seen;
         }
         let is_busy =
             (wanted.battery && has_battery) || !wanted.programs.is_empty() || wanted.load || wanted.memory;
-        let nap = if is_busy { places.every } else { SELDOM };
+        let nap = match is_busy {
+            _ if wanted.network => places.every / 2,
+            true => places.every,
+            false => SELDOM,
+        };
         tokio::select! {
             () = tokio::time::sleep(nap) => {}
             () = felt(trigger.as_ref()) => is_pressed = true,
@@ -138,12 +156,17 @@ async fn felt(trigger: Option<&Pressure>) {
     }
 }
 
-fn look(places: &Places, wanted: &LooksFor, is_pressed: bool) -> Surroundings {
+fn look(places: &Places, own: &OwnTraffic, wanted: &LooksFor, is_pressed: bool) -> Surroundings {
+    let network = || {
+        let all = network::moved(&places.traffic, &places.interfaces)?;
+        Some(NetworkMoved { all, ours: own() })
+    };
     Surroundings {
         on_battery: wanted.battery && power::is_on_battery(&places.power),
         exclusive: programs::running(&wanted.programs, &places.mark),
         memory_short: wanted.memory && memory::is_short(&places.memory, is_pressed),
         cpu_worked: if wanted.load { cpus::worked() } else { None },
+        network_moved: if wanted.network { network() } else { None },
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::io::Read as _;
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use rustix::net::SendFlags;
 use tokio::sync::mpsc;
@@ -49,11 +49,13 @@ impl Host {
             power: dir.path().join("power"),
             memory: dir.path().join("meminfo"),
             pressure: dir.path().join("pressure"),
+            traffic: dir.path().join("dev"),
+            interfaces: dir.path().join("net"),
             every: StdDuration::from_hours(1),
             mark: "none".to_owned(),
         };
         let (wanted, wants) = channel::channel(LooksFor::default());
-        tokio::spawn(watch(places, tell, wants, open));
+        tokio::spawn(watch(places, Arc::new(|| Bytes(70)), tell, wants, open));
         let host = Self { dir, wanted, kernel, opened, told };
         host.has(available);
         host
@@ -102,4 +104,16 @@ async fn r6_4_the_kernel_tells_nothing_more_once_no_task_could_leave_memory() {
     let mut kernel = host.kernel.try_clone().unwrap();
     let end = tokio::task::spawn_blocking(move || kernel.read(&mut [0])).await.unwrap();
     assert!(matches!(end, Ok(0)), "its file is still open: {end:?}");
+}
+
+#[tokio::test]
+async fn r6_4_what_was_moved_over_the_network_is_told_beside_the_agents_own_as_long_as_that_is_wanted() {
+    let mut host = Host::new(500);
+    let counters = "eth0: 100 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0\n";
+    std::fs::write(host.dir.path().join("dev"), counters).unwrap();
+    host.wanted.send_replace(LooksFor { network: true, ..LooksFor::default() });
+    let moved = NetworkMoved { all: Bytes(120), ours: Bytes(70) };
+    assert_eq!(host.hears().await.network_moved, Some(moved));
+    host.wanted.send_replace(LooksFor::default());
+    assert_eq!(host.hears().await.network_moved, None);
 }

@@ -220,8 +220,9 @@ impl GlobalPreferences {
             swap_fraction,
             // In the part of the CPUs that may be used.
             cpus_max: _,
-            // BOINC knows no such thing.
+            // BOINC knows no such things.
             gpu_temperature_max: _,
+            other_network_max: _,
             run_on_batteries,
             other_load_max,
             other_load_max_in_use,

@@ -8,6 +8,8 @@ use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, HostFacts, MasterUrl, Preferences,
     ProjectAssignment, ResourceTypes, Share,
 };
+use fallow_policy::other_network::NetworkMoved;
+use fallow_preferences::Said;
 use proptest::prelude::*;
 
 use super::job_edits::without_totals;
@@ -17,7 +19,8 @@ use crate::machine::Client;
 use crate::record::Record;
 use crate::state::Job;
 use crate::{
-    AttachRequest, Benchmarks, Event, RequestedBy, StartFault, TransferError, TransferErrorKind, Waiter,
+    AttachRequest, Benchmarks, Event, PreferenceFiles, RequestedBy, StartFault, Surroundings, TransferError,
+    TransferErrorKind, Waiter,
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -132,6 +135,21 @@ fn happens(world: &mut World, what: u8, n: u32) {
             let full = TransferError::new(TransferErrorKind::DiskFull, "no space");
             world.fail_download = is_even.then_some(full);
         }
+        20 => {
+            let limit = (!n.is_multiple_of(5)).then_some(Bytes(10_000));
+            let owner = Some(Said { other_network_max: Some(limit), ..Said::default() });
+            let files = PreferenceFiles { owner, ..PreferenceFiles::default() };
+            world.event(Event::PreferenceFilesRead(Box::new(files)));
+            let (before, moved) = (world.turns * 1_000_000_000, u64::from(n) * 1_000_000);
+            for all in [before, before + moved] {
+                let network_moved = Some(NetworkMoved { all: Bytes(all), ours: Bytes(0) });
+                world.event(Event::SurroundingsSeen(Surroundings {
+                    network_moved,
+                    ..Surroundings::default()
+                }));
+                world.run_for(Duration::from_secs(5));
+            }
+        }
         _ => {}
     }
     world.run_for(Duration::from_secs(i64::from(n) * 2));
@@ -187,7 +205,7 @@ proptest! {
     fn the_next_wake_up_is_the_first_of_all_deadlines_after_every_event(
         seed in any::<u64>(),
         first in 0_u32..60,
-        steps in prop::collection::vec((0_u8..22, 0_u32..60), 5..25),
+        steps in prop::collection::vec((0_u8..23, 0_u32..60), 5..25),
     ) {
         let mut world = World::new(seed);
         for (name, cpu) in NAMES.into_iter().zip([30, 100, 400]) {

@@ -22,11 +22,12 @@ fn afresh(client: &Client) -> Instant {
     let transfers = client.next_transfer_wake_up().filter(|_| client.access.closed_until().is_none());
     let of_tasks = [client.next_stall(), client.next_restart(), client.next_throttle(), client.next_watch()];
     let (attachment, trial) = (client.next_attachment(), client.next_trial());
+    let others_gone = client.other_network.waits().map(|others| others.until);
     let runnable = client.state.projects.keys().any(|project| client.workload.queue().is_runnable(*project));
     let decision = runnable.then(|| client.schedule.holds_until());
     let others =
         [network(client), transfers, attachment, trial, decision, client.next_device(), client.next_disk()];
-    let all = of_tasks.into_iter().chain(others);
+    let all = of_tasks.into_iter().chain(others).chain([others_gone]);
     let at = if client.schedule.is_wanted() { now } else { first(all) };
     at.max(now + Duration::from_millis(100)).min(now + Duration::from_hours(1))
 }

@@ -12,6 +12,7 @@ mod hours;
 mod in_use;
 mod just_in_time;
 mod life;
+mod other_network;
 mod preferences;
 mod records;
 mod requests;

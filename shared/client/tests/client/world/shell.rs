@@ -148,9 +148,13 @@ impl World {
             }
             Effect::DeleteProject { project, .. } => self.files.retain(|key| key.project != project),
             Effect::CancelTransfer { file } => {
-                self.queue.retain(
-                    |(_, event)| !matches!(event, Event::DownloadEnded { file: f, .. } if *f == file),
-                );
+                let is_its_end = |event: &Event| match event {
+                    Event::DownloadEnded { file: of, .. } | Event::UploadEnded { file: of, .. } => {
+                        *of == file
+                    }
+                    _ => false,
+                };
+                self.queue.retain(|(_, event)| !is_its_end(event));
             }
             Effect::DeliverTrickle { job, name, text, .. } => {
                 self.log.push(format!("trickle for {job}: {name} {text}"));
