@@ -1,113 +1,27 @@
 //! A fleet on a network (R6.8, R6.10): coordinator and agents on two machines with addresses of their own,
 //! which are network namespaces here, TLS between them, and an unmodified BOINC client beside the agents. And
-//! an agent behind a proxy, and one that was away until its certificate had expired.
+//! an agent behind a proxy, one that was away until its certificate had expired, and one whose machine others
+//! use the network of (`others`).
 //!
-//! Namespaces need root and Debian's iproute2; without them the first test says so and passes, unless
-//! `FALLOW_REQUIRE_PEERS=1`.
+//! Namespaces need root and Debian's iproute2; without them tests that have two machines say so and pass,
+//! unless `FALLOW_REQUIRE_PEERS=1`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
-#[path = "../../shared/tls/tests/support/proxy.rs"]
+mod machines;
+mod others;
+#[path = "../../../shared/tls/tests/support/proxy.rs"]
 mod proxy;
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use fallow_e2e::{PATIENCE, binary, command, fallow_json, free_port, peers_required, wait_for};
+use machines::{Killed, Machines, SERVER, fallow, logged, on, said};
 use proxy::{Manner, TestProxy};
 use serde_json::Value;
 use tempfile::TempDir;
-
-const SERVER: &str = "10.77.0.1";
-const CLIENTS: &str = "10.77.0.2";
-
-/// Two machines with a cable between them. Dropped, all that runs there is killed.
-struct Machines {
-    server: String,
-    clients: String,
-}
-
-impl Machines {
-    fn new() -> Option<Self> {
-        if !is_root() || Command::new("ip").arg("-V").output().is_err() {
-            assert!(!peers_required(), "network namespaces need root and `ip` (Debian's iproute2)");
-            eprintln!("no network namespaces: that needs root and `ip` (Debian's iproute2)");
-            return None;
-        }
-        let number = std::process::id();
-        let machines = Self { server: format!("fallow-s{number}"), clients: format!("fallow-c{number}") };
-        let (one, other) = (format!("fs{number}"), format!("fc{number}"));
-        for name in [&machines.server, &machines.clients] {
-            ip(&["netns", "add", name]);
-            ip(&["-n", name, "link", "set", "lo", "up"]);
-        }
-        let (server, clients) = (machines.server.as_str(), machines.clients.as_str());
-        ip(&["link", "add", &one, "netns", server, "type", "veth", "peer", "name", &other, "netns", clients]);
-        for (name, link, address) in [(server, &one, SERVER), (clients, &other, CLIENTS)] {
-            ip(&["-n", name, "addr", "add", &format!("{address}/24"), "dev", link]);
-            ip(&["-n", name, "link", "set", link, "up"]);
-        }
-        Some(machines)
-    }
-}
-
-impl Drop for Machines {
-    fn drop(&mut self) {
-        for name in [&self.server, &self.clients] {
-            let pids = Command::new("ip").args(["netns", "pids", name]).output();
-            for pid in String::from_utf8_lossy(&pids.unwrap().stdout).split_whitespace() {
-                let _ = Command::new("kill").args(["-9", pid]).status();
-            }
-            let _ = Command::new("ip").args(["netns", "del", name]).status();
-        }
-    }
-}
-
-fn is_root() -> bool {
-    fs::read_to_string("/proc/self/status").unwrap().lines().any(|line| line.starts_with("Uid:\t0\t0"))
-}
-
-fn ip(arguments: &[&str]) {
-    let output = Command::new("ip").args(arguments).output().unwrap();
-    assert!(output.status.success(), "ip {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// A command on one of the machines.
-fn on(machine: &str, inner: &Command) -> Command {
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", machine]).arg(inner.get_program()).args(inner.get_args());
-    for (name, value) in inner.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    if let Some(dir) = inner.get_current_dir() {
-        command.current_dir(dir);
-    }
-    command.stdin(Stdio::null());
-    command
-}
-
-fn logged(mut command: Command, log: &Path) -> Killed {
-    let log = File::create(log).unwrap();
-    Killed(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap())
-}
-
-/// What a command on a machine prints; that it works is expected.
-fn said(machine: &str, inner: &Command) -> String {
-    let output = on(machine, inner).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{inner:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
-    text
-}
-
-fn fallow(dir: &Path, arguments: &[&str]) -> Command {
-    let mut fallow = command("fallow");
-    fallow.args(arguments).arg("--dir").arg(dir);
-    fallow
-}
 
 const BATCH: &str = "[[workunits]]\napplication = \"mersenne\"\ninputs = [{ open_name = \"in\", text = \"from=2 to=300\\n\" }]\n\
     outputs = [{ open_name = \"out\" }]\nflops = 1e9\nquorum = 3\n";
@@ -209,16 +123,6 @@ impl<'a> Boinc<'a> {
 
     fn cmd(&self, arguments: &[&str]) -> String {
         wait_for("boinccmd to succeed", PATIENCE, || self.try_cmd(arguments))
-    }
-}
-
-/// A process that is killed when it is dropped.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
