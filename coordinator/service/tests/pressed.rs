@@ -20,6 +20,7 @@ use fallow_proto::operator::v1::{
     RevokeHostRequest, SubmitRequest,
 };
 use fallow_tls::{AccessString, Connector, HostCredentials, HostKey, Purpose};
+use fallow_work_server::SUBMIT_MAX;
 use peers::{Agent, Client, Identity, PATIENCE, add_app_version, channel, connect, enroll, hello, tokens};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -376,21 +377,23 @@ async fn r6_10_submissions_of_many_short_workunits_take_no_more_memory_than_a_su
     target.project().await;
     let greedy = target.operator("eve", OperatorRole::Submitter).await;
     let workunit = NewWorkunit { application: "app".into(), flops_estimate: 1e9, ..Default::default() };
-    let request = SubmitRequest {
-        project: "sieve".into(),
-        workunits: vec![workunit; 10_000],
-        check_only: true,
-        ..Default::default()
-    };
-    let request = prost::Message::encode_to_vec(&request);
-    println!("{} KiB each", request.len() >> 10);
-    let message =
-        Bytes::from([&[0][..], &u32::try_from(request.len()).unwrap().to_be_bytes(), &request].concat());
+    // As many as are taken, and as many as are read before they are refused.
+    let messages = [SUBMIT_MAX, 100_000].map(|count| {
+        let request = SubmitRequest {
+            project: "sieve".into(),
+            workunits: vec![workunit.clone(); count],
+            check_only: true,
+            ..Default::default()
+        };
+        let request = prost::Message::encode_to_vec(&request);
+        println!("{} KiB of {count} workunits", request.len() >> 10);
+        Bytes::from([&[0][..], &u32::try_from(request.len()).unwrap().to_be_bytes(), &request].concat())
+    });
     let before = target.resident();
     let mut pressing = JoinSet::new();
     for _ in 0..2 {
         let channel = channel(&target.access, None).await.unwrap();
-        for _ in 0..8 {
+        for message in messages.iter().cycle().take(8) {
             let (channel, secret, message) = (channel.clone(), greedy.secret.clone(), message.clone());
             pressing.spawn(async move {
                 for _ in 0..2 {

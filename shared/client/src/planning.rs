@@ -111,8 +111,17 @@ impl Client {
         let used = used.unwrap_or_default();
         let host = self.plan_host();
         let held = self.held_below_share();
-        // As long as more is here than the owner lets run, it is we who do not ask.
-        let is_unasked = |id, kind| self.workload.queue().at_once(id).is_some() && self.gathered(id)[kind];
+        let all_shares: f64 = self.state.projects.values().map(|project| project.share.get()).sum();
+        let all_used = PerType::from_fn(|kind| used.values().map(|used| used[kind].as_secs_f64()).sum());
+        // As long as more is here than the owner lets run, it is we who do not ask: that earns nothing. What
+        // it uses beyond its share it pays for all the same.
+        let is_unasked = |project: &Project, kind| {
+            let own = used.get(&project.id).map_or(0.0, |used| used[kind].as_secs_f64());
+            let all: &PerType<f64> = &all_used;
+            self.workload.queue().at_once(project.id).is_some()
+                && self.gathered(project.id)[kind]
+                && own * all_shares <= project.share.get() * all[kind]
+        };
         let periods: Vec<LongTermPeriod> = self
             .state
             .projects
@@ -127,11 +136,12 @@ impl Client {
                 may_supply: PerType::from_fn(|kind| {
                     !project.detach_when_done
                         && !held.holds(project.id, kind)
-                        && !is_unasked(project.id, kind)
+                        && !is_unasked(project, kind)
                         && !project.rpc.is_down(instant)
                         && !project.left_out()[kind]
                         && !self.ledger.type_backoffs().lacks_work(project.id, kind, instant)
                 }),
+                forgotten: PerType::from_fn(|kind| held.for_good(project.id, kind)),
             })
             .collect();
         self.ledger.settle_long_term(&host, &periods);

@@ -281,7 +281,10 @@ impl Client {
                 fetch_bounds::within_job_limit(request, self.workload.queue().count(id), job)
             }
             None if self.preferences().connection_interval.is_positive() => request,
-            None => fetch_bounds::first_request(&self.plan_host().instances).without(&self.gathered(id)),
+            None => {
+                let first = fetch_bounds::first_request(&self.plan_host().instances);
+                self.within_places(id, first.without(&self.gathered(id)))
+            }
         }
     }
 

@@ -260,7 +260,7 @@ impl Submission<'_> {
         for piece in &pieces {
             progress_so_far.under_way.set(piece.len());
             let reply = self.piece(client, &digest, &firsts, piece, false).await;
-            let reply = reply.map_err(|failure| self.cut_off(failure, sent.names.len()))?;
+            let reply = reply.map_err(|failure| self.cut_off(failure, sent.names.len(), piece.len()))?;
             sent.known += reply.known;
             sent.names.extend(reply.names);
             sent.begun_at_micros = reply.begun_at_micros;
@@ -313,12 +313,23 @@ impl Submission<'_> {
         )
     }
 
-    /// Says what is taken, and what to do about the rest.
-    fn cut_off(&self, failure: Failure, taken: usize) -> Failure {
+    /// Says what is taken, and what to do about the rest. `more` were on their way.
+    fn cut_off(&self, failure: Failure, taken: usize, more: usize) -> Failure {
         let (total, key, again) = (self.drafts.len(), self.key, self.again);
         let what = match (failure.code(), taken) {
             (ExitCode::Unreachable, 0) => "whether any of it was taken is not known".to_owned(),
             (_, 0) => return failure,
+            (ExitCode::Unreachable, taken) => {
+                format!("{taken} of {total} workunits are taken, perhaps {more} more that were on their way")
+            }
+            // It would be refused again, and a batch that is mended is another one.
+            (ExitCode::BadInput, taken) => {
+                let text = format!(
+                    "{failure}; the first {taken} of {total} workunits are taken and stay: mend what is wrong, and submit \
+                     the others as a batch of their own (submission {key})"
+                );
+                return Failure::new(ExitCode::BadInput, text);
+            }
             (_, taken) => format!("{taken} of {total} workunits are taken"),
         };
         let text = format!(
@@ -502,6 +513,39 @@ mod tests {
         assert_eq!([after(3, 0), after(3, 10_000)], ["", ""]);
         assert_eq!(after(2, 2_500), ", about 6s left");
         assert_eq!(left(Duration::from_millis(9), 7_500, 10_000), ", about 1s left");
+    }
+
+    #[test]
+    fn what_is_refused_says_what_is_taken_and_whether_to_repeat_the_command() {
+        let drafts = vec![draft(b"x"); 10_000];
+        let why = Why::default();
+        let submission =
+            Submission { project: "p", key: "k", drafts: &drafts, again: "repeat it", why: &why };
+        let said = |code, taken| submission.cut_off(Failure::new(code, "no"), taken, 2_500).to_string();
+        let table = [
+            (ExitCode::BadInput, 0, "no"),
+            (ExitCode::Unreachable, 0, "no; whether any of it was taken is not known: repeat it"),
+            (
+                ExitCode::Unreachable,
+                5_000,
+                "no; 5000 of 10000 workunits are taken, perhaps 2500 more that were",
+            ),
+            (ExitCode::NoSpace, 5_000, "no; 5000 of 10000 workunits are taken: repeat it"),
+            (
+                ExitCode::BadInput,
+                5_000,
+                "no; the first 5000 of 10000 workunits are taken and stay: mend what is wrong",
+            ),
+        ];
+        for (code, taken, text) in table {
+            let said = said(code, taken);
+            assert!(said.starts_with(text), "{said}");
+            assert_eq!(
+                said.contains("repeat"),
+                text.contains("repeat") || text.contains("perhaps"),
+                "{said}"
+            );
+        }
     }
 
     #[test]

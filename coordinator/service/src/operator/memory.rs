@@ -231,12 +231,12 @@ impl Share {
         let (places, what) = match kind {
             CallKind::Look => (&self.places, "calls"),
             CallKind::Change => (&self.for_changes, "changes"),
-            CallKind::Long => (&self.for_long, "uploads and backups"),
+            CallKind::Long => (&self.for_long, "submissions, uploads and backups"),
         };
         let full = || {
             Status::resource_exhausted(format!(
-                "{} {what} of this operator are on their way, as many as may be at once on all connections together: read \
-                 their answers, or end them, and try again",
+                "{} {what} of this operator are on their way or wait for their turn, as many as may at once on all connections \
+                 together: read their answers, or end them, and try again",
                 if self.answers.len() > 1 { PLACES } else { OWN_PLACES }
             ))
         };
