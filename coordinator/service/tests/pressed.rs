@@ -415,5 +415,15 @@ async fn r6_10_submissions_of_many_short_workunits_take_no_more_memory_than_a_su
     let more = most.saturating_sub(before);
     println!("slowest list {slowest:?}, memory {} MiB more", more / MIB);
     assert!(more < 500 * MIB, "{} MiB", more / MIB);
+    // The C library would keep most of it.
+    let given_back = timeout(PATIENCE, async {
+        while target.resident().saturating_sub(before) > 48 * MIB {
+            sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let is_given_back = given_back.await.is_ok();
+    let left = target.resident().saturating_sub(before) / MIB;
+    println!("{left} MiB of it left");
+    assert!(is_given_back, "{left} MiB");
     target.stop().await;
 }

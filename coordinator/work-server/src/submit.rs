@@ -32,10 +32,10 @@ const APPLICATIONS_NAMED: usize = 20;
 /// The longest that a job may take: clients count in seconds, and deadlines beyond mean nothing.
 const DELAY_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 /// The most workunits in one piece: it is one batch in the store, and what others store waits behind it.
-pub const SUBMIT_MAX: usize = 5_000;
+pub const SUBMIT_MAX: usize = 1_000;
 /// The most inputs, outputs and first jobs of all workunits in one piece, together: each input is a file, and
 /// on the medium before the batch; the names of all of them and the jobs are in the batch.
-const ALL_MAX: usize = 30_000;
+const ALL_MAX: usize = 5_000;
 /// The most names of a submission that an older version has stored together.
 const PAGE_MAX: u64 = 100_000;
 /// The most workunits of a whole submission.
@@ -357,7 +357,7 @@ pub(super) fn split_input_name(name: &str) -> Option<&str> {
 
 fn check_piece(piece: &SubmissionPiece) -> Result<(), Invalid> {
     if piece.workunits.len() > SUBMIT_MAX {
-        let expected = "at most 5,000 at a time";
+        let expected = "at most 1,000 at a time";
         return Err(Invalid::new("number of workunits", piece.workunits.len(), expected));
     }
     // One workunit that has more than it may is refused by itself, and told so.
@@ -367,7 +367,7 @@ fn check_piece(piece: &SubmissionPiece) -> Result<(), Invalid> {
     };
     let all: usize = piece.workunits.iter().map(of_one).sum();
     if all > ALL_MAX {
-        let expected = "at most 30,000 of all workunits at a time";
+        let expected = "at most 5,000 of all workunits at a time";
         return Err(Invalid::new("number of inputs, outputs and initial jobs", all, expected));
     }
     if piece.total > TOTAL_MAX {

@@ -103,7 +103,7 @@ pub(super) fn piece(wire: wire::SubmitRequest) -> Result<(String, SubmissionPiec
     let wire::SubmitRequest { project, workunits: given, key, digest, total, offset, check_only } = wire;
     if given.len() > SUBMIT_MAX {
         // Before anything is made of them.
-        let error = Invalid::new("number of workunits", given.len(), "at most 5,000 at a time");
+        let error = Invalid::new("number of workunits", given.len(), "at most 1,000 at a time");
         return Err(Status::invalid_argument(error.to_string()));
     }
     let mut workunits = Vec::with_capacity(given.len());

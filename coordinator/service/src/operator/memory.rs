@@ -395,6 +395,27 @@ impl Drop for Held {
             }
             budget.freed.notify_waiters();
         }
+        if self.bytes >= LARGE {
+            FREED.notify_one();
+        }
+    }
+}
+
+/// So much that was taken is worth giving back to the system.
+const LARGE: usize = 1 << 20;
+/// How long freed memory is kept for what comes next.
+const KEPT: std::time::Duration = std::time::Duration::from_secs(1);
+/// What large messages took is free.
+static FREED: Notify = Notify::const_new();
+
+/// Gives back to the system what large messages have taken, and what the start has: the C library would keep
+/// gigabytes of it.
+pub(crate) async fn give_back() {
+    loop {
+        tokio::time::sleep(KEPT).await;
+        // It ends with the thread's panic or not at all, and then there is nothing to be done about it.
+        let _ = tokio::task::spawn_blocking(fallow_daemon::give_back_memory).await;
+        FREED.notified().await;
     }
 }
 
