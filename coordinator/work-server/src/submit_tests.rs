@@ -57,7 +57,7 @@ fn r6_10_a_piece_has_no_more_workunits_and_inputs_than_others_can_wait_for() {
         vec![with_inputs.clone(); ALL_MAX / 100],
         vec![with_outputs.clone(); ALL_MAX / 100],
         vec![with_jobs.clone(); ALL_MAX / 100 + 1],
-        of_each(ALL_MAX / 300),
+        of_each(ALL_MAX / 300 + 1),
     ] {
         let refused = submit(workunits);
         assert!(refused.contains("inputs, outputs and initial jobs \"5"), "{refused}");
