@@ -26,6 +26,9 @@ pub(crate) const KEPT: &str = "kept_";
 /// What errors call the name of a sticky input.
 const WHAT: &str = "name under which an input is kept";
 
+/// The most kept files of which something is remembered: with more of them, all are read anew.
+const KNOWN_MAX: usize = 20_000;
+
 /// What was learned of kept files when they were last read, by their names: each piece of a submission may
 /// name all of them, and they are not read anew for each.
 #[derive(Debug, Default)]
@@ -61,7 +64,11 @@ impl Fingerprints {
         }
         let content = std::fs::read(path).map_err(ProjectError::file("read", path))?;
         let fingerprint = Fingerprint::of(&content);
-        lock(&self.0).insert(name.to_owned(), (there, fingerprint.clone()));
+        let mut all = lock(&self.0);
+        if all.len() >= KNOWN_MAX {
+            all.clear();
+        }
+        all.insert(name.to_owned(), (there, fingerprint.clone()));
         Ok(Some(fingerprint))
     }
 

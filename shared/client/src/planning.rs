@@ -111,16 +111,29 @@ impl Client {
         let used = used.unwrap_or_default();
         let host = self.plan_host();
         let held = self.held_below_share();
-        let all_shares: f64 = self.state.projects.values().map(|project| project.share.get()).sum();
-        let all_used = PerType::from_fn(|kind| used.values().map(|used| used[kind].as_secs_f64()).sum());
+        let may_supply = |project: &Project, kind| {
+            !project.detach_when_done
+                && !held.holds(project.id, kind)
+                && !project.rpc.is_down(instant)
+                && !project.left_out()[kind]
+                && !self.ledger.type_backoffs().lacks_work(project.id, kind, instant)
+        };
+        let used_of = |project: &Project, kind| {
+            used.get(&project.id).map_or(0.0, |used: &PerType<Duration>| used[kind].as_secs_f64())
+        };
+        // What those have of each type together among whom it is divided: shares, and what they used.
+        let of_all = PerType::from_fn(|kind| {
+            let supplies = |p: &&Project| may_supply(p, kind) && self.ledger.long_term().supplies(p.id, kind);
+            let all = self.state.projects.values().filter(supplies);
+            all.fold((0.0, 0.0), |(shares, secs), p| (shares + p.share.get(), secs + used_of(p, kind)))
+        });
         // As long as more is here than the owner lets run, it is we who do not ask: that earns nothing. What
         // it uses beyond its share it pays for all the same.
         let is_unasked = |project: &Project, kind| {
-            let own = used.get(&project.id).map_or(0.0, |used| used[kind].as_secs_f64());
-            let all: &PerType<f64> = &all_used;
+            let (shares, secs): (f64, f64) = of_all[kind];
             self.workload.queue().at_once(project.id).is_some()
                 && self.gathered(project.id)[kind]
-                && own * all_shares <= project.share.get() * all[kind]
+                && used_of(project, kind) * shares <= project.share.get() * secs
         };
         let periods: Vec<LongTermPeriod> = self
             .state
@@ -133,14 +146,7 @@ impl Client {
                     .get(&project.id)
                     .map(|used| held.but_of_held(project.id, used))
                     .unwrap_or_default(),
-                may_supply: PerType::from_fn(|kind| {
-                    !project.detach_when_done
-                        && !held.holds(project.id, kind)
-                        && !is_unasked(project, kind)
-                        && !project.rpc.is_down(instant)
-                        && !project.left_out()[kind]
-                        && !self.ledger.type_backoffs().lacks_work(project.id, kind, instant)
-                }),
+                may_supply: PerType::from_fn(|kind| may_supply(project, kind) && !is_unasked(project, kind)),
                 forgotten: PerType::from_fn(|kind| held.for_good(project.id, kind)),
             })
             .collect();

@@ -283,7 +283,11 @@ impl Client {
             None if self.preferences().connection_interval.is_positive() => request,
             None => {
                 let first = fetch_bounds::first_request(&self.plan_host().instances);
-                self.within_places(id, first.without(&self.gathered(id)))
+                let first = first.without(&self.gathered(id));
+                // A place is for a type of which it may have jobs, as the plan has it: it is asked for once.
+                let is_limited = self.workload.queue().at_once(id).is_some();
+                let unasked = PerType::from_fn(|kind| is_limited && !request.asks(kind));
+                self.within_places(id, first.without(&unasked))
             }
         }
     }

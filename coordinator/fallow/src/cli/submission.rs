@@ -322,11 +322,11 @@ impl Submission<'_> {
             (ExitCode::Unreachable, taken) => {
                 format!("{taken} of {total} workunits are taken, perhaps {more} more that were on their way")
             }
-            // It would be refused again, and a batch that is mended is another one.
+            // A batch that is changed is another one.
             (ExitCode::BadInput, taken) => {
                 let text = format!(
-                    "{failure}; the first {taken} of {total} workunits are taken and stay: mend what is wrong, and submit \
-                     the others as a batch of their own (submission {key})"
+                    "{failure}; the first {taken} of {total} workunits are taken and stay: if the batch has to be changed, \
+                     submit the others as a batch of their own; if not, {again} (submission {key})"
                 );
                 return Failure::new(ExitCode::BadInput, text);
             }
@@ -533,17 +533,13 @@ mod tests {
             (
                 ExitCode::BadInput,
                 5_000,
-                "no; the first 5000 of 10000 workunits are taken and stay: mend what is wrong",
+                "no; the first 5000 of 10000 workunits are taken and stay: if the batch has to be changed",
             ),
         ];
         for (code, taken, text) in table {
             let said = said(code, taken);
             assert!(said.starts_with(text), "{said}");
-            assert_eq!(
-                said.contains("repeat"),
-                text.contains("repeat") || text.contains("perhaps"),
-                "{said}"
-            );
+            assert_eq!(said.contains("repeat"), text != "no", "{said}");
         }
     }
 

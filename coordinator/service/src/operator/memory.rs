@@ -405,16 +405,21 @@ impl Drop for Held {
 const LARGE: usize = 1 << 20;
 /// How long freed memory is kept for what comes next.
 const KEPT: std::time::Duration = std::time::Duration::from_secs(1);
+/// And so many times as long as it took to give it back: others may wait for it.
+const REST: u32 = 20;
 /// What large messages took is free.
 static FREED: Notify = Notify::const_new();
 
 /// Gives back to the system what large messages have taken, and what the start has: the C library would keep
 /// gigabytes of it.
 pub(crate) async fn give_back() {
+    let mut rest = KEPT;
     loop {
-        tokio::time::sleep(KEPT).await;
+        tokio::time::sleep(rest).await;
+        let began = tokio::time::Instant::now();
         // It ends with the thread's panic or not at all, and then there is nothing to be done about it.
         let _ = tokio::task::spawn_blocking(fallow_daemon::give_back_memory).await;
+        rest = KEPT.max(began.elapsed() * REST);
         FREED.notified().await;
     }
 }

@@ -258,6 +258,19 @@ fn r6_4_a_project_that_has_all_its_places_and_more_than_its_share_owes_the_other
     assert!((owed + 96.0).abs() < 1.0, "{owed} CPU hours");
 }
 
+/// Where a third one sends nothing, its share is what it has beside those that do. Shows R3.6.
+#[test]
+fn r6_4_a_project_that_has_all_its_places_earns_nothing_while_another_one_sends_nothing() {
+    let (mut client, a, b) = with_jobs(400, 20);
+    client.handle(NOW, attach_unseen(url("c"), AccountKey::new(KEY), None));
+    say(&mut client, &[(a, file("<project_max_concurrent>3</project_max_concurrent>"))]);
+    client.look_what_is_enough();
+    let held = client.held_below_share();
+    assert!(client.gathered(a)[ResourceType::Cpu] && !held.holds(a, ResourceType::Cpu));
+    let owed = owed_after(&mut client, 48, (a, 3), (b, 5));
+    assert!(owed.abs() < 1e-6, "{owed} CPU hours");
+}
+
 /// Else one that had much and then is held to little would be asked last for ever, and one that was owed much
 /// would have the host to itself when the limit goes. Shows R3.6.
 #[test]
@@ -296,6 +309,9 @@ fn r6_4_the_first_request_of_a_project_asks_for_a_place_once() {
     assert_eq!(types(&client), [ResourceType::Cpu, ResourceType::Nvidia]);
     say(&mut client, &[(a, file("<project_max_concurrent>1</project_max_concurrent>"))]);
     assert_eq!(types(&client), [ResourceType::Nvidia]);
+    // The plan asks for CPU jobs alone, for it has none on GPUs, or may have none.
+    let cpu = WorkRequest::cpu(Duration::from_hours(9), 1.0);
+    assert_eq!(client.bounded(a, cpu).types().collect::<Vec<_>>(), [ResourceType::Cpu]);
     // Of types that the host has not nothing is told.
     client.look_what_is_enough();
     assert_eq!(client.why_enough(a), None);

@@ -15,14 +15,13 @@
 //! Where the owner limits how many jobs of a project run at once, it is asked for no more of a type than
 //! those come to within the buffer ([`within_places`]), however much idles beside them; and for no CPU jobs
 //! while its jobs on GPUs have all places, or are asked for all, for these would wait until they are late.
-//! Where he limits
-//! some of its applications only, nobody knows which jobs a request brings: it is asked as if there were no
-//! limit until jobs gather that would not begin within the buffer. (BOINC takes the smallest limit of an
-//! application for that of the whole project, which leaves the others short.)
+//! Where he limits some of its applications only, nobody knows which jobs a request brings: it is asked as
+//! if there were no limit until jobs gather that would not begin within the buffer. (BOINC takes the
+//! smallest limit of an application for that of the whole project, which leaves the others short.)
 //!
 //! As long as no job of a project has been seen here, nobody knows how long its jobs are, nor whether they
-//! run at all. So its first request asks for one second of each type, which brings one job of each. Every
-//! further request follows the plan.
+//! run at all. So its first request asks for one second of each type, which brings one job of each, within
+//! those limits. Every further request follows the plan.
 
 use std::fmt;
 
@@ -179,7 +178,8 @@ pub fn within_places(
     let free = if free >= IDLE_MIN { free } else { 0.0 };
     let least = if free > 0.0 { REQUEST_MIN.as_secs_f64() } else { 0.0 };
     let lacks = if lacks >= REQUEST_MIN.as_secs_f64() { lacks } else { least };
-    let lacking = (free / size.as_f64().max(f64::MIN_POSITIVE)).ceil() as usize;
+    // Parts of a millionth are none.
+    let lacking = (free / size.as_f64().max(f64::MIN_POSITIVE) + 1e-6).floor() as usize;
     Some(Room { seconds: InstanceSeconds::new(lacks), instances: free, jobs: lacking.min(jobs) })
 }
 

@@ -259,10 +259,11 @@ impl JobQueue {
         Some((limits, size, jobs))
     }
 
-    /// The most instances of a type that jobs of a project ever use at once by its limits, had it no jobs of
-    /// other types; none where these leave that open.
+    /// The most instances of a type that jobs of a project ever use at once by its limits, whichever of its
+    /// versions they are of, had it no jobs of other types; none where these leave that open.
     pub fn lets_run(&self, project: ProjectId, kind: ResourceType) -> Option<f64> {
-        self.most_alike(project, kind).map(|(_, size, jobs)| size.times(jobs).as_f64())
+        let (limits, held, jobs) = self.most_alike(project, kind)?;
+        Some(held.max(limits.largest[kind]).times(jobs).as_f64())
     }
 
     /// The most instances of a type that the limits of a project leave it beside its jobs on GPUs that could

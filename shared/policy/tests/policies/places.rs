@@ -262,6 +262,7 @@ fn r6_4_what_the_owner_lets_a_project_use_is_by_the_jobs_that_are_here_or_by_its
     assert_eq!((asked.seconds.get() / 3_600.0, asked.instances, asked.jobs), (8.0, 8.0, 1));
     limited.insert(job(2, 1, 50));
     assert_eq!(most(&limited, CPU), Some(1.0), "those that are here say it better");
+    assert_eq!(limited.lets_run(ProjectId(1), CPU), Some(8.0), "but others may come");
 }
 
 #[test]
