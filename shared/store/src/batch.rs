@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 pub struct Batch {
     pub(crate) preconditions: Vec<Precondition>,
     pub(crate) writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    /// How many others the last of the space is left to.
+    /// What is left of the volume's space: 0, all of it may be taken; 1, what [`Batch::yielding`] leaves; 2,
+    /// what [`Batch::yielding_first`] does.
     pub(crate) yields: u8,
 }
 

@@ -417,7 +417,7 @@ pub(crate) async fn give_back() {
     loop {
         tokio::time::sleep(rest).await;
         let began = tokio::time::Instant::now();
-        // It ends with the thread's panic or not at all, and then there is nothing to be done about it.
+        // Had it failed, the memory would be kept until the next time.
         let _ = tokio::task::spawn_blocking(fallow_daemon::give_back_memory).await;
         rest = KEPT.max(began.elapsed() * REST);
         FREED.notified().await;
