@@ -43,6 +43,11 @@ impl Access {
         self.closed_until
     }
 
+    /// Whether it may be used, by what was found in this turn.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.closed_until.is_none()
+    }
+
     pub(crate) const fn used(&self) -> NetworkUse {
         self.used
     }

@@ -13,6 +13,7 @@ use fallow_domain::{
     AccountKey, Bytes, Device, DocumentVersion, Duration, FleetDocument, HostFacts, Instant, JobId,
     LocalTime, MasterUrl, ProjectId, Share, SlotId,
 };
+use fallow_policy::other_network::NetworkMoved;
 
 pub use fallow_policy::rpc_timing::RequestedBy;
 
@@ -96,6 +97,8 @@ pub enum Event {
     NewAppConfigsRead(BTreeMap<ProjectId, AppConfigFound>),
     /// It was looked what goes on around the tasks, as [`crate::Client::looks_for`] asks.
     SurroundingsSeen(Surroundings),
+    /// It was looked what went over the network so far, as [`crate::Client::looks_for`] asks.
+    NetworkMoved(NetworkMoved),
     /// The owner suspends or resumes all computing.
     OwnerSuspended(bool),
     /// The owner says which devices must not be used, whatever the coordinator's document allows (R3.14).

@@ -175,7 +175,7 @@ impl Client {
 
     /// Hands the transfers that are due to the shell, within the limits.
     pub(crate) fn poll_transfers(&mut self) {
-        if self.files_rest() || self.other_network.waits().is_some() {
+        if self.files_rest() || self.other_network.waits().is_some() || self.awaits_looks() {
             return;
         }
         let now = self.now();
@@ -539,14 +539,15 @@ impl Client {
         self.state.quota.is_spent() || !self.preference_troubles().is_empty()
     }
 
-    /// Whether a file is being transferred, or would be but for other programs that use the network.
-    pub(crate) fn wants_network_for_files(&self) -> bool {
-        let transfers = &self.state.transfers;
-        if Direction::BOTH.into_iter().any(|direction| transfers.active(direction).next().is_some()) {
-            return true;
-        }
-        let is_closed = self.access.used() == NetworkUse::Closed || self.files_rest();
-        !is_closed && self.other_network.waits().is_some() && transfers.any_ready(self.now())
+    /// Whether a transfer could begin now but for other programs that use the network.
+    pub(crate) fn could_begin_files(&self) -> bool {
+        let now = self.now();
+        let any_ready = |direction| {
+            let is_held = |project| self.held_back.left(project, direction, now).is_positive();
+            !(direction == Direction::Download && self.awaits_disk())
+                && self.state.transfers.any_ready(direction, now, is_held)
+        };
+        self.access.is_open() && !self.files_rest() && Direction::BOTH.into_iter().any(any_ready)
     }
 
     /// When a transfer can begin that cannot now.

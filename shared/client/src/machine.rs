@@ -304,6 +304,7 @@ impl Client {
             Event::AppConfigsRead(found) => self.app_configs_read(found),
             Event::NewAppConfigsRead(found) => self.new_app_configs_read(found),
             Event::SurroundingsSeen(seen) => self.surroundings_seen(seen),
+            Event::NetworkMoved(moved) => self.network_moved(moved),
             Event::OwnerSuspended(suspended) => self.owner_suspends(suspended),
             Event::OwnerExcludedDevices(devices) => self.owner_excludes(devices),
             Event::DevicesSeen(users) => self.devices_seen(&users),

@@ -1,6 +1,5 @@
 //! What goes on at the host beside people: its power, other programs (R6.2, R6.4; BOINC: `run_on_batteries`,
-//! `suspend_cpu_usage`, `exclusive_app`). What follows from their use of the network is said elsewhere
-//! (`other_network`).
+//! `suspend_cpu_usage`, `exclusive_app`).
 //!
 //! Model: the shell looks every few seconds while there is something to look for ([`Client::looks_for`]) and
 //! tells what it saw. The load of other programs is what the CPUs did without the tasks: the shell knows the
@@ -11,7 +10,6 @@ use std::collections::BTreeSet;
 
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{Duration, Fraction, Instant, LocalPreferences};
-use fallow_policy::other_network::NetworkMoved;
 
 use crate::machine::Client;
 use crate::state::{Job, Process};
@@ -37,8 +35,6 @@ pub struct Surroundings {
     pub memory_short: bool,
     /// What the CPUs have done so far; none where it was not looked at.
     pub cpu_worked: Option<CpuWork>,
-    /// What was moved over the network so far; none where it was not looked at.
-    pub network_moved: Option<NetworkMoved>,
 }
 
 /// What all CPUs of the machine have done so far, for whomever.
@@ -59,7 +55,7 @@ pub struct LooksFor {
     pub programs: BTreeSet<String>,
     /// How much the CPUs work.
     pub load: bool,
-    /// How much is moved over the network: files are transferred, or wait for other programs.
+    /// What goes over the network ([`crate::Event::NetworkMoved`]).
     pub network: bool,
     /// Whether memory is short: there are tasks in it that do not run and would leave it.
     pub memory: bool,
@@ -184,7 +180,7 @@ impl Client {
         LooksFor {
             battery: !local.run_on_batteries,
             programs: local.exclusive_programs.clone(),
-            network: local.other_network_max.is_some() && self.wants_network_for_files(),
+            network: self.watches_network(),
             memory: self.may_leave_memory().next().is_some(),
             load: limited && (self.executing().next().is_some() || self.state.host.is_busy()),
         }
@@ -196,9 +192,6 @@ impl Client {
         let ours = self.ledger.all().cpu;
         // What measures the CPUs is no other program's.
         let cpu_worked = seen.cpu_worked.filter(|_| !self.throttle.is_measuring());
-        if let Some(moved) = seen.network_moved {
-            self.network_seen(moved);
-        }
         if seen.memory_short {
             self.give_memory_back();
         }

@@ -187,7 +187,7 @@ impl Client {
             Timer::Attachment => self.next_attachment(),
             Timer::Stall => self.next_stall(),
             Timer::Transfer => self.next_transfer_wake_up(),
-            Timer::OtherNetwork => self.other_network.waits().map(|others| others.until),
+            Timer::OtherNetwork => self.other_network.next_change(self.now()),
             Timer::Connection => self.next_connection(),
             Timer::Contact => self.next_contact(),
             Timer::Fetch => self.next_fetch_check(),

@@ -154,9 +154,22 @@ impl Transfers {
             .any(|one_way| !(one_way.active.is_empty() && one_way.index.is_empty()))
     }
 
-    /// Whether there is one that is not under way and waits for no time after a failure of its own.
-    pub(crate) fn any_ready(&self, now: Instant) -> bool {
-        [&self.down, &self.up].into_iter().any(|one_way| one_way.any_ready(now))
+    /// Whether some are under way.
+    pub(crate) fn any_active(&self) -> bool {
+        [&self.down, &self.up].into_iter().any(|one_way| !one_way.active.is_empty())
+    }
+
+    /// Whether there is one that could begin if none were under way. `is_held` says whether a project's
+    /// failures hold back what failed before.
+    pub(crate) fn any_ready(
+        &self,
+        direction: Direction,
+        now: Instant,
+        is_held: impl Fn(ProjectId) -> bool,
+    ) -> bool {
+        let is_ready =
+            |(project, waiting): (&ProjectId, &Waiting)| waiting.is_ready(now, || is_held(*project));
+        self.one_way(direction).projects.iter().any(is_ready)
     }
 
     /// Those that are under way.
@@ -241,13 +254,6 @@ impl OneWay {
                 }
             }
         }
-    }
-
-    fn any_ready(&self, now: Instant) -> bool {
-        let has_waited = |waiting: &Waiting| waiting.later.first().is_some_and(|(at, _)| *at <= now);
-        self.projects
-            .values()
-            .any(|waiting| !waiting.fresh.is_empty() || !waiting.due.is_empty() || has_waited(waiting))
     }
 
     fn active_of(&self, project: ProjectId) -> impl Iterator<Item = &Active> {
@@ -344,6 +350,11 @@ impl Waiting {
             Queue::Due => self.due.remove(&(rank, name.to_owned())),
             Queue::Later(at) => self.later.remove(&(at, name.to_owned())),
         };
+    }
+
+    fn is_ready(&self, now: Instant, is_held: impl Fn() -> bool) -> bool {
+        let has_waited = || !self.due.is_empty() || self.later.first().is_some_and(|(at, _)| *at <= now);
+        !self.fresh.is_empty() || has_waited() && !is_held()
     }
 
     fn is_empty(&self) -> bool {

@@ -158,3 +158,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn r6_4_a_transfer_could_begin_if_it_waits_for_no_time_and_its_project_is_not_held_back() {
+    let later = t0() + Duration::from_hours(7);
+    for (transfer, now, held, expected) in [
+        (Some(fresh()), t0(), true, true),
+        (Some(failed(t0())), t0(), false, false),
+        (Some(failed(t0())), later, false, true),
+        (Some(failed(t0())), later, true, false),
+        (Some(Transfer { active: true, ..fresh() }), t0(), false, false),
+        (None, t0(), false, false),
+    ] {
+        let mut transfers = Transfers::default();
+        transfers.place(&key(1, "file"), transfer.as_ref(), None, t0());
+        let is_ready = |transfers: &Transfers| transfers.any_ready(Direction::Download, now, |_| held);
+        assert_eq!(is_ready(&transfers), expected, "{transfer:?} {held}");
+        // By the time when it was looked last as well.
+        transfers.of(Direction::Download).wake(now);
+        assert_eq!(is_ready(&transfers), expected, "{transfer:?} {held}");
+        assert!(!transfers.any_ready(Direction::Upload, now, |_| false));
+        assert_eq!(transfers.any_active(), transfer.is_some_and(|transfer| transfer.active));
+    }
+}

@@ -176,7 +176,7 @@ impl Client {
             hours: self.preferences().hours.clone(),
             hours_change: meta.hours_change_at().map(|at| meta.local_time().show(at)),
             network_rests: self.network_rests(),
-            files_wait: self.other_network.waits().map(|others| others.to_string()),
+            files_wait: self.files_wait(),
             excluded_devices: self.preferences().excluded_devices.clone(),
             owner: meta.owner.clone(),
             // A job on a coprocessor takes its part of the CPUs with it.

@@ -1,7 +1,7 @@
 //! Random histories of a host. After each of its events the table of timers comes to what follows from the
 //! whole state: `handle` sees to that in these tests. So does what is stored, and who uses which file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{
@@ -19,7 +19,7 @@ use crate::machine::Client;
 use crate::record::Record;
 use crate::state::Job;
 use crate::{
-    AttachRequest, Benchmarks, Event, PreferenceFiles, RequestedBy, StartFault, Surroundings, TransferError,
+    AttachRequest, Benchmarks, Event, PreferenceFiles, RequestedBy, StartFault, TransferError,
     TransferErrorKind, Waiter,
 };
 
@@ -142,11 +142,9 @@ fn happens(world: &mut World, what: u8, n: u32) {
             world.event(Event::PreferenceFilesRead(Box::new(files)));
             let (before, moved) = (world.turns * 1_000_000_000, u64::from(n) * 1_000_000);
             for all in [before, before + moved] {
-                let network_moved = Some(NetworkMoved { all: Bytes(all), ours: Bytes(0) });
-                world.event(Event::SurroundingsSeen(Surroundings {
-                    network_moved,
-                    ..Surroundings::default()
-                }));
+                let at = Duration::from_micros(world.now.as_micros());
+                let (all, ours, interfaces) = (Bytes(all), Bytes(0), BTreeSet::new());
+                world.event(Event::NetworkMoved(NetworkMoved { at, interfaces, all, ours }));
                 world.run_for(Duration::from_secs(5));
             }
         }

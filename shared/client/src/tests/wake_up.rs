@@ -22,7 +22,7 @@ fn afresh(client: &Client) -> Instant {
     let transfers = client.next_transfer_wake_up().filter(|_| client.access.closed_until().is_none());
     let of_tasks = [client.next_stall(), client.next_restart(), client.next_throttle(), client.next_watch()];
     let (attachment, trial) = (client.next_attachment(), client.next_trial());
-    let others_gone = client.other_network.waits().map(|others| others.until);
+    let others_gone = client.other_network.next_change(now);
     let runnable = client.state.projects.keys().any(|project| client.workload.queue().is_runnable(*project));
     let decision = runnable.then(|| client.schedule.holds_until());
     let others =

@@ -1,6 +1,8 @@
 //! Other programs that use the network, for which files wait (R6.4).
 
-use fallow_client::{Event, RequestedBy, Surroundings};
+use std::collections::BTreeSet;
+
+use fallow_client::{Event, RequestedBy};
 use fallow_domain::{Bytes, Duration};
 use fallow_policy::other_network::NetworkMoved;
 use fallow_preferences::Said;
@@ -31,8 +33,14 @@ impl Host {
         Self { world, moved: 1_000_000_000 }
     }
 
-    fn fetches(&mut self) {
+    /// There are files to be downloaded.
+    fn wants_files(&mut self) {
         self.world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+        self.world.run_until("work", MINUTE * 10, |world| !world.client.task_views().is_empty());
+    }
+
+    fn fetches(&mut self) {
+        self.wants_files();
         self.world.run_until("a download is under way", MINUTE * 10, |world| !world.transfers.is_empty());
         self.look();
     }
@@ -41,9 +49,9 @@ impl Host {
         if !self.world.client.looks_for().network {
             return;
         }
-        let moved = NetworkMoved { all: Bytes(self.moved), ours: Bytes(0) };
-        let seen = Surroundings { network_moved: Some(moved), ..Surroundings::default() };
-        self.world.event(Event::SurroundingsSeen(seen));
+        let at = Duration::from_micros(self.world.now.as_micros());
+        let (all, ours, interfaces) = (Bytes(self.moved), Bytes(0), BTreeSet::new());
+        self.world.event(Event::NetworkMoved(NetworkMoved { at, interfaces, all, ours }));
     }
 
     /// So long others move so many megabytes each second.
@@ -110,6 +118,42 @@ fn r6_4_nobody_looks_at_the_network_but_while_files_are_transferred_or_wait_for_
 }
 
 #[test]
+fn r6_4_no_file_begins_in_the_middle_of_others_use_if_somebody_can_look() {
+    for (megabytes, begins) in [(1, true), (3, false)] {
+        let mut host = Host::new(35);
+        host.world.event(limit(1));
+        host.wants_files();
+        host.look();
+        assert!(host.world.client.looks_for().network && host.world.transfers.is_empty());
+        host.world.run_for(SECOND * 2);
+        host.moved += megabytes * 2_000_000;
+        host.look();
+        assert_eq!((host.world.transfers.is_empty(), host.why().is_some()), (!begins, !begins));
+    }
+    let mut host = Host::new(35);
+    host.world.event(limit(1));
+    host.wants_files();
+    host.world.run_for(SECOND * 9);
+    assert!(host.world.transfers.is_empty());
+    host.world.run_for(SECOND);
+    assert!(!host.world.transfers.is_empty(), "nobody looks");
+}
+
+#[test]
+fn r6_4_a_wait_that_comes_and_goes_is_said_once() {
+    let mut host = Host::new(36);
+    host.world.event(limit(1));
+    host.fetches();
+    for _ in 0..2 {
+        host.others_move(SECOND * 10, 4);
+        assert!(host.why().is_some());
+        host.others_move(SECOND * 45, 0);
+        assert_eq!(host.why(), None);
+    }
+    assert_eq!((host.notices("files wait: "), host.notices("files no longer wait")), (1, 1));
+}
+
+#[test]
 fn r6_4_files_that_wait_for_something_else_besides_make_nobody_look() {
     let mut host = Host::new(33);
     host.world.event(limit(1));
@@ -124,6 +168,7 @@ fn r6_4_files_that_wait_for_something_else_besides_make_nobody_look() {
     }));
     host.world.event(Event::FilesMoved { up: Bytes(0), down: Bytes(1_000_000) });
     assert!(!host.world.client.looks_for().network);
+    assert_eq!(host.why(), None, "nothing waits for others alone");
     // Without looks the wait ends by itself, and the other one goes on.
     host.others_move(MINUTE, 4);
     assert_eq!((host.why(), host.world.transfers.len()), (None, begun));
