@@ -10,6 +10,7 @@
 //! - a process without privileges, within rules for files and filters of system calls;
 //! - a descriptor that the runtime waits for;
 //! - limits of what a process may take, the number by which it is known, and its control group;
+//! - what a connection holds that nobody has read, or that was not sent;
 //! - OpenCL's library, which is loaded when it is asked for;
 //! - giving back freed memory to the system, and code that is not run now;
 //! - the end of a process, at once.
@@ -20,6 +21,7 @@ mod entry;
 mod limits;
 pub mod opencl;
 mod own_code;
+mod sockets;
 
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
@@ -40,6 +42,7 @@ pub use confined::{Filter, Rules, confine, filter_calls, give_up_new_privileges}
 pub use entry::{Entry, enter};
 pub use limits::{Limits, limit, lock_limit};
 pub use own_code::give_back_code;
+pub use sockets::{Held, held_by};
 
 /// How much of the machine a process may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -66,6 +66,9 @@ pub struct Status {
     /// Whether the kernel tells when programs wait for memory.
     #[serde(default)]
     pub memory_pressure: Option<SensorStatus>,
+    /// Whether the kernel tells what goes over the network, and of which interfaces.
+    #[serde(default)]
+    pub network_traffic: Option<SensorStatus>,
     /// What somebody used last; absent where nothing was seen since the agent was started.
     #[serde(default)]
     pub last_input: Option<LastInput>,
@@ -507,8 +510,8 @@ impl Status {
             let all: Vec<String> = on.into_iter().chain(off).map(sensed).collect();
             let _ = writeln!(out, "who uses the machine is sensed by: {}", all.join("; "));
         }
-        if let Some(pressure) = &self.memory_pressure {
-            let _ = writeln!(out, "{}", sensed(pressure));
+        for sensor in [&self.memory_pressure, &self.network_traffic].into_iter().flatten() {
+            let _ = writeln!(out, "{}", sensed(sensor));
         }
         if let Some(why) = &host.network_rests {
             let _ = writeln!(out, "no project is contacted: {why}");

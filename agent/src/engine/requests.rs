@@ -15,6 +15,7 @@ use crate::control::status::{HostStatus, Status, projects, tasks};
 use crate::control::summary;
 use crate::error::AgentError;
 use crate::host::owner::Sensors;
+use crate::host::surroundings::Watcher;
 
 impl Engine {
     /// Carries a request out. An error is one that ends the agent; a refusal is a response.
@@ -278,6 +279,7 @@ impl Engine {
             confinement: self.confinement.clone(),
             sensors: self.sensors.as_ref().map(Sensors::status).unwrap_or_default(),
             memory_pressure: self.surroundings.as_ref().map(|watcher| watcher.pressure().clone()),
+            network_traffic: self.surroundings.as_ref().map(Watcher::network),
             last_input: self.sensors.as_ref().and_then(Sensors::last_input),
             preferences: crate::control::preferences::statuses(&self.client),
             preference_troubles: self.client.preference_troubles().to_vec(),

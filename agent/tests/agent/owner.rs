@@ -149,6 +149,9 @@ fn r6_2_at_the_first_key_all_processes_of_all_tasks_stop_and_status_says_why() {
     let pressure = status(dir)["memory_pressure"].clone();
     let said = if pressure["on"] == true { "memory pressure on (" } else { "memory pressure off (" };
     assert!(text.contains(said) && !pressure["what"].as_str().unwrap().is_empty(), "{text}");
+    let network = status(dir)["network_traffic"].clone();
+    let said = if network["on"] == true { "network traffic on (" } else { "network traffic off (" };
+    assert!(text.contains(said) && !network["what"].as_str().unwrap().is_empty(), "{text}");
     let host = status(dir)["host"].clone();
     assert_eq!((&host["suspended_by"], &host["in_use"]), (&"in use".into(), &true.into()));
     // Nothing stopped is left behind, nor is it waited for.

@@ -1,19 +1,18 @@
 //! What goes on at this machine beside people (R6.2, R6.4): whether it runs on its battery, which programs
-//! run, how much its CPUs work and how much is moved over its network. What follows from it is the client's
-//! to say.
+//! run, how much its CPUs work, how much goes over its network. What follows from it is the client's to say.
 //!
 //! Model: a task of the runtime looks every ten seconds, at what the client asks for and at nothing else:
 //! where there is no battery, no exclusive program, no limit on the load of others and no task that waits in
 //! memory, every ten minutes whether a battery has come. What it saw is told when it is something else than
-//! before; of the CPUs and the network each time. The network is looked at every five seconds, and only while
-//! files are transferred or wait for other programs that use it. Between two looks the kernel says by itself
-//! that programs wait for memory (`pressure`).
+//! before; of the CPUs each time. Between two looks the kernel says by itself that programs wait for memory
+//! (`pressure`). Another task looks at the network (`network`).
 //!
 //! Left out: the kernel's own word that power was lost, which would come at once.
 
 mod cpus;
 mod memory;
 mod network;
+mod own_sockets;
 mod power;
 mod pressure;
 mod programs;
@@ -23,12 +22,12 @@ use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use fallow_client::{Event, LooksFor, Surroundings};
-use fallow_domain::Bytes;
-use fallow_policy::other_network::NetworkMoved;
 use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
 
 use super::owner::{SensorStatus, Tell};
+use network::Counters;
+pub use network::OwnTraffic;
 use pressure::Pressure;
 
 /// Without anything that changes from one moment to the next, a look so often: a battery is seldom put into a
@@ -46,22 +45,22 @@ pub struct Places {
     pub pressure: PathBuf,
     /// Where it says what went over each interface: `/proc/net/dev`.
     pub traffic: PathBuf,
-    /// Where it says which interfaces are devices: `/sys/class/net`.
+    /// Where it says what each interface is: `/sys/class/net`.
     pub interfaces: PathBuf,
-    /// How long between two looks; half of it while the network is looked at.
+    /// How long between two looks.
     pub every: StdDuration,
     /// How the marks of all tasks of this agent begin.
     pub mark: String,
 }
-
-/// Says how many bytes the agent itself has moved over the network so far.
-pub type OwnTraffic = Arc<dyn Fn() -> Bytes + Send + Sync>;
 
 /// Who looks, as long as it lives.
 pub struct Watcher {
     wanted: channel::Sender<LooksFor>,
     pressure: SensorStatus,
     task: JoinHandle<()>,
+    counters: Counters,
+    network_wanted: channel::Sender<bool>,
+    network_task: JoinHandle<()>,
 }
 
 impl Watcher {
@@ -73,7 +72,12 @@ impl Watcher {
         let SensorStatus { sensor, on, what } = &pressure;
         tracing::info!(sensor, on, what, "senses whether memory is short");
         let open = |path: &Path| Pressure::open(path).ok();
-        Self { wanted, pressure, task: tokio::spawn(watch(places, own, tell, wants, open)) }
+        let counters = Counters { traffic: places.traffic.clone(), interfaces: places.interfaces.clone() };
+        let (network_wanted, network_wants) = channel::channel(false);
+        let network = network::watch(counters.clone(), places.every, own, Arc::clone(&tell), network_wants);
+        let network_task = tokio::spawn(network);
+        let task = tokio::spawn(watch(places, tell, wants, open));
+        Self { wanted, pressure, task, counters, network_wanted, network_task }
     }
 
     /// Whether the kernel tells of memory pressure.
@@ -82,26 +86,38 @@ impl Watcher {
         &self.pressure
     }
 
+    /// Whether the kernel tells what goes over the network, and of which interfaces.
+    #[must_use]
+    pub fn network(&self) -> SensorStatus {
+        self.counters.status()
+    }
+
     /// What the client wants to know from now on.
     pub fn attend(&self, wanted: LooksFor) {
-        self.wanted.send_if_modified(|was| {
-            let is_new = *was != wanted;
-            *was = wanted;
-            is_new
-        });
+        put(&self.network_wanted, wanted.network);
+        put(&self.wanted, LooksFor { network: false, ..wanted });
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.task.abort();
+        self.network_task.abort();
     }
+}
+
+/// Tells what is new.
+fn put<T: PartialEq>(channel: &channel::Sender<T>, value: T) {
+    channel.send_if_modified(|was| {
+        let is_new = *was != value;
+        *was = value;
+        is_new
+    });
 }
 
 /// `open` asks the kernel to tell of memory pressure.
 async fn watch(
     places: Places,
-    own: OwnTraffic,
     tell: Tell,
     mut wants: channel::Receiver<LooksFor>,
     open: impl Fn(&Path) -> Option<Pressure> + Send,
@@ -124,22 +140,18 @@ async fn watch(
             continue;
         }
         let looked = tokio::task::spawn_blocking({
-            let (places, own, wanted) = (places.clone(), Arc::clone(&own), wanted.clone());
-            move || (look(&places, &own, &wanted, pressed), power::has_battery(&places.power))
+            let (places, wanted) = (places.clone(), wanted.clone());
+            move || (look(&places, &wanted, pressed), power::has_battery(&places.power))
         });
         let Ok((seen, has_battery)) = looked.await else { return };
-        // That memory is short is said again as long as it is. That nothing went over the network is news.
-        let is_news = seen != told || seen.memory_short || seen.network_moved.is_some();
+        // That memory is short is said again as long as it is.
+        let is_news = seen != told || seen.memory_short;
         if is_news && tell(Event::SurroundingsSeen(seen.clone())) {
             told = seen;
         }
         let is_busy =
             (wanted.battery && has_battery) || !wanted.programs.is_empty() || wanted.load || wanted.memory;
-        let nap = match is_busy {
-            _ if wanted.network => places.every / 2,
-            true => places.every,
-            false => SELDOM,
-        };
+        let nap = if is_busy { places.every } else { SELDOM };
         tokio::select! {
             () = tokio::time::sleep(nap) => {}
             () = felt(trigger.as_ref()) => is_pressed = true,
@@ -156,17 +168,12 @@ async fn felt(trigger: Option<&Pressure>) {
     }
 }
 
-fn look(places: &Places, own: &OwnTraffic, wanted: &LooksFor, is_pressed: bool) -> Surroundings {
-    let network = || {
-        let all = network::moved(&places.traffic, &places.interfaces)?;
-        Some(NetworkMoved { all, ours: own() })
-    };
+fn look(places: &Places, wanted: &LooksFor, is_pressed: bool) -> Surroundings {
     Surroundings {
         on_battery: wanted.battery && power::is_on_battery(&places.power),
         exclusive: programs::running(&wanted.programs, &places.mark),
         memory_short: wanted.memory && memory::is_short(&places.memory, is_pressed),
         cpu_worked: if wanted.load { cpus::worked() } else { None },
-        network_moved: if wanted.network { network() } else { None },
     }
 }
 

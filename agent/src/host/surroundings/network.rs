@@ -1,36 +1,128 @@
 //! How many bytes all programs of the machine have moved over the network: the kernel's counters of its
-//! interfaces, `/proc/net/dev`.
+//! interfaces, `/proc/net/dev`. And how many of them the agent.
 //!
-//! What a container or a virtual machine sends passes an interface that is made up, often a bridge too, and
-//! then the one with the cable. So only those count that are devices of the machine. Where there is none, as
-//! in a container, all count but loopback, which leads nowhere.
+//! Model: what a virtual machine sends passes an interface that is made up, often a bridge too, and then the
+//! one with the cable. So only those count that are devices of the machine. Where there is none, as in a
+//! container, all count but loopback, which leads nowhere. Of two of which one passes on what it gets to the
+//! other, as where a virtual machine has a card of its own (`lower_*` in `/sys/class/net`), the lower one
+//! counts.
+//!
+//! It is looked every five seconds as long as the client wants that, and once more after two, for files wait
+//! for the second look.
 
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration as StdDuration, Instant};
 
+use fallow_client::Event;
 use fallow_domain::Bytes;
+use fallow_policy::other_network::NetworkMoved;
+use tokio::sync::watch as channel;
+
+use super::own_sockets::{self, OwnSockets};
+use crate::host::owner::{SensorStatus, Tell};
 
 /// More than the lines of thousands of interfaces.
 const TEXT_MAX: u64 = 1 << 20;
 
-/// Received and sent together, since the interfaces are there; none where the kernel does not say.
-/// `counters` is `/proc/net/dev`, and `interfaces` is `/sys/class/net`, where those of devices lead to them.
-pub(super) fn moved(counters: &Path, interfaces: &Path) -> Option<Bytes> {
-    let mut text = String::new();
-    File::open(counters).ok()?.take(TEXT_MAX).read_to_string(&mut text).ok()?;
-    let all: Vec<(&str, Bytes)> = text.lines().filter_map(read).filter(|(name, _)| *name != "lo").collect();
-    let is_device = |name: &str| interfaces.join(name).join("device").exists();
-    let sum = |counts: &dyn Fn(&str) -> bool| {
-        let those = all.iter().filter(|(name, _)| counts(name));
-        those.map(|(_, bytes)| *bytes).reduce(Bytes::plus)
-    };
-    sum(&is_device).or_else(|| sum(&|_| true))
+/// Says how many bytes the agent itself has read and written over the network so far.
+pub type OwnTraffic = Arc<dyn Fn() -> Bytes + Send + Sync>;
+
+/// Where it is told.
+#[derive(Clone, Debug)]
+pub(super) struct Counters {
+    /// What went over each interface: `/proc/net/dev`.
+    pub(super) traffic: PathBuf,
+    /// Which are devices, and which lead to others: `/sys/class/net`.
+    pub(super) interfaces: PathBuf,
+}
+
+/// Looks as long as that is wanted; `every` is how often at what else there is at this machine.
+pub(super) async fn watch(
+    counters: Counters,
+    every: StdDuration,
+    own: OwnTraffic,
+    tell: Tell,
+    mut wanted: channel::Receiver<bool>,
+) {
+    let began = Instant::now();
+    let mut sockets = OwnSockets::default();
+    while wanted.wait_for(|is_wanted| *is_wanted).await.is_ok() {
+        let mut nap = every / 5;
+        while *wanted.borrow_and_update() {
+            let looked = tokio::task::spawn_blocking({
+                let (counters, own) = (counters.clone(), Arc::clone(&own));
+                move || (look(&counters, began, &own, &mut sockets), sockets)
+            });
+            let Ok((moved, after)) = looked.await else { return };
+            sockets = after;
+            if let Some(moved) = moved {
+                // Where the engine has no room for it, another look comes.
+                tell(Event::NetworkMoved(moved));
+            }
+            tokio::select! {
+                () = tokio::time::sleep(nap) => {}
+                changed = wanted.changed() => if changed.is_err() { return },
+            }
+            nap = every / 2;
+        }
+    }
+}
+
+/// None where the kernel does not say it.
+fn look(
+    counters: &Counters,
+    began: Instant,
+    own: &OwnTraffic,
+    sockets: &mut OwnSockets,
+) -> Option<NetworkMoved> {
+    let at = began.elapsed().into();
+    // In this order: what crosses meanwhile is rather taken for the agent's than for others'.
+    let (interfaces, all) = counters.read().ok()?;
+    let uncounted = sockets.take(own_sockets::held());
+    let ours = own().0.saturating_add(uncounted.came).saturating_sub(uncounted.to_go);
+    Some(NetworkMoved { at, interfaces, all, ours: Bytes(ours) })
+}
+
+impl Counters {
+    /// The interfaces that count, and what went over them since they are there, received and sent together.
+    fn read(&self) -> io::Result<(BTreeSet<String>, Bytes)> {
+        let mut text = String::new();
+        File::open(&self.traffic)?.take(TEXT_MAX).read_to_string(&mut text)?;
+        let mut all: Vec<(&str, Bytes)> =
+            text.lines().filter_map(interface).filter(|(name, _)| *name != "lo").collect();
+        let is_device = |name: &str| self.interfaces.join(name).join("device").exists();
+        if all.iter().any(|(name, _)| is_device(name)) {
+            all.retain(|(name, _)| is_device(name));
+        }
+        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        all.retain(|(name, _)| !names.iter().any(|lower| self.leads_to(name, lower)));
+        let moved = all.iter().map(|(_, bytes)| *bytes).reduce(Bytes::plus);
+        let moved = moved.ok_or_else(|| io::Error::other("no interface but loopback"))?;
+        Ok((all.iter().map(|(name, _)| (*name).to_owned()).collect(), moved))
+    }
+
+    /// Whether one interface passes on to the other what it gets.
+    fn leads_to(&self, name: &str, lower: &str) -> bool {
+        self.interfaces.join(name).join(format!("lower_{lower}")).exists()
+    }
+
+    /// How it stands, for `fallow-agent status`.
+    pub(super) fn status(&self) -> SensorStatus {
+        let (on, what) = match self.read() {
+            Ok((names, _)) => (true, names.into_iter().collect::<Vec<_>>().join(", ")),
+            Err(why) => (false, format!("{}: {why}", self.traffic.display())),
+        };
+        SensorStatus { sensor: "network traffic".to_owned(), on, what }
+    }
 }
 
 /// The name of an interface, and what went over it. Behind the name eight figures tell what was received, and
 /// as many what was sent; the first ones of both are bytes.
-fn read(line: &str) -> Option<(&str, Bytes)> {
+fn interface(line: &str) -> Option<(&str, Bytes)> {
     let (name, figures) = line.split_once(':')?;
     let mut figures = figures.split_whitespace().map(|figure| figure.parse::<u64>());
     let (received, sent) = (figures.next()?.ok()?, figures.nth(7)?.ok()?);
@@ -50,12 +142,20 @@ mod tests {
         format!("{name:>8}: {received} 11 0 0 0 0 0 7 {sent} 5 0 0 0 0 0 0\n")
     }
 
-    /// What is read where the kernel says that, and these interfaces are devices.
-    fn found(text: &str, devices: &[&str]) -> Option<Bytes> {
+    /// Where the kernel says that, and has these entries of interfaces.
+    fn host(text: &str, entries: &[&str]) -> (tempfile::TempDir, Counters) {
         let dir = tempfile::tempdir().unwrap();
-        devices.iter().for_each(|name| fs::create_dir_all(dir.path().join(name).join("device")).unwrap());
-        fs::write(dir.path().join("dev"), text).unwrap();
-        moved(&dir.path().join("dev"), dir.path())
+        let counters = Counters { traffic: dir.path().join("dev"), interfaces: dir.path().join("net") };
+        entries.iter().for_each(|entry| fs::create_dir_all(counters.interfaces.join(entry)).unwrap());
+        fs::write(&counters.traffic, text).unwrap();
+        (dir, counters)
+    }
+
+    /// The names that count, and what is read of them.
+    fn found(text: &str, entries: &[&str]) -> Option<(String, u64)> {
+        let (_dir, counters) = host(text, entries);
+        let (names, bytes) = counters.read().ok()?;
+        Some((names.into_iter().collect::<Vec<_>>().join(" "), bytes.0))
     }
 
     #[test]
@@ -64,14 +164,40 @@ mod tests {
         let (radio, bridge) = (line("wlan0", 3, 0), line("docker0", 40, 40));
         let pair = line("veth12345678", 40, 40);
         let machine = [HEAD, &lo, &cable, &radio, &bridge, &pair].concat();
-        assert_eq!(found(&machine, &["enp3s0", "wlan0"]), Some(Bytes(123)));
+        let read = |names: &str, bytes| Some((names.to_owned(), bytes));
+        assert_eq!(found(&machine, &["enp3s0/device", "wlan0/device"]), read("enp3s0 wlan0", 123));
         // A container has none of its own.
-        assert_eq!(found(&[HEAD, &lo, &pair].concat(), &[]), Some(Bytes(80)));
+        assert_eq!(found(&[HEAD, &lo, &pair].concat(), &[]), read("veth12345678", 80));
         assert_eq!(found(&[HEAD, &lo].concat(), &[]), None);
         assert_eq!(found("", &[]), None);
         let wrong = "eth0: 1 2 3\neth1: much 1 1 1 1 1 1 1 1\nno line\n: \n";
         assert_eq!(found(wrong, &[]), None);
-        assert_eq!(found(&line("eth0", u64::MAX, 1), &[]), Some(Bytes(u64::MAX)));
-        assert_eq!(moved(Path::new("/nowhere"), Path::new("/nowhere")), None);
+        assert_eq!(found(&line("eth0", u64::MAX, 1), &[]), read("eth0", u64::MAX));
+    }
+
+    #[test]
+    fn r6_4_of_an_interface_and_the_one_below_it_the_lower_one_counts() {
+        let (above, below) = (line("eth0", 100, 20), line("enP1s2", 90, 10));
+        let both = ["eth0/device", "enP1s2/device"];
+        let read = |names: &str, bytes| Some((names.to_owned(), bytes));
+        let text = [above, below].concat();
+        assert_eq!(found(&text, &[&both[..], &["eth0/lower_enP1s2"]].concat()), read("enP1s2", 100));
+        // Not where the one below counts for nothing.
+        assert_eq!(found(&text, &["eth0/device", "eth0/lower_enP1s2"]), read("eth0", 120));
+        assert_eq!(found(&text, &["eth0/lower_enP1s2"]), read("enP1s2", 100));
+        assert_eq!(found(&text, &both), read("enP1s2 eth0", 220));
+    }
+
+    #[test]
+    fn r6_4_where_traffic_is_not_told_it_is_said_so_with_the_reason() {
+        let (dir, counters) = host(&line("eth0", 1, 1), &[]);
+        let status = counters.status();
+        assert_eq!((status.on, status.what.as_str()), (true, "eth0"));
+        fs::write(dir.path().join("dev"), line("lo", 1, 1)).unwrap();
+        let status = counters.status();
+        assert!(!status.on && status.what.ends_with("dev: no interface but loopback"), "{status:?}");
+        fs::remove_file(dir.path().join("dev")).unwrap();
+        let status = counters.status();
+        assert!(!status.on && status.what.contains("dev: "), "{status:?}");
     }
 }

@@ -1,10 +1,13 @@
 //! From what the kernel tells to what the client hears. An event of the kernel is of the kind that a socket
 //! has for urgent data, so that one stands in for its file.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 
+use fallow_domain::Bytes;
+use fallow_policy::other_network::NetworkMoved;
 use rustix::net::SendFlags;
 use tokio::sync::mpsc;
 
@@ -14,6 +17,23 @@ const SOON: StdDuration = StdDuration::from_secs(30);
 
 fn memory() -> LooksFor {
     LooksFor { memory: true, ..LooksFor::default() }
+}
+
+/// All in one directory.
+fn places(dir: &Path) -> Places {
+    Places {
+        power: dir.join("power"),
+        memory: dir.join("meminfo"),
+        pressure: dir.join("pressure"),
+        traffic: dir.join("dev"),
+        interfaces: dir.join("net"),
+        every: StdDuration::from_hours(1),
+        mark: "none".to_owned(),
+    }
+}
+
+async fn hear<T>(told: &mut mpsc::UnboundedReceiver<T>) -> T {
+    tokio::time::timeout(SOON, told.recv()).await.unwrap().unwrap()
 }
 
 /// Whoever looks, and what tells it of memory pressure. Of a thousand parts of the memory so many can be had.
@@ -45,17 +65,8 @@ impl Host {
             Event::SurroundingsSeen(seen) => say.send(seen).is_ok(),
             other => panic!("{other:?}"),
         });
-        let places = Places {
-            power: dir.path().join("power"),
-            memory: dir.path().join("meminfo"),
-            pressure: dir.path().join("pressure"),
-            traffic: dir.path().join("dev"),
-            interfaces: dir.path().join("net"),
-            every: StdDuration::from_hours(1),
-            mark: "none".to_owned(),
-        };
         let (wanted, wants) = channel::channel(LooksFor::default());
-        tokio::spawn(watch(places, Arc::new(|| Bytes(70)), tell, wants, open));
+        tokio::spawn(watch(places(dir.path()), tell, wants, open));
         let host = Self { dir, wanted, kernel, opened, told };
         host.has(available);
         host
@@ -76,7 +87,7 @@ impl Host {
     }
 
     async fn hears(&mut self) -> Surroundings {
-        tokio::time::timeout(SOON, self.told.recv()).await.unwrap().unwrap()
+        hear(&mut self.told).await
     }
 }
 
@@ -106,14 +117,77 @@ async fn r6_4_the_kernel_tells_nothing_more_once_no_task_could_leave_memory() {
     assert!(matches!(end, Ok(0)), "its file is still open: {end:?}");
 }
 
+/// A machine whose network can be looked at as long as it is wanted.
+struct Network {
+    dir: tempfile::TempDir,
+    wanted: channel::Sender<bool>,
+    told: mpsc::UnboundedReceiver<NetworkMoved>,
+}
+
+impl Network {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (say, told) = mpsc::unbounded_channel();
+        let tell: Tell = Arc::new(move |event| match event {
+            Event::NetworkMoved(moved) => say.send(moved).is_ok(),
+            other => panic!("{other:?}"),
+        });
+        let counters = Counters { traffic: dir.path().join("dev"), interfaces: dir.path().join("net") };
+        let (wanted, wants) = channel::channel(false);
+        let every = StdDuration::from_secs(10);
+        tokio::spawn(network::watch(counters, every, Arc::new(|| Bytes(1_000_000_000)), tell, wants));
+        Self { dir, wanted, told }
+    }
+
+    fn counts(&self, received: u64) {
+        let text = format!("eth0: {received} 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0\n");
+        std::fs::write(self.dir.path().join("dev"), text).unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r6_4_what_was_moved_over_the_network_is_told_beside_the_agents_own_whenever_that_is_wanted() {
+    let mut network = Network::new();
+    for received in [100, 200] {
+        network.counts(received);
+        network.wanted.send_replace(true);
+        let moved = hear(&mut network.told).await;
+        assert_eq!(
+            (moved.all, moved.interfaces),
+            (Bytes(received + 20), BTreeSet::from(["eth0".to_owned()]))
+        );
+        // What connections of other tests hold is little beside what is counted.
+        assert!(moved.ours > Bytes(500_000_000), "{:?}", moved.ours);
+        network.wanted.send_replace(false);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r6_4_the_second_look_at_the_network_comes_soon_and_all_others_every_five_seconds() {
+    let mut network = Network::new();
+    network.counts(100);
+    network.wanted.send_replace(true);
+    let began = tokio::time::Instant::now();
+    for after in [0, 2, 7, 12] {
+        hear(&mut network.told).await;
+        assert_eq!(began.elapsed().as_secs(), after);
+    }
+}
+
 #[tokio::test]
-async fn r6_4_what_was_moved_over_the_network_is_told_beside_the_agents_own_as_long_as_that_is_wanted() {
-    let mut host = Host::new(500);
-    let counters = "eth0: 100 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0\n";
-    std::fs::write(host.dir.path().join("dev"), counters).unwrap();
-    host.wanted.send_replace(LooksFor { network: true, ..LooksFor::default() });
-    let moved = NetworkMoved { all: Bytes(120), ours: Bytes(70) };
-    assert_eq!(host.hears().await.network_moved, Some(moved));
-    host.wanted.send_replace(LooksFor::default());
-    assert_eq!(host.hears().await.network_moved, None);
+async fn r6_4_looks_at_the_network_make_none_at_anything_else() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("dev"), "eth0: 100 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0\n").unwrap();
+    let (say, mut told) = mpsc::unbounded_channel();
+    let tell: Tell = Arc::new(move |event| say.send(event).is_ok());
+    let watcher = Watcher::start(places(dir.path()), Arc::new(|| Bytes(0)), tell);
+    let wanted = |network| LooksFor { network, load: true, ..LooksFor::default() };
+    watcher.attend(wanted(false));
+    assert!(matches!(hear(&mut told).await, Event::SurroundingsSeen(_)));
+    for _ in 0..3 {
+        watcher.attend(wanted(true));
+        let heard = hear(&mut told).await;
+        assert!(matches!(heard, Event::NetworkMoved(_)), "{heard:?}");
+        watcher.attend(wanted(false));
+    }
 }
