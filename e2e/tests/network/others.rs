@@ -10,8 +10,13 @@ use serde_json::Value;
 
 use crate::machines::{Machines, SERVER, fallow, logged, on, said};
 
-const BATCH: &str = "[[workunits]]\napplication = \"mersenne\"\ninputs = [{ open_name = \"in\", text = \"from=2 to=300\\n\" }]\n\
-    outputs = [{ open_name = \"out\" }]\nflops = 1e9\nquorum = 1\n";
+/// Of two long inputs, besides what is computed.
+const BATCH: &str = "[[workunits]]\napplication = \"mersenne\"\noutputs = [{ open_name = \"out\" }]\nflops = 1e9\nquorum = 1\n\
+    inputs = [{ open_name = \"in\", text = \"from=2 to=300\\n\" }, { open_name = \"one\", path = \"long1\" }, \
+    { open_name = \"other\", path = \"long2\" }]\n";
+
+/// Of each the agent downloads two files at once: eight together.
+const PROJECTS: [&str; 4] = ["primes1", "primes2", "primes3", "primes4"];
 
 /// Four megabytes a second at the most, which nobody takes.
 const OTHER_PROGRAM: &str = "
@@ -26,18 +31,17 @@ while True:
     time.sleep(0.01)
 ";
 
-/// A program so long that it takes half a minute to come, and that nobody can compress for the way.
-fn long_program(at: &Path) {
-    let mut program = fs::read(binary("mersenne")).unwrap();
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+/// A file of four megabytes that nobody can compress for the way.
+fn long_file(at: &Path, number: u64) {
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut next = || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         state
     };
-    program.extend((0..30_000_000 / 8).flat_map(|_| next().to_le_bytes()));
-    fs::write(at, program).unwrap();
+    let bytes: Vec<u8> = (0..4_000_000 / 8).flat_map(|_| next().to_le_bytes()).collect();
+    fs::write(at, bytes).unwrap();
 }
 
 /// What there is of files that are not complete yet.
@@ -73,11 +77,12 @@ fn r6_4_files_wait_while_other_programs_use_the_network_and_go_on_when_they_have
     let json = |arguments: &[&str]| -> Value {
         serde_json::from_str(&said(server, &fallow(&lab, &[arguments, &["--json"]].concat()))).unwrap()
     };
-    json(&["project", "create", "primes", "--request-delay", "1s"]);
-    json(&["project", "set", "primes", "report-immediately=true"]);
-    let program = dir.path().join("program");
-    long_program(&program);
-    json(&["app", "add", "primes", "mersenne", program.to_str().unwrap(), "--version", "1.0"]);
+    let mersenne = binary("mersenne");
+    for project in PROJECTS {
+        json(&["project", "create", project, "--request-delay", "1s"]);
+        json(&["project", "set", project, "report-immediately=true"]);
+        json(&["app", "add", project, "mersenne", mersenne.to_str().unwrap(), "--version", "1.0"]);
+    }
 
     let (place, log) = (dir.path().join("agent"), dir.path().join("agent.log"));
     let token = json(&["tokens", "create"])["tokens"][0].as_str().unwrap().to_owned();
@@ -95,39 +100,50 @@ fn r6_4_files_wait_while_other_programs_use_the_network_and_go_on_when_they_have
         status.get("host").cloned()
     };
     wait_for("the agent to answer", PATIENCE, host);
-    let limits = "other_network_max = \"500 kB\"\ndownload_max = \"1 MB\"\n";
+    // So little that what comes before it is read, by the limit on downloads, would be too much.
+    let limits = "other_network_max = \"100 kB\"\ndownload_max = \"1 MB\"\n";
     fs::write(place.join("preferences.toml"), limits).unwrap();
     let reloaded = asked(&["preferences", "reload"]);
     assert!(reloaded.status.success(), "{}", String::from_utf8_lossy(&reloaded.stderr));
     let batch = dir.path().join("batch.toml");
     fs::write(&batch, BATCH).unwrap();
-    json(&["submit", "primes", "--file", batch.to_str().unwrap()]);
+    for (project, number) in PROJECTS.into_iter().zip(1..) {
+        for (name, half) in [("long1", 0), ("long2", 1)] {
+            long_file(&dir.path().join(name), 2 * number + half);
+        }
+        json(&["submit", project, "--file", batch.to_str().unwrap()]);
+    }
 
     let waits = || host().and_then(|host| Some(host["files_wait"].as_str()?.to_owned()));
     let projects = place.join("projects");
-    wait_for("half of the program", PATIENCE * 2, || (partial(&projects) > 12_000_000).then_some(()));
+    wait_for("a third of the files", PATIENCE * 2, || (partial(&projects) > 12_000_000).then_some(()));
     assert_eq!(waits(), None, "it waits for itself");
     let mut other = Command::new("python3");
     other.args(["-c", OTHER_PROGRAM, SERVER]);
     let other = logged(on(clients, &other), &dir.path().join("other.log"));
     let why = wait_for("files to wait for the other program", PATIENCE, waits);
-    assert!(why.starts_with("other programs use the network: ") && why.contains("500 kB"), "{why}");
+    assert!(why.starts_with("other programs use the network: ") && why.contains("100 kB"), "{why}");
     let text = String::from_utf8_lossy(&asked(&["status"]).stdout).into_owned();
     assert!(text.contains("\nfiles wait: other programs use the network: "), "{text}");
     let moves = |bytes: u64| {
         let until = sent(&machines) + bytes;
         wait_for("the other program", PATIENCE, || (sent(&machines) > until).then_some(()));
     };
-    // What was on its way to the disk is there after that.
-    moves(1_000_000);
-    let came = partial(&projects);
+    // What was on its way to the disk is there when nothing more has come for seconds.
+    let came = wait_for("no more to come", PATIENCE, || {
+        let came = partial(&projects);
+        moves(8_000_000);
+        (partial(&projects) == came).then_some(came)
+    });
     moves(20_000_000);
     assert_eq!((partial(&projects), waits().is_some()), (came, true));
     drop(other);
     wait_for("files to go on", PATIENCE, || (partial(&projects) > came).then_some(()));
     assert_eq!(waits(), None);
-    wait_for("the workunit to be validated", Duration::from_mins(10), || {
-        (json(&["projects"])["projects"][0]["workunits_validated"] == 1).then_some(())
+    wait_for("all workunits to be validated", Duration::from_mins(10), || {
+        let projects = json(&["projects"]);
+        let is_done = |project: &Value| project["workunits_validated"] == 1;
+        projects["projects"].as_array().unwrap().iter().all(is_done).then_some(())
     });
     let said = fs::read_to_string(&log).unwrap();
     assert_eq!(said.matches("files wait: ").count(), 1, "{said}");
