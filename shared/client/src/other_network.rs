@@ -19,7 +19,7 @@ impl Client {
     /// Begins or ends the wait for other programs.
     pub(crate) fn poll_other_network(&mut self) {
         let (now, most) = (self.now(), self.local_preferences().other_network_max);
-        // It may have changed since, or does now, or by files that could begin.
+        // What was seen, what is decided now, and files that could begin change it.
         self.timers.stale(Timer::OtherNetwork);
         let Some(change) = self.other_network.decide(now, most) else { return };
         self.timers.stale(Timer::Transfer);

@@ -1,5 +1,5 @@
-//! How many bytes all programs of the machine have moved over the network: the kernel's counters of its
-//! interfaces, `/proc/net/dev`. And how many of them the agent.
+//! How many bytes all programs of the machine have moved over the network, by the kernel's counters of its
+//! interfaces (`/proc/net/dev`), and how many of them the agent has moved itself.
 //!
 //! Model: what a virtual machine sends passes an interface that is made up, often a bridge too, and then the
 //! one with the cable. So only those count that are devices of the machine. Where there is none, as in a
