@@ -10,12 +10,11 @@ use serde_json::Value;
 
 use crate::machines::{Machines, SERVER, fallow, logged, on, said};
 
-/// Of two long inputs, besides what is computed.
+/// A job with a long input besides what is computed.
 const BATCH: &str = "[[workunits]]\napplication = \"mersenne\"\noutputs = [{ open_name = \"out\" }]\nflops = 1e9\nquorum = 1\n\
-    inputs = [{ open_name = \"in\", text = \"from=2 to=300\\n\" }, { open_name = \"one\", path = \"long1\" }, \
-    { open_name = \"other\", path = \"long2\" }]\n";
+    inputs = [{ open_name = \"in\", text = \"from=2 to=300\\n\" }, { open_name = \"long\", path = \"long\" }]\n";
 
-/// Of each the agent downloads two files at once: eight together.
+/// Of each the agent downloads two files at once, the program and the long input: eight together.
 const PROJECTS: [&str; 4] = ["primes1", "primes2", "primes3", "primes4"];
 
 /// Four megabytes a second at the most, which nobody takes.
@@ -101,23 +100,24 @@ fn r6_4_files_wait_while_other_programs_use_the_network_and_go_on_when_they_have
     };
     wait_for("the agent to answer", PATIENCE, host);
     // So little that what comes before it is read, by the limit on downloads, would be too much.
-    let limits = "other_network_max = \"100 kB\"\ndownload_max = \"1 MB\"\n";
-    fs::write(place.join("preferences.toml"), limits).unwrap();
-    let reloaded = asked(&["preferences", "reload"]);
-    assert!(reloaded.status.success(), "{}", String::from_utf8_lossy(&reloaded.stderr));
+    let limits = |text: &str| {
+        fs::write(place.join("preferences.toml"), text).unwrap();
+        let reloaded = asked(&["preferences", "reload"]);
+        assert!(reloaded.status.success(), "{}", String::from_utf8_lossy(&reloaded.stderr));
+    };
+    limits("other_network_max = \"100 kB\"\ndownload_max = \"1 MB\"\n");
     let batch = dir.path().join("batch.toml");
     fs::write(&batch, BATCH).unwrap();
     for (project, number) in PROJECTS.into_iter().zip(1..) {
-        for (name, half) in [("long1", 0), ("long2", 1)] {
-            long_file(&dir.path().join(name), 2 * number + half);
-        }
+        long_file(&dir.path().join("long"), number);
         json(&["submit", project, "--file", batch.to_str().unwrap()]);
     }
 
     let waits = || host().and_then(|host| Some(host["files_wait"].as_str()?.to_owned()));
     let projects = place.join("projects");
     wait_for("a third of the files", PATIENCE * 2, || (partial(&projects) > 12_000_000).then_some(()));
-    assert_eq!(waits(), None, "it waits for itself");
+    let told = || fs::read_to_string(&log).unwrap().matches("files wait: ").count();
+    assert_eq!((waits(), told()), (None, 0), "it waits for itself");
     let mut other = Command::new("python3");
     other.args(["-c", OTHER_PROGRAM, SERVER]);
     let other = logged(on(clients, &other), &dir.path().join("other.log"));
@@ -140,11 +140,11 @@ fn r6_4_files_wait_while_other_programs_use_the_network_and_go_on_when_they_have
     drop(other);
     wait_for("files to go on", PATIENCE, || (partial(&projects) > came).then_some(()));
     assert_eq!(waits(), None);
+    limits("other_network_max = \"100 kB\"\n");
     wait_for("all workunits to be validated", Duration::from_mins(10), || {
         let projects = json(&["projects"]);
         let is_done = |project: &Value| project["workunits_validated"] == 1;
         projects["projects"].as_array().unwrap().iter().all(is_done).then_some(())
     });
-    let said = fs::read_to_string(&log).unwrap();
-    assert_eq!(said.matches("files wait: ").count(), 1, "{said}");
+    assert_eq!(told(), 1);
 }
