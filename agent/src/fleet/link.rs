@@ -468,6 +468,10 @@ impl<E: Engine> Session<E> {
                 self.tell_acknowledged().await;
                 return true;
             }
+            Some(from_coordinator::Body::Received(received)) => {
+                lock(&self.shared.outbox).received(received.sequence);
+                self.tell_acknowledged().await;
+            }
             Some(from_coordinator::Body::Document(document)) => self.offered(document, traceparent).await,
             Some(from_coordinator::Body::ContactProject(contact)) => match MasterUrl::parse(&contact.url) {
                 Ok(url) => self.engine.arrived(Arrived::Contact(url)).await,

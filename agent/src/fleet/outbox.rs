@@ -38,7 +38,8 @@ pub struct Outbox {
     snapshot: Option<u64>,
     /// A connection stands.
     linked: bool,
-    /// What the last acknowledged report of the host said that it follows, until it is taken.
+    /// What the last report of the host that has reached the coordinator said that it follows, until it is
+    /// taken.
     acknowledged: Option<Followed>,
 }
 
@@ -147,6 +148,15 @@ impl Outbox {
         self.applied = self.applied.max(sequence);
         while let Some(batch) = self.under_way.pop_front_if(|batch| batch.sequence <= sequence) {
             self.acknowledged = batch.follows.or(self.acknowledged);
+        }
+    }
+
+    /// Messages up to `sequence` have reached the coordinator, which could not store them: they stay under
+    /// way. Numbers that were never sent are passed over.
+    pub fn received(&mut self, sequence: u64) {
+        if sequence <= self.sent {
+            let reached = self.under_way.iter().take_while(|batch| batch.sequence <= sequence);
+            self.acknowledged = reached.filter_map(|batch| batch.follows).last().or(self.acknowledged);
         }
     }
 
@@ -265,6 +275,23 @@ mod tests {
             let is_heard = applied == third;
             assert_eq!(outbox.take_acknowledged().is_some(), is_heard);
         }
+    }
+
+    #[test]
+    fn r6_5_what_reached_a_coordinator_that_could_not_store_it_is_heard_and_told_again() {
+        let follows = |version| Followed { version: DocumentVersion(version), taken_at: Instant::EPOCH };
+        let mut outbox = started(0);
+        for number in 1..=3 {
+            touch(&mut outbox, 7);
+            let sequence = outbox.take_next().unwrap().sequence;
+            outbox.says(sequence, follows(number));
+        }
+        outbox.received(99);
+        assert_eq!(outbox.take_acknowledged(), None, "what was never sent");
+        outbox.received(2);
+        assert_eq!(outbox.take_acknowledged(), Some(follows(2)));
+        assert!(outbox.is_waiting());
+        assert!(outbox.resume(true, 0), "the snapshot is not stored");
     }
 
     #[test]

@@ -58,15 +58,22 @@ async fn child_on_a_small_volume() {
     agent.delta(2, (0..1_000).map(job).collect(), &[]).await;
     stop_them(&mut operator, &last).await;
     // It is on the link of which nothing can be stored.
-    let mut is_suspended = false;
+    let (mut is_suspended, mut received) = (false, 0);
     let refused = loop {
         match agent.next().await {
-            Ok(Heard::Document(document)) => is_suspended |= document.preferences.unwrap().suspended,
+            Ok(Heard::Document(document)) => {
+                is_suspended |= document.preferences.unwrap().suspended;
+                agent.delta(3, vec![host()], &[]).await;
+            }
+            Ok(Heard::Received(message)) => received = message.sequence,
+            Ok(Heard::Acknowledge(message)) => assert!(message.sequence < 2, "it is stored"),
             Ok(_) => {}
             Err(status) => break status,
         }
     };
     assert!(is_suspended, "{refused}");
+    // It learns that it was heard when it said that it has the document.
+    assert_eq!(received, 3, "{refused}");
     assert!(refused.message().contains("no space left"), "{refused}");
     coordinator.stop().await.unwrap();
     println!("\nthey were stopped");

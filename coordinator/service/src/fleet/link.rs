@@ -322,6 +322,8 @@ struct Addressed {
 struct PendingMessages {
     welcome: Option<wire::Welcome>,
     acknowledge: Option<u64>,
+    /// The newest message that came and cannot be stored.
+    received: Option<u64>,
     document: Option<Addressed>,
     heartbeat: bool,
     /// The newest question whether the agent is there.
@@ -355,6 +357,7 @@ impl<'a> Connection<'a> {
         let pending = PendingMessages {
             welcome: Some(welcome),
             acknowledge: None,
+            received: None,
             document: None,
             heartbeat: false,
             probe: None,
@@ -587,6 +590,7 @@ impl<'a> Connection<'a> {
         self.charge(pace::message(entries.len() + removed.len(), bytes));
         if self.is_unstored {
             // It says so again on its next link.
+            self.pending.received(sequence);
             return Ok(());
         }
         let bad = |error: BadEntry| {
@@ -744,8 +748,12 @@ impl<'a> Connection<'a> {
             Err(_) => "the store is closed".to_owned(),
         };
         // Later changes rest on this one, and the stream stores none of them.
+        let last = self.pipeline.back().map_or(sequence, |last| last.sequence);
         self.pipeline.clear();
         self.is_unstored = is_full;
+        if is_full {
+            self.pending.received(last);
+        }
         if let Some(times) = NOT_STORED.allow() {
             tracing::error!(error = failed, times, "the fleet's state cannot be stored");
         }
@@ -813,6 +821,7 @@ impl PendingMessages {
     fn is_empty(&self) -> bool {
         self.welcome.is_none()
             && self.acknowledge.is_none()
+            && self.received.is_none()
             && self.document.is_none()
             && self.contacts.is_empty()
             && !self.heartbeat
@@ -821,6 +830,10 @@ impl PendingMessages {
 
     fn acknowledge(&mut self, sequence: u64) {
         self.acknowledge = self.acknowledge.max(Some(sequence));
+    }
+
+    fn received(&mut self, sequence: u64) {
+        self.received = self.received.max(Some(sequence));
     }
 
     fn note_waiting(&mut self) {
@@ -841,6 +854,8 @@ impl PendingMessages {
             FromCoordinator::Document(wire::Document { signed, ..document::to_wire(&addressed.document) })
         } else if let Some(sequence) = self.acknowledge.take() {
             FromCoordinator::Acknowledge(wire::Acknowledge { sequence })
+        } else if let Some(sequence) = self.received.take() {
+            FromCoordinator::Received(wire::Received { sequence })
         } else if let Some(url) = self.contacts.pop_first() {
             FromCoordinator::ContactProject(wire::ContactProject { url: url.into() })
         } else if std::mem::take(&mut self.heartbeat) {
