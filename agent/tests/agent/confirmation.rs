@@ -100,17 +100,19 @@ async fn r6_5_an_agent_keeps_a_version_when_its_coordinator_says_that_it_has_no_
     coordinator.send(document(2, 50.0), "").await;
     let says = |version: u64| {
         move |held: &Held| {
-            let host = held.unstored.iter().filter_map(host_of).last()?;
+            let host = held.unstored.iter().rev().find_map(host_of)?;
             (host.document_version == version).then_some(())
         }
     };
     coordinator.until("version 2", says(2)).await;
     // What is said in the same breath counts for nothing, and no link lasts on which nothing is stored.
-    heartbeats(&coordinator, 10).await;
-    coordinator.0.lock().unwrap().unstored.clear();
-    coordinator.0.lock().unwrap().lose();
+    {
+        let mut held = coordinator.0.lock().unwrap();
+        held.unstored.clear();
+        held.lose();
+    }
     coordinator.until("version 2 over another link", says(2)).await;
-    heartbeats(&coordinator, 2).await;
+    heartbeats(&coordinator, 10).await;
 
     // For longer than it would have waited.
     is_silent(&coordinator, true);

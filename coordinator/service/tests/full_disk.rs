@@ -54,24 +54,26 @@ async fn child_on_a_small_volume() {
     assert!(sizes.peek().is_none(), "the disk is not full");
     submit_all_there_is_room_for(&mut operator).await;
     let (mut agent, _) = Agent::link(&last, hello(&last, "e", 0)).await;
+    // Whether the first report finds space or not: the second one finds none.
     agent.snapshot(1, vec![host()]).await;
+    answered(&mut agent, 1).await;
     agent.delta(2, (0..1_000).map(job).collect(), &[]).await;
-    stop_them(&mut operator, &last).await;
-    // It is on the link of which nothing can be stored.
-    let (mut is_suspended, mut received) = (false, 0);
-    let refused = loop {
-        match agent.next().await {
-            Ok(Heard::Document(document)) => {
-                is_suspended |= document.preferences.unwrap().suspended;
-                agent.delta(3, vec![host()], &[]).await;
+    assert!(matches!(answered(&mut agent, 2).await, Heard::Received(_)), "it is stored");
+    // So this is the link of which nothing can be stored.
+    let mut received = 0;
+    let suspended = async {
+        loop {
+            match agent.next().await {
+                Ok(Heard::Document(document)) if document.preferences.unwrap().suspended => {
+                    agent.delta(3, vec![host()], &[]).await;
+                }
+                Ok(Heard::Received(message)) => received = message.sequence,
+                Ok(_) => {}
+                Err(status) => break status,
             }
-            Ok(Heard::Received(message)) => received = message.sequence,
-            Ok(Heard::Acknowledge(message)) => assert!(message.sequence < 2, "it is stored"),
-            Ok(_) => {}
-            Err(status) => break status,
         }
     };
-    assert!(is_suspended, "{refused}");
+    let (refused, ()) = tokio::join!(suspended, stop_them(&mut operator, &last));
     // It learns that it was heard when it said that it has the document.
     assert_eq!(received, 3, "{refused}");
     assert!(refused.message().contains("no space left"), "{refused}");
@@ -257,6 +259,18 @@ async fn submit_all_there_is_room_for(operator: &mut Client) {
         if let Err(status) = operator.submit(request).await {
             assert!(status.message().to_lowercase().contains("no space left"), "{status}");
             sizes.next();
+        }
+    }
+}
+
+/// Reads on until this report is acknowledged, or said to have come.
+async fn answered(agent: &mut Agent, report: u64) -> Heard {
+    loop {
+        let heard = agent.next().await.unwrap();
+        match &heard {
+            Heard::Acknowledge(answer) if answer.sequence == report => return heard,
+            Heard::Received(answer) if answer.sequence == report => return heard,
+            _ => {}
         }
     }
 }

@@ -65,7 +65,7 @@ pub(crate) struct Trial {
     pub before: FleetDocument,
     /// Time used so far.
     pub used: Duration,
-    /// The coordinator has acknowledged a report that names the candidate.
+    /// The coordinator has acknowledged a report that names the candidate, or said that it came.
     pub acknowledged: bool,
     pub stake: Stake,
     /// Projects that are the owner's own, and that a candidate took over: as they were.

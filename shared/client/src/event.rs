@@ -63,7 +63,7 @@ pub enum Event {
         reason: String,
     },
     /// The coordinator has acknowledged a report that names this version as the one that is followed, or said
-    /// that it came and cannot be stored.
+    /// that the report came and cannot be stored.
     DocumentAcknowledged {
         /// The version.
         version: DocumentVersion,

@@ -323,7 +323,7 @@ struct PendingMessages {
     welcome: Option<wire::Welcome>,
     acknowledge: Option<u64>,
     /// The newest message that came and cannot be stored.
-    received: Option<u64>,
+    unstored: Option<u64>,
     document: Option<Addressed>,
     heartbeat: bool,
     /// The newest question whether the agent is there.
@@ -357,7 +357,7 @@ impl<'a> Connection<'a> {
         let pending = PendingMessages {
             welcome: Some(welcome),
             acknowledge: None,
-            received: None,
+            unstored: None,
             document: None,
             heartbeat: false,
             probe: None,
@@ -588,11 +588,6 @@ impl<'a> Connection<'a> {
             }
         };
         self.charge(pace::message(entries.len() + removed.len(), bytes));
-        if self.is_unstored {
-            // It says so again on its next link.
-            self.pending.received(sequence);
-            return Ok(());
-        }
         let bad = |error: BadEntry| {
             if let Some(times) = MEANINGLESS.allow() {
                 tracing::warn!(sequence, error = %error, times, "a message that means nothing was refused");
@@ -602,6 +597,11 @@ impl<'a> Connection<'a> {
         let mut entries = entry::read_all(entries).map_err(bad)?;
         self.heed(&mut entries);
         let removed = entry::read_removed(&removed).map_err(bad)?;
+        if self.is_unstored {
+            // It says so again on its next link.
+            self.pending.unstored(sequence);
+            return Ok(());
+        }
         let update = Update { sequence, is_snapshot, entries, removed };
         if traceparent.is_empty() {
             return self.apply(update).await;
@@ -683,7 +683,11 @@ impl<'a> Connection<'a> {
         let behind = if alone || self.pipeline.is_empty() { None } else { self.reserve_behind(&update) };
         if behind.is_none() {
             // Then it is known what the agent holds, and so how much more it may.
-            self.settle_all().await?;
+            let settled = self.settle_all().await;
+            if self.is_unstored {
+                self.pending.unstored(sequence);
+            }
+            settled?;
         }
         let position = Position { epoch: self.epoch.clone(), sequence, at: clock::now() };
         let planned = {
@@ -752,7 +756,7 @@ impl<'a> Connection<'a> {
         self.pipeline.clear();
         self.is_unstored = is_full;
         if is_full {
-            self.pending.received(last);
+            self.pending.unstored(last);
         }
         if let Some(times) = NOT_STORED.allow() {
             tracing::error!(error = failed, times, "the fleet's state cannot be stored");
@@ -821,7 +825,7 @@ impl PendingMessages {
     fn is_empty(&self) -> bool {
         self.welcome.is_none()
             && self.acknowledge.is_none()
-            && self.received.is_none()
+            && self.unstored.is_none()
             && self.document.is_none()
             && self.contacts.is_empty()
             && !self.heartbeat
@@ -832,8 +836,8 @@ impl PendingMessages {
         self.acknowledge = self.acknowledge.max(Some(sequence));
     }
 
-    fn received(&mut self, sequence: u64) {
-        self.received = self.received.max(Some(sequence));
+    fn unstored(&mut self, sequence: u64) {
+        self.unstored = self.unstored.max(Some(sequence));
     }
 
     fn note_waiting(&mut self) {
@@ -854,7 +858,7 @@ impl PendingMessages {
             FromCoordinator::Document(wire::Document { signed, ..document::to_wire(&addressed.document) })
         } else if let Some(sequence) = self.acknowledge.take() {
             FromCoordinator::Acknowledge(wire::Acknowledge { sequence })
-        } else if let Some(sequence) = self.received.take() {
+        } else if let Some(sequence) = self.unstored.take() {
             FromCoordinator::Received(wire::Received { sequence })
         } else if let Some(url) = self.contacts.pop_first() {
             FromCoordinator::ContactProject(wire::ContactProject { url: url.into() })
