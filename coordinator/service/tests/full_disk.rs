@@ -64,7 +64,9 @@ async fn child_on_a_small_volume() {
     let suspended = async {
         loop {
             match agent.next().await {
-                Ok(Heard::Document(document)) if document.preferences.unwrap().suspended => {
+                Ok(Heard::Document(document))
+                    if document.preferences.as_ref().is_some_and(|said| said.suspended) =>
+                {
                     agent.delta(3, vec![host()], &[]).await;
                 }
                 Ok(Heard::Received(message)) => received = message.sequence,
