@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use fallow_boinc::signature::md5_hex;
 
+use crate::owner::is_jobs;
 use crate::proc::{self, Process};
 use crate::sys;
 
@@ -86,16 +87,16 @@ pub fn of(process: &Process) -> Option<u64> {
     value.filter(|value| value & !(ALL - 1) == ALL && is_own(process.pid))
 }
 
-/// Whether a process runs as this one's user, as tasks do. To anybody but root the kernel says the limits of
-/// such processes alone.
+/// Whether a process runs as this one's user, as tasks do, or below root's agent as one of those that tasks
+/// have there. To anybody but root the kernel says the limits of his own processes alone.
 fn is_own(pid: u32) -> bool {
     let own = rustix::process::geteuid();
     // The owner of its directory in /proc says less: a process can have that be root.
-    let uid = || {
+    let uid = || -> Option<u32> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
     };
-    !own.is_root() || uid() == Some(own.as_raw())
+    !own.is_root() || uid().is_some_and(|uid| uid == own.as_raw() || is_jobs(uid))
 }
 
 /// Those of these processes that have a number, by it.

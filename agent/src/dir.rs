@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::AgentError;
 use crate::modes;
 use crate::trash::Trash;
+use crate::users::Users;
 
 /// The directory of the files of projects.
 pub(crate) const PROJECTS: &str = "projects";
@@ -43,9 +44,16 @@ pub(crate) const SLOTS: &str = "slots";
 pub(crate) const TRASH: &str = "trash";
 
 /// The data directory, by its absolute path, the names of projects' directories in it where they are not
-/// BOINC's, the place for what is to be removed, and its own place once that was asked for.
+/// BOINC's, the place for what is to be removed, its own place once that was asked for, and the users that
+/// jobs run as, where these are others than the agent's.
 #[derive(Clone, Debug)]
-pub struct DataDir(PathBuf, Arc<RwLock<BTreeMap<MasterUrl, String>>>, Trash, Arc<OnceLock<Place>>);
+pub struct DataDir(
+    PathBuf,
+    Arc<RwLock<BTreeMap<MasterUrl, String>>>,
+    Trash,
+    Arc<OnceLock<Place>>,
+    Arc<OnceLock<Users>>,
+);
 
 /// A directory as the system numbers it: its device and its inode.
 pub type Place = (u64, u64);
@@ -65,7 +73,17 @@ impl DataDir {
     pub fn at(path: &Path) -> Self {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         let trash = Trash::at(path.join(TRASH));
-        Self(path, Arc::default(), trash, Arc::default())
+        Self(path, Arc::default(), trash, Arc::default(), Arc::default())
+    }
+
+    /// From now on jobs run as these users, who are let through its directories.
+    pub fn run_jobs_as(&self, users: Users) {
+        let _ = self.4.set(users);
+    }
+
+    /// The users that jobs run as, where these are others than the agent's.
+    pub fn users(&self) -> Option<&Users> {
+        self.4.get()
     }
 
     /// Where it is, as it was when that was asked for first; none where it cannot be looked at.
@@ -145,11 +163,13 @@ impl DataDir {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(sub)?;
             // Where it is a link that an administrator made, or another user's, he opens and closes it.
             let _ = crate::tree::open_up(rustix::fs::CWD, sub);
-            if is_directory(sub) {
-                let _ = file::close(sub, 0o077);
+            match self.users().filter(|_| sub != self.trash().path()) {
+                Some(users) => users.let_pass(sub)?,
+                None if is_directory(sub) => drop(file::close(sub, 0o077)),
+                None => {}
             }
         }
-        Ok(())
+        self.users().map_or(Ok(()), |users| users.let_pass(&self.0))
     }
 
     /// Opens up a project's directory, which a job may have closed: that one runs as the same user, also

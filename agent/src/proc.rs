@@ -35,10 +35,10 @@ pub fn last_id() -> Option<u32> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().last()?.parse().ok()
 }
 
-/// How many processes and threads the user of this process has, as far as they can be seen.
-pub fn threads_of_user() -> u32 {
+/// How many processes and threads a user has, as far as they can be seen.
+pub fn threads_of_user(user: rustix::fs::Uid) -> u32 {
     use std::os::unix::fs::MetadataExt as _;
-    let user = rustix::process::getuid().as_raw();
+    let user = user.as_raw();
     let is_own = |process: &Process| {
         fs::metadata(format!("/proc/{}", process.pid)).is_ok_and(|data| data.uid() == user)
     };

@@ -8,12 +8,14 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
+use rustix::fs::Gid;
 
 use super::{Allowed, Reach};
 
@@ -212,6 +214,23 @@ pub(super) fn naming_threads(ruled: Ruled, abi: ABI) -> u64 {
 /// What a job may do in its slot: all but making devices.
 fn in_slot() -> BitFlags<AccessFs> {
     AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
+}
+
+/// The groups by which nodes of GPUs are used that are not everybody's: `render` and `video`, as they are
+/// mostly called. Root's own is none.
+pub(super) fn gpu_groups(dev: &Path) -> Vec<Gid> {
+    let group = |node: &PathBuf| {
+        let data = fs::metadata(node).ok()?;
+        let grants = |bits: u32| data.mode() & bits == bits;
+        (grants(0o060) && !grants(0o006) && data.gid() != 0).then(|| Gid::from_raw(data.gid()))
+    };
+    let mut groups: Vec<Gid> = Vec::new();
+    for group in gpu_devices(dev).iter().filter_map(group) {
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    groups
 }
 
 /// The nodes by which GPUs are used, as they are there now: for those of AMD and Intel the nodes to compute

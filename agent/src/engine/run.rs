@@ -379,7 +379,13 @@ fn confinement(settings: &Settings) -> Result<Confinement, AgentError> {
     let layers = confinement.layers();
     let on: Vec<&str> = layers.iter().filter(|layer| layer.on).map(|layer| layer.name.as_str()).collect();
     tracing::info!(on = on.join(" "), "jobs are confined");
+    let is_root = rustix::process::geteuid().is_root();
     for layer in layers.iter().filter(|layer| !layer.on) {
+        if layer.name == confine::USER && !is_root {
+            // Nobody else can have it.
+            tracing::info!("jobs have no users of their own: {}", layer.why);
+            continue;
+        }
         tracing::warn!(layer = layer.name, "jobs are not confined in one respect: {}", layer.why);
     }
     let missing = confinement.missing();
@@ -392,7 +398,6 @@ fn confinement(settings: &Settings) -> Result<Confinement, AgentError> {
             named.join("; ")
         )));
     }
-    let is_root = rustix::process::geteuid().is_root();
     if is_root && !settings.unconfined && !settings.root_without_confinement && confinement.is_bare() {
         let why = missing.iter().map(|layer| layer.why.as_str()).collect::<BTreeSet<_>>();
         return Err(AgentError::bad_input(format!(

@@ -13,11 +13,12 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
 use super::Context;
-use super::slot::StartFailure;
+use super::slot::{self, StartFailure};
 use super::slot_dir::SlotDir;
 use super::task::Meter;
 use super::verify::Program;
 use crate::confine::Reach;
+use crate::owner::JobUser;
 use crate::proc;
 use crate::sys::{self, Limits, Urgency};
 
@@ -25,18 +26,28 @@ use crate::sys::{self, Limits, Urgency};
 /// no project thinks when it sets `rsc_disk_bound`.
 const FILE_FLOOR: u64 = 4 << 30;
 
-/// So many processes and threads may come to those that the agent's user has when a task starts before the
+/// So many processes and threads may come to those that the job's user has when a task starts before the
 /// kernel gives the task no more: what a job does that forks without end comes to this before it is found
 /// out. Root has no such limit.
 const THREADS_BESIDE: u32 = 8_192;
 
-/// Starts the program of `setup` in its slot, and where it can have one in a control group, which `meter` is
-/// told. Returns its process id.
+/// What users of jobs are called in their environment.
+const USER: &str = "fallow-job";
+
+/// The user that the job of `setup` runs as, if not as the agent's own. What there is for it in its project's
+/// directory is opened to it.
+pub(super) fn user(context: &Context, setup: &TaskSetup) -> Result<Option<JobUser>, StartFailure> {
+    let Some(owner) = slot::owner(context, setup)? else { return Ok(None) };
+    Ok(Some(JobUser { owner, groups: slot::let_read(context, setup)? }))
+}
+
+/// Starts the program of `setup` in its slot as `user`, if there is one, and where it can have one in a
+/// control group, which `meter` is told. Returns its process id.
 pub(super) fn launch(
     context: &Context,
     setup: &TaskSetup,
     place: &SlotDir,
-    program: &Program,
+    (program, user): (&Program, Option<&JobUser>),
     meter: &Meter,
 ) -> Result<u32, StartFailure> {
     // Relative to the slot, as BOINC does it: what the kernel passes on to scripts is this path too. The
@@ -47,13 +58,18 @@ pub(super) fn launch(
         .map_err(|error| StartFailure::from_io("open", &place.path().join(files::STDERR), &error))?;
     command.args(&setup.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     environment(&mut command, context, setup, place);
+    if user.is_some() {
+        // The system has no name for that user, and there are programs that end where they find none.
+        command.env("USER", USER).env("LOGNAME", USER);
+    }
     let urgency = urgency(setup);
     let at = context.dir.project(&setup.url).join(&setup.program);
     let file = (setup.init_data.rsc_disk_bound >= 1.0)
         .then(|| file_max(setup.init_data.rsc_disk_bound.min(setup.disk_max.as_f64()), context.memory));
+    let runs_as = user.map_or_else(rustix::process::getuid, |user| user.owner.uid);
     let limits = Limits {
         file: file.unwrap_or_default(),
-        processes: (proc::threads_of_user().saturating_add(THREADS_BESIDE)).into(),
+        processes: proc::threads_of_user(runs_as).saturating_add(THREADS_BESIDE).into(),
         brand: context.brand(setup.slot).value(),
     };
     let door = context.groups.make(setup.slot, urgency).map(|(group, door)| {
@@ -72,6 +88,7 @@ pub(super) fn launch(
             slot: place.fd(),
             project: &context.dir.project(&setup.url),
             gpu: setup.special,
+            user,
             system_v: !setup.mapped_channel,
         };
         context.confinement.confine(&mut command, &reach)?;

@@ -209,6 +209,10 @@ impl Supervisor {
     /// # Errors
     /// An I/O error of the operating system, when it gives no thread.
     pub fn start(context: Context) -> std::io::Result<Self> {
+        if let Some(users) = context.confinement.users() {
+            context.dir.run_jobs_as(users.clone());
+            context.dir.make_usable()?;
+        }
         let (orders, incoming) = channel();
         let own = orders.clone();
         let freezer = Arc::new(Freezer::default());

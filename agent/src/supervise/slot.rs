@@ -12,9 +12,12 @@ use fallow_boinc::names;
 use fallow_boinc::runtime::{files, softlink};
 use fallow_client::{SlotFile, StartFault, TaskSetup};
 
+use rustix::fs::Gid;
+
 use super::slot_dir::SlotDir;
 use super::{Context, Shared, record};
 use crate::files::open_plain;
+use crate::owner::Owner;
 
 /// So much stays free where inputs are copied: what the agent's store asks for, several times over, for
 /// others write too.
@@ -80,14 +83,52 @@ fn fresh(context: &Shared, setup: &TaskSetup) -> Result<SlotDir, StartFailure> {
         StartFailure::new(StartFault::Slot, reason)
     };
     context.dir.trash().take(&path).map_err(spoilt)?;
-    SlotDir::create(&path, context.dir.trash())
-        .map_err(|error| StartFailure::from_io("create", &path, &error))
+    let mut place = SlotDir::create(&path, context.dir.trash())
+        .map_err(|error| StartFailure::from_io("create", &path, &error))?;
+    hand_over(context, setup, &mut place)?;
+    Ok(place)
+}
+
+/// Gives a slot to the user that its job runs as, where it is another's. Nothing runs in it.
+fn hand_over(context: &Context, setup: &TaskSetup, place: &mut SlotDir) -> Result<(), StartFailure> {
+    // Whoever is not root has one user for all.
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let owner = owner(context, setup)?.unwrap_or_else(Owner::own);
+    let path = place.path().to_path_buf();
+    place.hand_over(owner).map_err(|error| StartFailure::from_io("give to its job's user", &path, &error))
+}
+
+/// The user that the job of a slot runs as, if not as the agent's own.
+pub(super) fn owner(context: &Context, setup: &TaskSetup) -> Result<Option<Owner>, StartFailure> {
+    let Some(users) = context.dir.users() else { return Ok(None) };
+    let none = || StartFailure::new(StartFault::Host, format!("there is no user for slot {}", setup.slot));
+    users.of_slot(setup.slot.0).map(Some).ok_or_else(none)
+}
+
+/// Lets the user of a job read what is there for it in its project's directory, once all of that is known to
+/// be right. Gives the groups by which that user comes to it.
+pub(super) fn let_read(context: &Context, setup: &TaskSetup) -> Result<Vec<Gid>, StartFailure> {
+    let Some(users) = context.dir.users() else { return Ok(Vec::new()) };
+    let project = context.dir.project(&setup.url);
+    let fail = |path: &Path, error: io::Error| StartFailure::from_io("let its job read", path, &error);
+    let group = users.let_read(&project).map_err(|error| fail(&project, error))?;
+    let inputs = setup.files.iter().filter(|file| !file.output && names::is_file_name(&file.name));
+    let application = setup.application.iter().map(|file| &file.name);
+    for name in application.chain(inputs.map(|file| &file.name)) {
+        let path = project.join(name);
+        open_plain(&path)
+            .and_then(|file| crate::users::let_read(&file))
+            .map_err(|error| fail(&path, error))?;
+    }
+    Ok(vec![users.passing(), group])
 }
 
 /// The slot that the task had, with what it had done.
 pub(super) fn kept(context: &Context, setup: &TaskSetup) -> Result<SlotDir, StartFailure> {
     let path = context.dir.slot(setup.slot);
-    SlotDir::open(&path, context.dir.trash()).map_err(|error| {
+    let opened = SlotDir::open(&path, context.dir.trash()).map_err(|error| {
         match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
             // It is gone, or something else by now: the job itself has seen to that.
             Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
@@ -95,7 +136,10 @@ pub(super) fn kept(context: &Context, setup: &TaskSetup) -> Result<SlotDir, Star
             }
             _ => StartFailure::from_io("open", &path, &error),
         }
-    })
+    });
+    let mut place = opened?;
+    hand_over(context, setup, &mut place)?;
+    Ok(place)
 }
 
 /// Writes `init_data.xml` as of now. The account key is in it.

@@ -4,23 +4,35 @@
 //! What an application left under a name that is the client's, a pipe, a directory, a link to elsewhere, is
 //! taken away before the name is used. Wherever the application moved its slot to, its end is looked for in
 //! it.
+//!
+//! Where jobs run as users of their own, a slot is its job's, and so is whatever is made in it. The agent is
+//! root there, and takes nothing in a slot for the job's that is not that user's: it may be another name of
+//! somebody else's file.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, linkat, mkdirat, openat, renameat, statat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, fchmod, fstat, linkat, mkdirat, openat, renameat, statat,
+};
 use rustix::io::Errno;
 
 use crate::dir::{PARTIAL, copy_name};
+use crate::owner::{self, Handover, Owner};
 use crate::trash::Trash;
 use crate::tree;
+use crate::users;
 
 /// The mode of a slot: others may pass through, as BOINC has it for applications of another user.
 const SLOT_MODE: u32 = 0o771;
+
+/// That of a slot of a user's own.
+const OWN_MODE: u32 = 0o700;
 
 /// An open slot directory.
 #[derive(Debug)]
@@ -29,6 +41,8 @@ pub(super) struct SlotDir {
     path: PathBuf,
     /// Where goes what is in the way.
     trash: Trash,
+    /// The job's user whose it is, if it is not the agent's own.
+    owner: Option<Owner>,
 }
 
 impl SlotDir {
@@ -36,7 +50,8 @@ impl SlotDir {
     pub(super) fn open(path: &Path, trash: &Trash) -> io::Result<Self> {
         let name = CString::new(path.as_os_str().as_bytes())?;
         let dir = tree::open_directory(CWD, &name)?;
-        Ok(Self { dir, path: path.to_path_buf(), trash: trash.clone() })
+        let owner = Owner::jobs(&fstat(&dir)?);
+        Ok(Self { dir, path: path.to_path_buf(), trash: trash.clone(), owner })
     }
 
     /// Makes a slot that is not there yet.
@@ -45,6 +60,29 @@ impl SlotDir {
         let place = Self::open(path, trash)?;
         fchmod(&place.dir, Mode::from_raw_mode(SLOT_MODE))?;
         Ok(place)
+    }
+
+    /// Gives it to a user with all that is in it, where it is another's. Nothing runs in it.
+    pub(super) fn hand_over(&mut self, owner: Owner) -> io::Result<()> {
+        let data = fstat(&self.dir)?;
+        if data.st_uid != owner.uid.as_raw() {
+            users::hand_over(&self.dir, owner)?;
+        }
+        self.owner = Owner::jobs(&fstat(&self.dir)?);
+        if self.owner.is_some() {
+            fchmod(&self.dir, Mode::from_raw_mode(OWN_MODE))?;
+        }
+        Ok(())
+    }
+
+    /// Gives what was made in it to its user.
+    fn give(&self, file: impl AsFd) -> io::Result<()> {
+        Ok(self.owner.map_or(Ok(()), |owner| owner.give(file))?)
+    }
+
+    /// Whether something in it belongs to its user.
+    fn is_its(&self, uid: u32) -> bool {
+        self.owner.is_none_or(|owner| owner.uid.as_raw() == uid)
     }
 
     /// Where it was when it was opened.
@@ -63,6 +101,7 @@ impl SlotDir {
         self.trash.take_at(dir.as_fd(), &last)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&dir, &last, flags, Mode::RUSR | Mode::WUSR)?;
+        self.give(&file)?;
         fchmod(&file, Mode::from_raw_mode(mode))?;
         Ok(file.into())
     }
@@ -78,11 +117,15 @@ impl SlotDir {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = openat(&dir, &last, flags, Mode::empty()).map(File::from);
         match opened {
-            Ok(file) if file.metadata()?.is_file() => Ok(file),
+            Ok(file) if file.metadata().is_ok_and(|data| data.is_file() && self.is_its(data.uid())) => {
+                Ok(file)
+            }
             _ => {
                 self.trash.take_at(dir.as_fd(), &last)?;
                 let anew = flags | OFlags::CREATE | OFlags::EXCL;
-                Ok(openat(&dir, &last, anew, Mode::from_raw_mode(0o644))?.into())
+                let file = openat(&dir, &last, anew, Mode::from_raw_mode(0o644))?;
+                self.give(&file)?;
+                Ok(file.into())
             }
         }
     }
@@ -92,7 +135,11 @@ impl SlotDir {
         let (dir, last) = self.way(name, false)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(openat(&dir, &last, flags, Mode::empty())?);
-        if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not an ordinary file")) }
+        let data = file.metadata()?;
+        match data.is_file() && self.is_its(data.uid()) {
+            true => Ok(file),
+            false => Err(io::Error::other("not an ordinary file of the job's")),
+        }
     }
 
     /// At most the first `max` bytes of a file.
@@ -116,7 +163,8 @@ impl SlotDir {
     pub(super) fn has(&self, name: &str) -> bool {
         let Ok((dir, last)) = self.way(name, false) else { return false };
         let data = statat(&dir, &last, AtFlags::SYMLINK_NOFOLLOW);
-        data.is_ok_and(|data| FileType::from_raw_mode(data.st_mode) == FileType::RegularFile)
+        let is_file = |mode| FileType::from_raw_mode(mode) == FileType::RegularFile;
+        data.is_ok_and(|data| is_file(data.st_mode) && self.is_its(data.st_uid))
     }
 
     /// Takes away whatever has this name.
@@ -135,8 +183,23 @@ impl SlotDir {
         match self.put(to, || renameat(&dir, &last, CWD, to)) {
             // Slots and projects lie in one directory, so in one volume unless somebody mounted between them.
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => self.copy_out(name, to),
-            done => done,
+            Ok(()) => self.look_at(to, owner::take_over),
+            Err(error) => Err(error),
         }
+    }
+
+    /// Looks at what came out of the slot, where its job comes to it no more, and does something about it. A
+    /// job that runs may have put another's file under that name just then: that goes again.
+    fn look_at(&self, path: &Path, act: impl FnOnce(&OwnedFd) -> Result<(), Errno>) -> io::Result<()> {
+        if self.owner.is_none() {
+            return Ok(());
+        }
+        let file = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        if !self.is_its(fstat(&file)?.st_uid) {
+            std::fs::remove_file(path)?;
+            return Err(io::Error::other("not the job's own file"));
+        }
+        Ok(act(&file)?)
     }
 
     /// Gives a file of the slot a second name, where another file or a directory gives way to it. On another
@@ -148,7 +211,7 @@ impl SlotDir {
         let link = parts.join(copy_name(to.file_name().unwrap_or_default()));
         self.trash.take(&link)?;
         match linkat(&dir, &last, CWD, &link, AtFlags::empty()) {
-            Ok(()) => {}
+            Ok(()) => self.look_at(&link, |_| Ok(()))?,
             Err(Errno::XDEV) => {
                 let mut copy = File::options().write(true).create_new(true).open(&link)?;
                 io::copy(&mut self.read(name)?, &mut copy)?;
@@ -170,7 +233,12 @@ impl SlotDir {
                 io::copy(&mut crate::files::open_plain(from)?, &mut self.make(name, 0o644)?)?;
                 std::fs::remove_file(from)
             }
-            moved => Ok(moved?),
+            Ok(()) => {
+                let from = Owner::own().uid;
+                let give = |to| owner::give_at(dir.as_fd(), &last, Handover { from, to });
+                Ok(self.owner.map_or(Ok(()), give)?)
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -232,7 +300,9 @@ impl SlotDir {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if make => {
                 self.trash.take_at(dir.as_fd(), name)?;
                 mkdirat(dir, name, Mode::from_raw_mode(0o771))?;
-                Ok(tree::open_directory(dir.as_fd(), name)?)
+                let made = tree::open_directory(dir.as_fd(), name)?;
+                self.give(&made)?;
+                Ok(made)
             }
             opened => Ok(opened?),
         }

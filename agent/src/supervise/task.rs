@@ -650,15 +650,17 @@ fn start(
             SharedMemory::in_file(&place)
                 .map_err(|error| StartFailure::from_io("make the channel in", place.path(), &error))?,
         ),
-        Some(key) => {
-            Segment::create(key).map(SharedMemory::Segment).map_err(|error| unshared(setup, &error)).ok()
-        }
+        Some(key) => Segment::create(key, slot::owner(shared, setup)?)
+            .map(SharedMemory::Segment)
+            .map_err(|error| unshared(setup, &error))
+            .ok(),
     };
     // An application that finds nothing under the key goes on by itself.
     let key = channel.as_ref().map_or(record.shm_key.unwrap_or_default(), SharedMemory::key);
     slot::write_init_data(shared, setup, &place, key)?;
     let program = verify::verify(shared, &shared.known, setup)?;
-    let pid = launch::launch(shared, setup, &place, &program, meter)?;
+    let user = launch::user(shared, setup)?;
+    let pid = launch::launch(shared, setup, &place, (&program, user.as_ref()), meter)?;
     let start = proc::find(pid).map_or(0, |process| process.start);
     let leader = Leader { pid, start, boot: fallow_daemon::proc::boot().unwrap_or_default() };
     shared.guard.add(leader.pid, leader.start);

@@ -19,6 +19,7 @@ mod hostile_groups;
 mod hostile_jobs;
 #[path = "../../../shared/tls/tests/support/incoming.rs"]
 mod incoming;
+mod job_users;
 mod link;
 mod messages;
 mod owner;

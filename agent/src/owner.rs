@@ -1,0 +1,104 @@
+//! Whose files are below root's agent, and how they come to another owner (R6.10).
+//!
+//! Model: by descriptor, one name at a time, and no link is followed. A file that has several names is
+//! nobody's to give: another of them may lie anywhere.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, chmod, chownat, fstat, openat};
+use rustix::io::Errno;
+
+/// The first of all numbers.
+pub(crate) const FIRST: u32 = 2_010_000_000;
+/// How many there are in a block.
+pub(crate) const BLOCK: u32 = 16_384;
+/// How many blocks there are.
+pub(crate) const BLOCKS: u32 = 8_192;
+
+/// Whether a number is that of a user that jobs run as.
+pub fn is_jobs(number: u32) -> bool {
+    (FIRST..FIRST + BLOCK * BLOCKS).contains(&number)
+}
+
+/// Whose a file is: a user and a group of the same number, or the agent's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub(crate) uid: Uid,
+    pub(crate) gid: Gid,
+}
+
+impl Owner {
+    /// This process's own.
+    pub fn own() -> Self {
+        Self { uid: rustix::process::geteuid(), gid: rustix::process::getegid() }
+    }
+
+    pub(crate) fn numbered(number: u32) -> Self {
+        Self { uid: Uid::from_raw(number), gid: Gid::from_raw(number) }
+    }
+
+    /// The job's whose a file or directory is; none where it is no job's.
+    pub(crate) fn jobs(data: &Stat) -> Option<Self> {
+        is_jobs(data.st_uid).then(|| Self::numbered(data.st_uid))
+    }
+
+    /// Gives it a file or directory that is open, in whatever way.
+    pub(crate) fn give(self, file: impl AsFd) -> Result<(), Errno> {
+        chownat(file.as_fd(), c"", Some(self.uid), Some(self.gid), AtFlags::EMPTY_PATH)
+    }
+}
+
+/// A user of a job, with the groups that it has beside its own.
+#[derive(Clone, Debug)]
+pub struct JobUser {
+    /// Whose its files are.
+    pub owner: Owner,
+    /// By what it reaches what is not its own.
+    pub groups: Vec<Gid>,
+}
+
+/// From whom and to whom what lies in a slot is given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handover {
+    pub(crate) from: Uid,
+    pub(crate) to: Owner,
+}
+
+/// Gives what is called `name` in the directory `parent` from one user to another, if it is that one's, and
+/// a directory, or an ordinary file, a link or a pipe that has no other name.
+pub(crate) fn give_at(
+    parent: BorrowedFd<'_>,
+    name: &CStr,
+    Handover { from, to }: Handover,
+) -> Result<(), Errno> {
+    let file = openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let data = fstat(&file)?;
+    let kind = FileType::from_raw_mode(data.st_mode);
+    let is_givable = match kind {
+        FileType::Directory => !crate::tree::is_mounted(parent, name),
+        FileType::RegularFile | FileType::Symlink | FileType::Fifo | FileType::Socket => data.st_nlink == 1,
+        _ => false,
+    };
+    if is_givable && data.st_uid == from.as_raw() {
+        to.give(&file)?;
+    }
+    Ok(())
+}
+
+/// Takes a file that a job's user made: it is the agent's from now on, so that no later job of the same slot
+/// can change it.
+pub(crate) fn take_over(file: &OwnedFd) -> Result<(), Errno> {
+    let data = fstat(file.as_fd())?;
+    if !is_jobs(data.st_uid) || FileType::from_raw_mode(data.st_mode) != FileType::RegularFile {
+        return Ok(());
+    }
+    Owner::own().give(file.as_fd())?;
+    let mode = Mode::from_raw_mode(data.st_mode & 0o755 | 0o600);
+    chmod(in_proc(file.as_fd()), mode)
+}
+
+/// The name of an open file that leads to that very one, also where it was opened for nothing.
+pub(crate) fn in_proc(file: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}

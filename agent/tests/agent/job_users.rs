@@ -1,0 +1,286 @@
+//! Users of their own for the jobs of a root agent (R6.10): what that layer does by itself, with none of the
+//! others, and what an agent that is root does not do to a job's files.
+//!
+//! Whoever is not root has no other users: then these tests say so.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration as StdDuration;
+
+use fallow_agent::confine::{Allowed, Confinement, LAYERS};
+use fallow_agent::owner::is_jobs;
+use fallow_boinc::runtime::exit::Ended;
+use fallow_client::{Event, SlotFile, TaskEnd, TaskSetup};
+
+use crate::confinement::Scene;
+use crate::supervision::{Bench, JOB, SLOT};
+use crate::support::{is_alive, put, wait_for};
+
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("skipped: only root has users for its jobs");
+    }
+    is_root
+}
+
+/// With the layer `user` and nothing else, or with nothing at all.
+fn confinement(dir: &Path, has_users: bool) -> Confinement {
+    let others: Vec<&str> = LAYERS.into_iter().filter(|layer| *layer != "user").collect();
+    match has_users {
+        true => Confinement::probe(Allowed { network: true }, dir).without(&others),
+        false => Confinement::none(),
+    }
+}
+
+fn bench(has_users: bool) -> Bench {
+    let dir = tempfile::tempdir().unwrap();
+    let confinement = confinement(dir.path(), has_users);
+    let layers = confinement.layers();
+    let user = layers.iter().find(|layer| layer.name == "user").unwrap();
+    assert_eq!(user.on, has_users, "{}", user.why);
+    Bench::confined_by(dir, confinement)
+}
+
+fn output(copy: bool) -> SlotFile {
+    SlotFile {
+        name: "output_1".into(),
+        open_name: "out".into(),
+        copy,
+        output: true,
+        gzip: false,
+        max_nbytes: None,
+    }
+}
+
+fn ended(bench: &Bench) -> Box<TaskEnd> {
+    bench.next("end", |event| match event {
+        Event::TaskEnded { job: JOB, end } => Some(end),
+        Event::TaskStartFailed { reason, .. } => panic!("not started: {reason}"),
+        _ => None,
+    })
+}
+
+/// What a job must not do to what is not its own; in its words stand for themselves what they do in
+/// `confinement.rs`.
+const ATTEMPTS: &[(&str, &str)] = &[
+    ("kills a neighbour", "kill -9 PID"),
+    ("signals a neighbour", "kill -CONT PID"),
+    ("signals the agent", "kill -CONT AGENT"),
+    ("traces a neighbour", "perl -e 'exit !(syscall(PTRACE, 16, PID, 0, 0) == 0)'"),
+    ("reads the environment of a neighbour", "grep -q FALLOW /proc/PID/environ"),
+    ("limits a neighbour", "prlimit --pid PID --nofile=500:500"),
+    ("makes a neighbour wait", "renice -n 19 -p PID"),
+    ("chooses the CPUs of a neighbour", "taskset -p 1 PID"),
+    ("reads what is root's alone", "grep -q root /etc/shadow"),
+    ("reads the agent's identity", "grep -q secret DIR/identity.key"),
+    ("lists the agent's directory", "ls ../.. | grep -q store"),
+    ("lists the slots", "ls .. | grep -q 1"),
+    ("reads another slot", "grep -q app_init_data ../1/init_data.xml"),
+    ("reads another project's files", "grep -q bin/sh ../../projects/127.0.0.1_9_neighbour/app"),
+    ("writes to a file of root's", "echo evil >> HOME/letter"),
+    ("changes the mode of a file of root's", "chmod 777 HOME/letter"),
+    ("changes the times of a file of root's", "touch -d @0 HOME/letter"),
+    ("writes into a file of its project", "echo evil > ../../projects/127.0.0.1_9_test/data"),
+    ("makes a file in its project's directory", "echo evil > ../../projects/127.0.0.1_9_test/new"),
+    ("takes another slot away", "mv ../1 ../2 && mv ../2 ../1"),
+    ("writes over its slot's record", "echo evil > ../0.json"),
+    ("makes a device", "mknod n c 1 8"),
+];
+
+/// Makes all attempts, the first last: its neighbour is gone then. Gives those that succeeded.
+fn attempted(has_users: bool) -> Vec<&'static str> {
+    let scene = Scene::of(bench(has_users), &format!("users-{has_users}"));
+    // Others may come to it, and read it.
+    std::fs::set_permissions(scene.home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text: String = ATTEMPTS
+        .iter()
+        .enumerate()
+        .rev()
+        .map(|(number, (_, attempt))| {
+            format!("if ( {attempt} ) >tried 2>&1; then echo did: {number} >&2; fi\n")
+        })
+        .collect();
+    scene.bench.supervisor.start_task(scene.bench.script(&scene.script(&text)));
+    let end = ended(&scene.bench);
+    if has_users {
+        assert!(is_alive(scene.neighbour), "the neighbour is gone");
+    }
+    fallow_agent::proc::kill_session(scene.neighbour);
+    let numbers = end.stderr.lines().filter_map(|line| line.strip_prefix("did: ")?.parse::<usize>().ok());
+    let did = numbers.map(|number| ATTEMPTS[number].0).collect();
+    let mut bench = scene.bench;
+    bench.supervisor.stop(StdDuration::ZERO);
+    bench.supervisor.join();
+    did
+}
+
+#[test]
+fn r6_10_a_user_of_its_own_keeps_a_root_agents_job_from_neighbours_and_from_what_is_roots_by_itself() {
+    if !is_root() {
+        return;
+    }
+    assert_eq!(attempted(true), Vec::<&str>::new());
+    // Each would succeed without, or it would show nothing.
+    let all: Vec<&str> = ATTEMPTS.iter().rev().map(|(name, _)| *name).collect();
+    assert_eq!(attempted(false), all);
+}
+
+#[test]
+fn r6_10_each_slot_of_a_root_agent_has_a_user_who_owns_what_is_in_it_and_outputs_are_the_agents() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let confinement = Confinement::probe(Allowed::default(), dir.path());
+    let bench = Bench::confined_by(dir, confinement);
+    let program = "echo $(id -u) $(id -g) $(id -G) >&2; grep Cap /proc/self/status >&2; : <in || exit 8; \
+                   until [ -f go ]; do sleep 0.1; done; \
+                   to=$(sed 's/<[^>]*>//g' out) && echo right > $to && chmod 777 $to; echo 0 > boinc_finish_called";
+    let mut setup = bench.script(program);
+    let input = SlotFile { name: "data".into(), open_name: "in".into(), output: false, ..output(false) };
+    put(&bench.data.project(&setup.url).join("data"), b"input");
+    // As a umask of 077 makes them.
+    let closed = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(bench.data.project(&setup.url).join("data"), closed).unwrap();
+    setup.files = vec![SlotFile { copy: true, ..input }, output(false)];
+    let (url, mut other) = (setup.url.clone(), setup.clone());
+    (other.job, other.slot) = (fallow_domain::JobId(2), fallow_domain::SlotId(1));
+    bench.supervisor.start_task(setup);
+    bench.started();
+    bench.supervisor.start_task(other);
+    bench.started();
+    let owner = |slot: u32| {
+        let data = std::fs::metadata(bench.data.slot(fallow_domain::SlotId(slot))).unwrap();
+        assert!(is_jobs(data.uid()) && data.mode() & 0o7777 == 0o700, "{} {:o}", data.uid(), data.mode());
+        data.uid()
+    };
+    let (one, two) = (owner(0), owner(1));
+    assert_eq!(two, one + 1);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!((mode(bench.data.path()), mode(&bench.data.slots())), (0o710, 0o710));
+    assert_eq!((mode(&bench.data.projects()), mode(&bench.data.project(&url))), (0o710, 0o750));
+    for name in ["init_data.xml", "boinc_mmap_file", "stderr.txt", "in", "fallow_outputs"] {
+        let data = std::fs::metadata(bench.data.slot(SLOT).join(name)).unwrap();
+        assert_eq!((data.uid(), data.gid()), (one, one), "{name}");
+    }
+    for slot in [1, 0] {
+        std::fs::write(bench.data.slot(fallow_domain::SlotId(slot)).join("go"), "").unwrap();
+    }
+    let end = ended(&bench);
+    let told: Vec<u32> =
+        end.stderr.lines().next().unwrap().split(' ').map(|number| number.parse().unwrap()).collect();
+    assert_eq!(told[..2], [one, one], "{}", end.stderr);
+    // Its own, that by which it passes, and that of its project.
+    assert_eq!(told[2..].len(), 3, "{}", end.stderr);
+    assert!(told[2..].iter().all(|group| is_jobs(*group)), "{}", end.stderr);
+    let rights = end.stderr.lines().filter(|line| line.starts_with("CapEff") || line.starts_with("CapPrm"));
+    assert!(rights.clone().count() == 2 && rights.clone().all(|line| line.ends_with("\t0000000000000000")));
+    assert_eq!(end.outputs.len(), 1, "{}", end.stderr);
+    let output = std::fs::metadata(bench.data.project(&url).join("output_1")).unwrap();
+    assert_eq!((output.uid(), output.mode() & 0o7777), (0, 0o755));
+}
+
+/// The job waits until the test, which is root as a job that is not confined was, has made another name of
+/// somebody's file in its slot. Then it ends as `how` says.
+fn with_another_name(name: &str, how: &str, copy: bool) -> (Box<TaskEnd>, PathBuf, tempfile::TempDir, Bench) {
+    let bench = bench(true);
+    let text = format!("echo > ready; until [ -f go ]; do sleep 0.1; done; {how}");
+    let mut setup = bench.script(&text);
+    setup.files = vec![output(copy)];
+    bench.supervisor.start_task(setup);
+    bench.started();
+    let slot = bench.data.slot(SLOT);
+    wait_for("the job", || slot.join("ready").exists().then_some(()));
+    let home = tempfile::tempdir_in(bench.data.path().parent().unwrap()).unwrap();
+    let letter = home.path().join("letter");
+    put(&letter, b"precious");
+    std::fs::set_permissions(&letter, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let _ = std::fs::remove_file(slot.join(name));
+    std::fs::hard_link(&letter, slot.join(name)).unwrap();
+    put(&slot.join("go"), b"");
+    let end = ended(&bench);
+    (end, letter, home, bench)
+}
+
+/// It is as it was.
+fn is_unharmed(letter: &Path) {
+    let data = std::fs::metadata(letter).unwrap();
+    assert_eq!((data.uid(), data.gid(), data.mode() & 0o7777), (0, 0, 0o600));
+    assert_eq!(std::fs::read(letter).unwrap(), b"precious");
+}
+
+#[test]
+fn r6_10_another_name_of_somebodys_file_is_no_output_of_a_job_that_runs_as_another_user() {
+    if !is_root() {
+        return;
+    }
+    let end = "echo 0 > boinc_finish_called";
+    for (name, copy) in [("out", true), ("fallow_outputs/output_1", false)] {
+        let (end, letter, _home, bench) = with_another_name(name, end, copy);
+        assert!(end.finish.is_some() && end.outputs.is_empty(), "{end:?}");
+        is_unharmed(&letter);
+        assert!(!bench.data.project(&crate::support::project()).join("output_1").exists());
+    }
+}
+
+#[test]
+fn r6_10_what_a_job_is_to_write_to_when_it_goes_on_is_no_other_name_of_somebodys_file() {
+    if !is_root() {
+        return;
+    }
+    let (end, letter, _home, bench) = with_another_name("stderr.txt", "exit 3", true);
+    assert_eq!((end.exit, end.stderr.as_str()), (Ended::Code(3), ""));
+    let mut setup = bench.script("echo evil >&2; exit 4");
+    setup.fresh = false;
+    bench.supervisor.start_task(setup);
+    let end = ended(&bench);
+    assert_eq!((end.exit, end.stderr.as_str()), (Ended::Code(4), "evil\n"));
+    is_unharmed(&letter);
+}
+
+#[test]
+fn r6_10_a_slot_of_before_is_given_to_its_jobs_user_and_what_has_other_names_elsewhere_is_not() {
+    if !is_root() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let letter = home.path().join("letter");
+    put(&letter, b"precious");
+    std::fs::set_permissions(&letter, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let bench = bench(true);
+    let slot = bench.data.slot(SLOT);
+    put(&slot.join("boinc_setup_complete"), b"");
+    put(&slot.join("deep/er/checkpoint"), b"half");
+    std::fs::set_permissions(slot.join("deep"), std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::hard_link(&letter, slot.join("link")).unwrap();
+    std::os::unix::fs::symlink(&letter, slot.join("soft")).unwrap();
+    let mut setup = bench.script(
+        "echo more >> deep/er/checkpoint && echo > new || exit 8; echo evil >> link; echo evil >> soft; exit 3",
+    );
+    setup.fresh = false;
+    let again = Box::new(TaskSetup { ..*setup.clone() });
+    bench.supervisor.start_task(setup);
+    let end = ended(&bench);
+    assert_eq!(end.exit, Ended::Code(3), "{}", end.stderr);
+    assert_eq!(std::fs::read(slot.join("deep/er/checkpoint")).unwrap(), b"halfmore\n");
+    is_unharmed(&letter);
+    // And once more where its files are its user's already.
+    bench.supervisor.start_task(again);
+    assert_eq!(ended(&bench).exit, Ended::Code(3));
+    is_unharmed(&letter);
+}
+
+#[test]
+fn r6_10_a_directory_that_other_users_cannot_come_to_has_no_users_for_jobs_and_the_agent_says_so() {
+    if !is_root() {
+        return;
+    }
+    let closed = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(closed.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let dir = closed.path().join("agent");
+    std::fs::create_dir(&dir).unwrap();
+    let layers = Confinement::probe(Allowed::default(), &dir).layers();
+    let user = layers.iter().find(|layer| layer.name == "user").unwrap();
+    assert!(!user.on && user.why.contains("closed to other users"), "{}", user.why);
+}
