@@ -83,6 +83,10 @@ const STATUS: &str = r"Examples:
   fallow-agent status --json | jq .tasks
   fallow-agent status --linked >/dev/null || echo 'not in touch'
 
+DEBT is the CPU time that a project is owed by its share (+) or has had beyond
+it (-). OK/ERR/LATE are jobs that succeeded in time, failed, and came too late.
+CHECKPOINT is the CPU time that is saved: a job that ends early goes on there.
+
 Exit status 4 when no agent runs in the directory. With --linked also when it
 has no link to its coordinator, and 5 when the coordinator does not want it, or
 it refused the last documents that the coordinator gave it.";
@@ -145,7 +149,8 @@ const PREFERENCES: &str = r"Examples:
   fallow-agent preferences --json | jq '.preferences[] | select(.line)'
   fallow-agent preferences edit
   fallow-agent preferences check new.toml && sudo install -m 644 new.toml \
-      /var/lib/fallow-agent/preferences.toml && fallow-agent preferences reload
+      /var/lib/fallow-agent/preferences.toml && \
+      sudo fallow-agent preferences reload
   fallow-agent preferences template >new.toml
 
 The owner's file, preferences.toml in the agent's directory, only tightens what
@@ -300,9 +305,9 @@ impl DirArg {
         DataDir::at(&self.dir.clone().or(given).unwrap_or_else(default_dir))
     }
 
-    /// No directory is meant but the usual one, and there is none: whoever asks has no agent of his own.
-    pub fn is_nowhere(&self) -> bool {
-        self.dir.is_none() && std::env::var_os("FALLOW_AGENT_DIR").is_none() && !default_dir().exists()
+    /// No directory is named: the usual one is meant.
+    pub fn is_usual(&self) -> bool {
+        self.dir.is_none() && std::env::var_os("FALLOW_AGENT_DIR").is_none_or(|dir| dir.is_empty())
     }
 }
 
@@ -477,20 +482,25 @@ pub struct Snooze {
     #[command(flatten)]
     pub dir: DirArg,
     /// How long, such as 30m or 2h; or off
-    #[arg(value_name = "TIME", value_parser = pause)]
+    #[arg(value_name = "TIME", value_parser = pause, allow_hyphen_values = true)]
     pub time: Duration,
 }
 
 /// A time of up to a day; none for `off`.
-fn pause(text: &str) -> Result<Duration, String> {
+fn pause(text: &str) -> Result<Duration, NoPause> {
     match text {
         "off" => Ok(Duration::ZERO),
         _ => match humantime::parse_duration(text).map(Duration::from) {
             Ok(time) if time.is_positive() && time <= SNOOZE_MAX => Ok(time),
-            _ => Err("expected a time of up to a day such as 30m or 2h, or off".to_owned()),
+            _ => Err(NoPause),
         },
     }
 }
+
+/// What is no time for a pause.
+#[derive(Debug, thiserror::Error)]
+#[error("expected a time of up to a day such as 30m or 2h, or off")]
+struct NoPause;
 
 /// Arguments of `preferences`.
 #[derive(Debug, Args)]
@@ -532,8 +542,8 @@ pub struct Exclude {
     /// Where the data is.
     #[command(flatten)]
     pub dir: DirArg,
-    /// All devices that must not be used: type (nvidia, amd, intel or apple) and number, parted by blanks or
-    /// commas; or none
+    /// All devices that must not be used: type (nvidia, amd or intel) and number, parted by blanks or commas;
+    /// or none
     #[arg(value_name = "DEVICE", required = true)]
     pub devices: Vec<String>,
 }
@@ -575,7 +585,7 @@ impl Cli {
 /// Clap's own status, but that of bad input for a value that can be read and means nothing.
 fn status_of(error: &clap::Error) -> i32 {
     let source = std::error::Error::source(error);
-    match source.is_some_and(|source| source.is::<UnknownPolicy>()) {
+    match source.is_some_and(|source| source.is::<UnknownPolicy>() || source.is::<NoPause>()) {
         true => ExitCode::BadInput.number().into(),
         false => error.exit_code(),
     }
@@ -620,6 +630,22 @@ mod tests {
         assert_eq!(policy(&["--policy", "CS1_WF1"]).unwrap(), "CS1_WF1_WS2_JC2");
         let error = policy(&["--policy", "CS0"]).unwrap_err();
         assert!(status_of(&error) == 3 && error.to_string().contains("CS1 or CS2"), "{error}");
+    }
+
+    #[test]
+    fn a_pause_that_means_nothing_is_bad_input_whatever_it_begins_with() {
+        let snooze = |time: &str| Cli::try_parse_from(["fallow-agent", "snooze", time]);
+        for time in ["2h", "1h30min", "off"] {
+            snooze(time).unwrap();
+        }
+        for time in ["-1h", "25h", "soon"] {
+            let error = snooze(time).unwrap_err();
+            let text = error.to_string();
+            assert!(
+                status_of(&error) == 3 && text.contains("up to a day") && !text.contains("tip"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
         Command::Resume(dir) => tell(&dir, &Request::Resume {}),
         Command::Exclude(arguments) => exclude(&arguments),
         Command::Preferences(arguments) => preferences(&arguments),
-        Command::Stop(dir) => stop(&dir.dir()),
+        Command::Stop(dir) => stop(&owned(&dir)?),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "fallow-agent", &mut text);
@@ -273,19 +273,46 @@ fn runtime() -> Result<tokio::runtime::Runtime, AgentError> {
 }
 
 fn tell(dir: &DirArg, request: &Request) -> Result<(), AgentError> {
-    let (text, _) = ask(&dir.dir(), request)?;
+    let (text, _) = ask(&owned(dir)?, request)?;
     say(&text)
 }
 
-/// Asks for what anybody may ask: who has no agent of his own, that of the machine.
+/// The directory of the agent that is meant, for what only its owner may ask.
+///
+/// # Errors
+/// [`AgentError::Refused`] for somebody with no agent of his own who may ask that of the machine other
+/// things.
+fn owned(dir: &DirArg) -> Result<DataDir, AgentError> {
+    let own = dir.dir();
+    if !is_nobody_here(dir, &own) || !control::people::is_heard(&control::people::place()) {
+        return Ok(own);
+    }
+    Err(AgentError::refused(format!(
+        "no agent of yours runs ({}), and the agent of this machine is its administrator's: you may see its status and \
+         snooze it (fallow-agent status, fallow-agent snooze 2h)",
+        own.path().display()
+    )))
+}
+
+/// Whether no directory is named, and no agent runs in the usual one. Root has the machine's there.
+fn is_nobody_here(dir: &DirArg, own: &DataDir) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    dir.is_usual() && !(is_root && own.path().exists()) && !control::people::is_heard(&own.control_socket())
+}
+
+/// Asks for what anybody may ask: who has no agent of his own that runs, that of the machine.
 fn ask_as_anybody(
     dir: &DirArg,
     request: &Request,
 ) -> Result<(String, Option<Box<control::status::Status>>), AgentError> {
-    let socket = control::people::place();
-    match dir.is_nowhere() && socket.parent().is_some_and(Path::exists) {
-        true => ask_at(&socket, request),
-        false => ask(&dir.dir(), request),
+    let (own, socket) = (dir.dir(), control::people::place());
+    if !is_nobody_here(dir, &own) || !socket.parent().is_some_and(Path::exists) {
+        return ask(&own, request);
+    }
+    match ask_at(&socket, request) {
+        // Neither answers: one's own is the one to be started.
+        Err(AgentError::Unreachable { .. }) if own.path().exists() => ask(&own, request),
+        other => other,
     }
 }
 
@@ -351,13 +378,13 @@ fn linked(fleet: Option<&LinkStatus>) -> Result<(), AgentError> {
 
 fn preferences(arguments: &Preferences) -> Result<(), AgentError> {
     match &arguments.what {
-        Some(PreferencesCommand::Edit(dir)) => return say(&files::edit(&dir.dir())?),
+        Some(PreferencesCommand::Edit(dir)) => return say(&files::edit(&editable(dir)?)?),
         Some(PreferencesCommand::Check { file }) => return say(&files::check(file)?),
         Some(PreferencesCommand::Reload(dir)) => return tell(dir, &Request::ReloadPreferences {}),
         Some(PreferencesCommand::Template) => return say(&files::give_template()),
         None => {}
     }
-    let (_, status) = ask(&arguments.dir.dir(), &Request::Status {})?;
+    let (_, status) = ask(&owned(&arguments.dir)?, &Request::Status {})?;
     let status = status.ok_or_else(|| AgentError::unreachable("the agent answers without a status"))?;
     if !arguments.json {
         let text =
@@ -374,8 +401,14 @@ fn preferences(arguments: &Preferences) -> Result<(), AgentError> {
     say(&serde_json::to_string_pretty(&value).unwrap_or_default())
 }
 
+/// The directory whose owner's file is edited: also one's own in which no agent runs now.
+fn editable(dir: &DirArg) -> Result<DataDir, AgentError> {
+    let own = dir.dir();
+    if own.path().exists() { Ok(own) } else { owned(dir) }
+}
+
 fn disk(arguments: &Disk) -> Result<(), AgentError> {
-    let disk = crate::control::client::ask_disk(&arguments.dir.dir())?;
+    let disk = crate::control::client::ask_disk(&owned(&arguments.dir)?)?;
     match arguments.json {
         true => say(&serde_json::to_string_pretty(&disk).unwrap_or_default()),
         false => say(disk.text(clock::now(), arguments.why).trim_end()),
@@ -398,7 +431,7 @@ fn attach(arguments: &Attach) -> Result<(), AgentError> {
         _ => None,
     };
     // Before a project is asked on its behalf.
-    ask(&arguments.project.dir.dir(), &Request::Status {})?;
+    ask(&owned(&arguments.project.dir)?, &Request::Status {})?;
     let account_key = match (&arguments.email, &arguments.password_file) {
         (Some(email), Some(file)) => {
             let password = secret(file, "password")?;

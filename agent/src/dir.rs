@@ -103,7 +103,10 @@ impl DataDir {
     pub fn lock(&self) -> Result<FileLock, AgentError> {
         // A job may have closed it to its own user: whose it is could not be seen.
         modes::open_up(self);
-        self.check_owner()?;
+        let is_an_agents = match self.check_owner() {
+            Err(coordinators @ AgentError::BadInput { .. }) => return Err(coordinators),
+            other => other,
+        };
         if self.0.exists() && !self.0.is_dir() {
             let dir = self.0.display();
             let what = format!("{dir} is not a directory: give another --dir, or move it away");
@@ -114,6 +117,8 @@ impl DataDir {
             // First: of another user's directory nothing else is to be said.
             self.require_owner().map_err(fail)??;
         }
+        // What could not be looked at of a directory of this user's own.
+        is_an_agents?;
         self.check_own()?;
         // No access for others: account keys lie here.
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.0).map_err(fail)?;

@@ -101,7 +101,7 @@ fn r6_5_an_agent_goes_back_from_what_a_coordinator_that_stands_still_does_not_ac
     assert_eq!(host["document_rolled_back_version"], failed, "{host}");
     assert!(host["document_version"].as_u64().unwrap() < failed, "{host}");
     let why = host["document_rollback"].as_str().unwrap();
-    assert!(why.contains("acknowledged nothing for 20.0 s of time on, for the second time"), "{why}");
+    assert!(why.contains("acknowledged nothing for 20 s of time on, for the second time"), "{why}");
     let mut hosts = command("fallow");
     let said =
         hosts.args(["hosts", "--wide", "--dir"]).arg(lab.dir.path().join("coordinator")).output().unwrap();

@@ -140,7 +140,7 @@ fn r3_13_a_project_with_gpu_jobs_only_gets_three_quarters_of_a_gpu_twice_as_fast
     let part = own / (own + shared);
     // Both have half of all; 0.75 where the GPU is just twice as fast, but the look at a CPU is a short one.
     let ratio = mhz.round() * FLOPS_AT_ONE_MHZ / fpops;
-    let expected = (1.0 + ratio) / (2.0 * ratio);
+    let expected = ((1.0 + ratio) / (2.0 * ratio)).min(1.0);
     println!(
         "a GPU {ratio:.3} times as fast as the CPU, {own:.1} s for {GPU_ONLY} and {shared:.1} s for {BOTH}: {:.1} % and {:.1} %, where \
          {:.1} % are to be expected; the CPU {cpu:.1} s for {BOTH}",
@@ -152,5 +152,6 @@ fn r3_13_a_project_with_gpu_jobs_only_gets_three_quarters_of_a_gpu_twice_as_fast
     // A few jobs of a second each decide to whom the next one belongs.
     assert!((part - expected).abs() < 0.02 + 2.0 / jobs as f64, "{part} of the GPU");
     let passed = all.iter().map(|one| one.to).fold(since, f64::max) - since;
-    assert!(cpu > 0.6 * passed, "{cpu} s on the CPU of {passed}");
+    // The job takes a second; where others take the CPUs, its start and its end as long again.
+    assert!(cpu > 0.3 * passed, "{cpu} s on the CPU of {passed}");
 }

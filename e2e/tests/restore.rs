@@ -96,7 +96,7 @@ fn r6_5_after_a_restore_agents_that_follow_newer_versions_take_what_the_coordina
     wait_for("all agents to be linked to the new one", PATIENCE, || all(&up, |_| true));
     let table = fallow(&up, &["hosts"]);
     assert_eq!(table.matches("which this coordinator does not have").count(), 3, "{table}");
-    fallow(&up, &["restore"]);
+    fallow(&up, &["restore", "--new-term"]);
     wait_for("all agents to go on computing", PATIENCE, || all(&up, |host| !is_suspended(host)));
     let newest = up.json(&["hosts"])["document_version"].clone();
     wait_for("all agents to follow it", PATIENCE, || all(&up, |host| host["document_version"] == newest));

@@ -126,6 +126,39 @@ fn r6_11_the_script_of_the_documentation_runs_under_an_unmodified_client_and_one
     assert_eq!(result["outputs"][0]["text"], "sum=14\n", "{result}");
 }
 
+/// What `e2e/tests/app_config.rs` shows of our agent: BOINC's client takes the same file in the same way.
+#[test]
+fn r6_4_an_unmodified_client_runs_no_more_than_the_same_app_config_lets_it() {
+    if !have_peer() {
+        return;
+    }
+    let coordinator = Coordinator::start();
+    let made = coordinator.json(&["project", "create", "limits", "--request-delay", "1s"]);
+    let path = coordinator.dir.path().join("slow");
+    fs::write(&path, "#!/bin/sh\nwhile :; do sleep 1; done\n").unwrap();
+    coordinator.json(&["app", "add", "limits", "slow", path.to_str().unwrap(), "--version", "1.0"]);
+    let one = "[[workunits]]\napplication = \"slow\"\noutputs = [{ open_name = \"out\" }]\nflops = 1e12\n\
+        flops_bound = 1e17\nquorum = 1\n";
+    let batch = coordinator.dir.path().join("batch.toml");
+    fs::write(&batch, one.repeat(4)).unwrap();
+    coordinator.json(&["submit", "limits", "--file", batch.to_str().unwrap()]);
+    coordinator.json(&["project", "set", "limits", "account-creation=true"]);
+    let (client, url) = (Boinc::start_with(2), made["url"].as_str().unwrap());
+    let created = client.cmd(&["--create_account", url, "alice@example.org", "secret1", "Alice"]).unwrap();
+    let key = created.split("account key: ").nth(1).unwrap_or_else(|| panic!("no account: {created}"));
+    client.cmd(&["--project_attach", url, key.trim()]).unwrap();
+    let executing = || client.cmd(&["--get_tasks"]).unwrap_or_default().matches("EXECUTING").count();
+    wait_for("both CPUs to compute", Duration::from_mins(5), || (executing() == 2).then_some(()));
+    let projects = fs::read_dir(client.dir.path().join("projects")).unwrap();
+    let project = projects.flatten().find(|entry| entry.path().is_dir()).unwrap().path();
+    let file =
+        "<app_config>\n<app>\n<name>slow</name>\n<max_concurrent>1</max_concurrent>\n</app>\n</app_config>\n";
+    fs::write(project.join("app_config.xml"), file).unwrap();
+    client.cmd(&["--read_cc_config"]).unwrap();
+    wait_for("one of them to rest", Duration::from_mins(2), || (executing() == 1).then_some(()));
+    assert!(client.log().contains("slow: Max 1 concurrent jobs") || client.log().contains("app_config.xml"));
+}
+
 /// The script that docs/applications.md shows.
 fn documented_script() -> String {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/applications.md");
@@ -201,8 +234,13 @@ struct Boinc {
 
 impl Boinc {
     fn start() -> Self {
+        Self::start_with(1)
+    }
+
+    /// One that uses so many CPUs.
+    fn start_with(cpus: u32) -> Self {
         let dir = tempfile::Builder::new().prefix("fallow-boinc-").tempdir().unwrap();
-        configure(dir.path());
+        configure(dir.path(), cpus);
         let port = free_port();
         let log = File::create(dir.path().join("log")).unwrap();
         let child = Command::new("boinc")
@@ -259,11 +297,13 @@ impl Drop for Boinc {
     }
 }
 
-/// One CPU, at once, without benchmarks, however busy the machine is.
-fn configure(dir: &Path) {
-    let config = "<cc_config><options>\n<allow_multiple_clients>1</allow_multiple_clients>\n\
+/// So many CPUs, at once, without benchmarks, however busy the machine is.
+fn configure(dir: &Path, cpus: u32) {
+    let config = format!(
+        "<cc_config><options>\n<allow_multiple_clients>1</allow_multiple_clients>\n\
         <dont_contact_ref_site>1</dont_contact_ref_site>\n<no_gpus>1</no_gpus>\n\
-        <skip_cpu_benchmarks>1</skip_cpu_benchmarks>\n<ncpus>1</ncpus>\n</options></cc_config>\n";
+        <skip_cpu_benchmarks>1</skip_cpu_benchmarks>\n<ncpus>{cpus}</ncpus>\n</options></cc_config>\n"
+    );
     let preferences = "<global_preferences>\n<run_on_batteries>1</run_on_batteries>\n\
         <run_if_user_active>1</run_if_user_active>\n<suspend_cpu_usage>0</suspend_cpu_usage>\n\
         <work_buf_min_days>0.0001</work_buf_min_days>\n<work_buf_additional_days>0.0001</work_buf_additional_days>\n\

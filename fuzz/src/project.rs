@@ -1,6 +1,7 @@
 //! What servers and clients of projects send each other.
 
 use fallow_boinc::account::{AccountFile, AccountOut, ProjectConfig, resource_share};
+use fallow_boinc::app_config::AppConfig;
 use fallow_boinc::client_state::{ClientState, overlay_preferences};
 use fallow_boinc::names::{api_version, is_file_name, is_open_name};
 use fallow_boinc::scheduler::{GlobalPreferences, PreferenceFile, SchedulerReply, SchedulerRequest};
@@ -48,6 +49,13 @@ pub(crate) const TARGETS: &[Target] = &[
             }
         }
         let _ = exclusive_programs(bytes);
+    }),
+    Target::new("app_config", "", |bytes| match AppConfig::parse(bytes) {
+        Ok((file, notes)) => {
+            assert!(file.apps.iter().all(|app| !app.name.is_empty() && app.line > 0));
+            assert!(notes.iter().all(|note| note.line > 0));
+        }
+        Err(faults) => assert!(!faults.is_empty()),
     }),
     Target::new("owner_file", "", |bytes| {
         let Ok(file) = OwnerFile::read("f", &String::from_utf8_lossy(bytes)) else { return };

@@ -16,7 +16,7 @@ pub struct DiskStatus {
     pub took: f64,
     /// The size of the volume.
     pub size: u64,
-    /// What was free on it.
+    /// What is free on it now.
     pub volume_free: u64,
     /// What agent and projects may use together.
     pub limit: u64,
@@ -135,7 +135,7 @@ impl DiskStatus {
         };
         let _ = writeln!(
             out,
-            "volume: {}, {} free; measured {} ago",
+            "volume: {}, {} free now; the files were counted {} ago",
             Bytes(self.size),
             Bytes(self.volume_free),
             now.since(measured_at)

@@ -62,7 +62,7 @@ fn place_of(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// Whether a program listens on a socket, be it too busy to answer.
-fn is_heard(path: &Path) -> bool {
+pub fn is_heard(path: &Path) -> bool {
     let called = || -> io::Result<()> {
         let (short, _dir) = super::short_path(path)?;
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;

@@ -224,6 +224,20 @@ pub struct ProjectStatus {
     /// When the project sent no work the last time, and what it said; absent once it has sent some.
     #[serde(default)]
     pub no_work: Option<(f64, String)>,
+    /// What the owner's `app_config.xml` of the project says, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_config: Option<AppConfigStatus>,
+}
+
+/// What an `app_config.xml` says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AppConfigStatus {
+    /// It cannot be read: nothing of the project is begun until it is mended.
+    pub is_wrong: bool,
+    /// What holds by it, in words.
+    pub says: Vec<String>,
+    /// What is wrong with it or says nothing, with the line.
+    pub remarks: Vec<String>,
 }
 
 /// A resource type for which a project is not asked for work yet.
@@ -361,6 +375,11 @@ pub fn projects(client: &Client) -> Vec<ProjectStatus> {
     let of = |view: fallow_client::ProjectView| ProjectStatus {
         held_types: client.held_types(view.id).into_iter().map(held).collect(),
         no_work: client.no_work(view.id).map(|no_work| (no_work.at.as_secs_f64(), no_work.said.clone())),
+        app_config: client.app_config_view(view.id).map(|view| AppConfigStatus {
+            is_wrong: view.is_wrong,
+            says: view.says,
+            remarks: view.remarks,
+        }),
         url: view.url.to_string(),
         name: view.name,
         share: view.share.get(),
@@ -398,8 +417,8 @@ pub fn tasks(client: &Client) -> (Vec<TaskStatus>, usize) {
 }
 
 impl ProjectStatus {
-    /// When it may be contacted, for what, and why not before.
-    fn next_contact(&self, now: Instant) -> String {
+    /// When it may be contacted, for what, and why not before. `rests`: no project is, which is said above.
+    fn next_contact(&self, now: Instant, rests: bool) -> String {
         let ahead = |at: f64| Some(Instant::from_secs_f64(at)).filter(|at| *at > now).map(|at| at.since(now));
         let all = self.min_rpc.as_ref().and_then(|(at, why)| Some((*at, ahead(*at)?, why)));
         let mut parts: Vec<String> = all.iter().map(|(_, wait, why)| format!("in {wait} ({why})")).collect();
@@ -415,7 +434,11 @@ impl ProjectStatus {
         if let Some(why) = &self.enough {
             parts.push(format!("no more work ({why})"));
         }
-        if parts.is_empty() { "any time".to_owned() } else { parts.join("; ") }
+        match (parts.is_empty(), rests) {
+            (true, true) => "none now (see above)".to_owned(),
+            (true, false) => "any time".to_owned(),
+            (false, _) => parts.join("; "),
+        }
     }
 }
 
@@ -453,14 +476,14 @@ impl Status {
         }
         let _ = writeln!(
             out,
-            "{} of {} CPUs usable, {} idle; document version {}{}; {} of CPU time; {} jobs over",
+            "{} of {} CPUs usable, {} idle; document version {}{}; {} of CPU time; {} over",
             host.usable_cpus,
             host.cpus,
             host.idle_cpus,
             host.document_version,
             if host.document_on_trial { " (on trial)" } else { "" },
             Duration::from_secs_f64(host.cpu_time),
-            host.jobs_finished
+            count(host.jobs_finished, "job")
         );
         if let Some(machine) = host.machine.text() {
             let _ = writeln!(out, "{machine}");
@@ -475,16 +498,13 @@ impl Status {
             let ago = now.since(Instant::from_secs_f64(last.at)).max(Duration::ZERO);
             let _ = writeln!(out, "used last: {}, {ago} ago", printable::line(&last.of, NAME_MAX));
         }
-        let one = |sensor: &SensorStatus| {
-            let SensorStatus { sensor, on, what } = sensor;
-            format!("{sensor} {} ({what})", if *on { "on" } else { "off" })
-        };
         if !self.sensors.is_empty() {
-            let all: Vec<String> = self.sensors.iter().map(one).collect();
+            let (on, off): (Vec<_>, Vec<_>) = self.sensors.iter().partition(|sensor| sensor.on);
+            let all: Vec<String> = on.into_iter().chain(off).map(sensed).collect();
             let _ = writeln!(out, "who uses the machine is sensed by: {}", all.join("; "));
         }
         if let Some(pressure) = &self.memory_pressure {
-            let _ = writeln!(out, "{}", one(pressure));
+            let _ = writeln!(out, "{}", sensed(pressure));
         }
         if let Some(why) = &host.network_rests {
             let _ = writeln!(out, "no project is contacted: {why}");
@@ -574,8 +594,9 @@ impl Status {
                 jobs.join(", "),
             ]);
         }
-        if !self.host.devices.is_empty() {
-            finish(out, &table, false, "");
+        // Before the first look at the machine nobody knows.
+        if self.host.cpus > 0 {
+            finish(out, &table, self.host.devices.is_empty(), "GPUs: none");
         }
     }
 
@@ -589,7 +610,7 @@ impl Status {
                 format!("{:+.1} s", project.debt),
                 Duration::from_secs_f64(project.cpu_time).to_string(),
                 format!("{ok}/{error}/{late}"),
-                project.next_contact(now),
+                project.next_contact(now, self.host.network_rests.is_some()),
             ]);
         }
         finish(
@@ -599,6 +620,9 @@ impl Status {
             "no projects; attach one with: fallow-agent attach URL",
         );
         for project in &self.projects {
+            if let Some(file) = &project.app_config {
+                Self::say_app_config(out, &self.project_name(&project.url), file);
+            }
             if let Some((at, said)) = &project.no_work {
                 let (name, ago) = (self.project_name(&project.url), now.since(Instant::from_secs_f64(*at)));
                 let _ = writeln!(
@@ -610,13 +634,42 @@ impl Status {
         }
     }
 
+    /// Where a job stands, and for what one waits that might run.
+    fn state_of(&self, task: &TaskStatus) -> String {
+        let waits = matches!(task.phase.as_str(), "ready" | "preempted");
+        let why = match () {
+            () if !waits => "",
+            () if self.host.suspended_by.is_some() => " (computing rests)",
+            () if self.store_trouble.is_some() => " (nothing new is begun)",
+            () => "",
+        };
+        format!("{}{why}", task.phase)
+    }
+
+    /// What the owner says of a project's applications, and what is wrong with how he says it.
+    fn say_app_config(out: &mut String, name: &str, file: &AppConfigStatus) {
+        if !file.says.is_empty() {
+            let says = printable::line(&file.says.join("; "), TEXT_MAX);
+            let _ = writeln!(out, "{name}, by app_config.xml: {says}");
+        }
+        for remark in &file.remarks {
+            let remark = printable::line(remark, TEXT_MAX);
+            let _ = match file.is_wrong {
+                true => {
+                    writeln!(out, "{name}: nothing is begun until its app_config.xml is mended: {remark}")
+                }
+                false => writeln!(out, "{name}, app_config.xml, {remark}"),
+            };
+        }
+    }
+
     fn task_table(&self, out: &mut String, now: Instant) {
         let mut table = table(&["JOB", "PROJECT", "STATE", "DONE", "CPU TIME", "CHECKPOINT", "DUE IN"]);
         for task in self.tasks.iter().take(ROWS_MAX) {
             table.add_row([
                 shown(&task.name),
                 self.project_name(&task.project_url),
-                task.phase.clone(),
+                self.state_of(task),
                 format!("{:.1} %", task.fraction_done * 100.0),
                 Duration::from_secs_f64(task.cpu_time).to_string(),
                 Duration::from_secs_f64(task.checkpoint_cpu_time).to_string(),
@@ -636,6 +689,23 @@ impl Status {
                 writeln!(out, "... and {more} jobs more ({}); status --json lists them", phases.join(", "));
         }
     }
+}
+
+/// Longest reason of a sensor in the text, in bytes; JSON has all of it.
+const REASON_MAX: usize = 70;
+
+/// A sensor for people: what it has, or in short why it is off.
+fn sensed(SensorStatus { sensor, on, what }: &SensorStatus) -> String {
+    // The system's number of an error says nothing that its words do not.
+    let what = what.split(" (os error ").next().unwrap_or_default();
+    match on {
+        true => format!("{sensor} on ({})", printable::line(what, NAME_MAX)),
+        false => format!("{sensor} off ({})", printable::line(what, REASON_MAX)),
+    }
+}
+
+fn count(number: u64, of: &str) -> String {
+    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A name, as it is shown in a table.
@@ -679,9 +749,11 @@ mod tests {
             from_document: true,
             held_types,
             no_work: None,
+            app_config: None,
         };
-        let text = |min_rpc, held_types| project(min_rpc, held_types).next_contact(now);
+        let text = |min_rpc, held_types| project(min_rpc, held_types).next_contact(now, false);
         assert_eq!(text(None, vec![]), "any time");
+        assert_eq!(project(None, vec![]).next_contact(now, true), "none now (see above)");
         assert_eq!(text(None, vec![held(-1.0, 1)]), "any time");
         let wait = Duration::from_secs(600);
         let one = format!("CPU work in {wait} (1 request brought none)");
@@ -691,8 +763,22 @@ mod tests {
         assert!(both.starts_with("in ") && both.contains("(a delay); CPU work in "), "{both}");
         assert!(both.ends_with("(3 requests in a row brought none)"), "{both}");
         let stalls = ProjectStatus { enough: Some("its downloads stall".into()), ..project(None, vec![]) };
-        assert_eq!(stalls.next_contact(now), "no more work (its downloads stall)");
+        assert_eq!(stalls.next_contact(now, false), "no more work (its downloads stall)");
     }
+
+    #[test]
+    fn r6_4_why_a_sensor_is_off_is_said_in_short_and_without_numbers_of_errors() {
+        let of = |on, what: &str| {
+            sensed(&SensorStatus { sensor: "sessions".to_owned(), on, what: what.to_owned() })
+        };
+        let long = format!("no logind on the system bus: {}: No such file (os error 2)", "x".repeat(200));
+        let said = of(false, &long);
+        assert!(said.starts_with("sessions off (no logind") && said.len() < 100, "{said}");
+        assert_eq!(of(false, "/dev/input: Not there (os error 2)"), "sessions off (/dev/input: Not there)");
+        assert_eq!(of(true, "as logind has them"), "sessions on (as logind has them)");
+        assert_eq!((count(1, "job"), count(2, "job")), ("1 job".to_owned(), "2 jobs".to_owned()));
+    }
+
     #[test]
     fn all_metrics_are_told_by_the_keys_that_they_have_everywhere() {
         let none = MetricsStatus {

@@ -60,7 +60,7 @@ fn suspended(status: &Status, now: Instant, clock: &WallClock) -> Option<String>
         "coordinator" => format!("suspended by the coordinator (document version {})", host.document_version),
         "hours" => match &host.hours_change {
             Some(at) => format!("resting: outside of its hours ({}); goes on {at}", cut(&host.hours)),
-            None => format!("resting: it may compute at no hour ({})", cut(&host.hours)),
+            None => format!("resting: it may compute at no hour ({})", no_hours(status)),
         },
         "snooze" => {
             let until = host.snoozed_until.map(|at| format!(" until {}", clock.show(at, now)));
@@ -69,9 +69,10 @@ fn suspended(status: &Status, now: Instant, clock: &WallClock) -> Option<String>
             format!("snoozed{until}{by}; goes on before that with: fallow-agent snooze off")
         }
         "in use" => match host.in_use_until {
-            Some(_) => {
+            Some(until) => {
                 let after = whole(Duration::from_secs_f64(host.idle_after));
-                format!("resting: somebody uses the machine; goes on {after} after the last input")
+                let at = clock.show(until, now);
+                format!("resting: somebody uses the machine; goes on {after} after the last input, so not before {at}")
             }
             None => {
                 "resting: somebody has a session here, of whose input nothing can be seen; goes on when it ends"
@@ -80,12 +81,30 @@ fn suspended(status: &Status, now: Instant, clock: &WallClock) -> Option<String>
         },
         "battery" | "other programs" | "no input" => format!("resting: {}; goes on when that is over", why()),
         "preference file" => {
-            let file = status.preference_troubles.first().map_or_else(why, |trouble| cut(trouble));
+            // Its first line says where; `status` shows the rest below.
+            let first = status.preference_troubles.first().and_then(|trouble| trouble.lines().next());
+            let file = first.map_or_else(why, cut);
             format!("suspended until a preference file is mended: {file}")
         }
         "disk" => "resting: there is too little space on the disk; more says: fallow-agent disk --why".to_owned(),
         who => format!("suspended by the {}", cut(who)),
     })
+}
+
+/// Why there is no hour at which it may compute: whose hours have none in common, where that is why.
+fn no_hours(status: &Status) -> String {
+    let hours = status.preferences.iter().find(|one| one.key == "hours");
+    let apart = hours.map(|hours| hours.overruled.iter().filter(|said| said.is_apart()).collect::<Vec<_>>());
+    match apart.as_deref() {
+        Some([one, other, ..]) => format!(
+            "{} by {} and {} by {} have none in common",
+            cut(&one.value),
+            cut(&one.place()),
+            cut(&other.value),
+            cut(&other.place())
+        ),
+        _ => cut(&status.host.hours),
+    }
 }
 
 /// The file that suspends computing, if one does.
@@ -233,10 +252,12 @@ fn count(number: usize, of: &str) -> String {
     format!("{number} {of}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A time without a fraction where it has none: `3 min`, not `3.0 min`.
-fn whole(time: Duration) -> String {
+/// A time without a fraction where it has none: `3 min`, not `3.0 min`, and `2 h`, not `120 min`.
+#[must_use]
+pub fn whole(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds / 60.0 {
+        minutes if minutes >= 60.0 && (minutes / 60.0).fract() == 0.0 => format!("{} h", minutes / 60.0),
         minutes if minutes >= 1.0 && minutes.fract() == 0.0 => format!("{minutes} min"),
         _ if seconds.fract() == 0.0 && seconds < 120.0 => format!("{seconds} s"),
         _ => time.to_string(),

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use fallow_preferences::Outdone;
+
 use super::*;
 
 /// A Friday, 10:00 in UTC.
@@ -67,6 +69,23 @@ fn r6_4_the_line_says_why_nothing_computes() {
         ),
         (
             json!({ "suspended_by": "hours", "hours": "never" }),
+            &json!({ "preferences": [{
+                "key": "hours", "value": "never", "source": "preferences.toml", "line": 1, "about": "", "overruled": [
+                    { "value": "fri 18:00-20:00", "source": "preferences.toml", "line": 1, "why": Outdone::Apart.as_str() },
+                    { "value": "mon-fri 08:00-12:00", "source": "coordinator's document version 3",
+                      "why": Outdone::Apart.as_str() },
+                ],
+            }] }),
+            "resting: it may compute at no hour (fri 18:00-20:00 by preferences.toml, line 1 and mon-fri 08:00-12:00 by \
+             coordinator's document version 3 have none in common)",
+        ),
+        (
+            by("preference file"),
+            &json!({ "preference_troubles": ["error: preferences.toml:1:1: cpus: unknown key\n    1 | cpus = 1"] }),
+            "suspended until a preference file is mended: error: preferences.toml:1:1: cpus: unknown key",
+        ),
+        (
+            json!({ "suspended_by": "hours", "hours": "never" }),
             &none,
             "resting: it may compute at no hour (never)",
         ),
@@ -83,12 +102,12 @@ fn r6_4_the_line_says_why_nothing_computes() {
         (
             json!({ "suspended_by": "in use", "in_use": true, "in_use_until": at(10.05) }),
             &none,
-            "resting: somebody uses the machine; goes on 3 min after the last input",
+            "resting: somebody uses the machine; goes on 3 min after the last input, so not before 10:03",
         ),
         (
             json!({ "suspended_by": "in use", "in_use": true, "in_use_until": at(10.0), "idle_after": 10.0 }),
             &none,
-            "resting: somebody uses the machine; goes on 10 s after the last input",
+            "resting: somebody uses the machine; goes on 10 s after the last input, so not before 10:00",
         ),
         (
             json!({ "suspended_by": "in use", "in_use": true }),

@@ -115,7 +115,11 @@ impl Engine {
 
     /// What is told to somebody who asks about the disk.
     pub(super) fn answer_disk(&mut self) -> Response {
-        let disk = DiskStatus::of(&mut self.client);
+        let mut disk = DiskStatus::of(&mut self.client);
+        // What others write shows at once.
+        if let Some(free) = scan::free(self.dir.path()) {
+            disk.volume_free = free.0;
+        }
         Response::Done { text: String::new(), status: None, disk: Some(Box::new(disk)) }
     }
 

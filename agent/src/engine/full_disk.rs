@@ -3,7 +3,7 @@
 //! Model: nothing may be done that is not stored (R4.12), so the engine waits, with everything held as it is:
 //! tasks go on computing, events queue up. The owner is answered all the same. His suspension is carried out
 //! at once, around the client, because it can do no harm; the client is told, and it is stored, when there is
-//! space.
+//! space. So is a pause, which ends by itself.
 //!
 //! That wish is kept here and is no state of the client: the client's last step is not stored yet, and
 //! another one must not be taken before it is. Only a suspension is carried out ahead of that. It is taken
@@ -30,7 +30,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Entity, Event, Phase, Step};
+use fallow_client::{Entity, Event, Phase, SNOOZE_MAX, Step};
+use fallow_daemon::clock;
 use fallow_domain::{MasterUrl, ProjectId};
 use fallow_store::StoreError;
 use tokio::sync::{oneshot, watch};
@@ -38,7 +39,9 @@ use tokio::sync::{oneshot, watch};
 use super::Engine;
 use super::deletions::Deletions;
 use super::parts::{self, Freed, PARTS_STAY};
+use crate::control::people::user_name;
 use crate::control::protocol::{Request, Response};
+use crate::control::summary::whole;
 use crate::error::AgentError;
 use crate::records::Stored;
 
@@ -67,6 +70,15 @@ pub(super) struct Departure {
     pub(super) files: Vec<String>,
 }
 
+/// A pause that somebody has asked for and that is not stored yet.
+#[derive(Clone, Debug)]
+pub(super) struct UnstoredPause {
+    /// Until when; none: the one that the client knows of is to end.
+    pub(super) until: Option<fallow_domain::Instant>,
+    /// Who has asked for it.
+    pub(super) by: Option<String>,
+}
+
 /// Who waits for a project to be detached, as long as he waits.
 pub(super) type Departing = (MasterUrl, Option<oneshot::Sender<Response>>);
 
@@ -86,6 +98,7 @@ impl Engine {
                     if is_written {
                         self.deletions.stored(doomed);
                     }
+                    self.is_new_project |= !new.is_empty();
                     self.known.extend(new.into_iter().map(|(project, _)| project));
                     if self.store_trouble.take().is_some() {
                         self.supervisor.make_room(None);
@@ -153,9 +166,33 @@ impl Engine {
 
     /// Tells the client what the owner wanted while nothing could be stored.
     pub(super) async fn keep_owner_wish(&mut self) -> Result<(), AgentError> {
-        match self.owner_wish.take() {
-            Some(suspended) => self.turn(Event::OwnerSuspended(suspended), None).await,
-            None => Ok(()),
+        if let Some(suspended) = self.owner_wish.take() {
+            self.turn(Event::OwnerSuspended(suspended), None).await?;
+        }
+        let Some(pause) = self.pause_wish.take() else { return Ok(()) };
+        let zero = fallow_domain::Duration::ZERO;
+        let left = pause.until.map_or(zero, |until| until.since(clock::now())).max(zero);
+        // What is over meanwhile is nothing to be told, unless another pause goes on.
+        if left.is_positive() || self.client.host_view().snoozed_until.is_some() {
+            self.turn(Event::Snoozed(left), None).await?;
+        }
+        self.snoozed_by = pause.by.filter(|_| left.is_positive());
+        Ok(())
+    }
+
+    /// Lets tasks go on after a pause that nothing but this knew of.
+    fn end_unstored_pause(&mut self) {
+        let is_over = |pause: &UnstoredPause| pause.until.is_some_and(|until| until <= clock::now());
+        if self.pause_wish.as_ref().is_some_and(is_over) {
+            self.pause_wish = None;
+            self.let_go_on();
+        }
+    }
+
+    /// What was held around the client goes on, unless something else holds it so.
+    fn let_go_on(&self) {
+        if self.owner_wish != Some(true) && self.pause_wish.as_ref().is_none_or(|one| one.until.is_none()) {
+            self.tell_running(ProcessControl::Resume);
         }
     }
 
@@ -240,6 +277,7 @@ impl Engine {
         let pause = tokio::time::sleep(PAUSE);
         tokio::pin!(pause);
         loop {
+            self.end_unstored_pause();
             tokio::select! {
                 () = &mut pause => return false,
                 _ = signals.wait_for(|&count| count > 0) => return false,
@@ -257,11 +295,13 @@ impl Engine {
     /// For the request whose own step is held back. The client knows of it already.
     fn answer_held(&mut self, request: &Request) -> Response {
         match request {
-            Request::Suspend {} | Request::Status {} | Request::Disk {} | Request::Stop {} => {
-                self.answer_unstored(request)
-            }
+            Request::Suspend {}
+            | Request::Snooze { seconds: 1.., .. }
+            | Request::Status {}
+            | Request::Disk {}
+            | Request::Stop {} => self.answer_unstored(request),
             Request::Resume {}
-            | Request::Snooze { .. }
+            | Request::Snooze { seconds: 0, .. }
             | Request::Exclude { .. }
             | Request::ReloadPreferences {}
             | Request::Attach { .. }
@@ -291,15 +331,34 @@ impl Engine {
             }
             Request::Resume {} if self.owner_wish == Some(true) && !self.client.owner_suspended() => {
                 self.owner_wish = None;
-                self.tell_running(ProcessControl::Resume);
-                Response::done("computing goes on")
+                self.let_go_on();
+                self.lifted("your suspension is lifted")
             }
             Request::Resume {} => {
                 self.owner_wish = Some(false);
                 unstored("your suspension is lifted as soon as that can be stored")
             }
-            Request::Snooze { .. }
-            | Request::Exclude { .. }
+            Request::Snooze { seconds: 0, .. } if self.client.host_view().snoozed_until.is_none() => {
+                let was = self.pause_wish.take().is_some_and(|pause| pause.until.is_some());
+                self.let_go_on();
+                self.lifted(if was { "the pause is over" } else { "there was no pause" })
+            }
+            Request::Snooze { seconds: 0, .. } => {
+                self.pause_wish = Some(UnstoredPause { until: None, by: None });
+                unstored("the pause ends as soon as that can be stored")
+            }
+            Request::Snooze { seconds, by } => {
+                let asked = fallow_domain::Duration::from_secs(i64::try_from(*seconds).unwrap_or(i64::MAX));
+                let time = asked.min(SNOOZE_MAX);
+                let by = by.map(user_name);
+                self.pause_wish = Some(UnstoredPause { until: Some(clock::now() + time), by });
+                self.tell_running(ProcessControl::Suspend);
+                unstored(&format!(
+                    "computing is paused now, for {}, but that cannot be stored: until it is, it does not hold over a restart",
+                    whole(time)
+                ))
+            }
+            Request::Exclude { .. }
             | Request::ReloadPreferences {}
             | Request::Attach { .. }
             | Request::Detach { .. }

@@ -51,7 +51,7 @@ use crate::transfer::fleet_projects::FleetProjects;
 use attach::Waiters;
 use deletions::Deletions;
 use disk::DiskLooks;
-use full_disk::{Departing, Departure};
+use full_disk::{Departing, Departure, UnstoredPause};
 use gpus::Gpus;
 use metrics::Metrics;
 pub use run::{Enrolment, Finished, Opened, Settings, open, run};
@@ -90,6 +90,8 @@ struct Engine {
     surroundings: Option<Watcher>,
     /// Projects whose stems are stored.
     known: BTreeSet<ProjectId>,
+    /// There is a new project, for which the owner may have put something in its directory.
+    is_new_project: bool,
     /// Who waits for what comes of an attachment.
     waiters: Waiters,
     requests: mpsc::Receiver<Asked>,
@@ -100,6 +102,8 @@ struct Engine {
     /// What the owner wants since then: suspended or not. The client is told when it can store it (see
     /// `full_disk`).
     owner_wish: Option<bool>,
+    /// A pause that somebody wants since then, likewise.
+    pause_wish: Option<UnstoredPause>,
     /// Who has paused computing, where that was in this life of the agent.
     snoozed_by: Option<String>,
     /// The project that the present turn detaches.
@@ -179,6 +183,10 @@ impl Engine {
         if of_owner && self.supervisor.freezer().has_fired() {
             self.tell(Event::TasksFrozen, None).await?;
         }
+        if std::mem::take(&mut self.is_new_project) {
+            let found = crate::preferences::read_app_configs(&self.dir, &self.client);
+            self.tell(Event::AppConfigsRead(found), None).await?;
+        }
         Ok(())
     }
 
@@ -224,6 +232,7 @@ impl Engine {
     /// Sees to it that the sensors know what is at stake.
     fn attend(&self) {
         self.supervisor.freezer().arm(self.client.is_armed());
+        self.supervisor.freezer().set_wanted(self.client.is_wanted_by_people());
         if let Some(sensors) = &self.sensors {
             sensors.attend(self.client.has_processes());
         }

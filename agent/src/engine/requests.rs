@@ -1,12 +1,15 @@
 //! What people at this host ask for.
 
-use fallow_client::{Event, ProjectView, RequestedBy};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use fallow_client::{AppConfigFound, Event, ProjectView, RequestedBy};
 use fallow_daemon::clock;
-use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{Device, Duration, Instant, MasterUrl};
 
 use super::{Asked, Engine};
 use crate::control::people::user_name;
+use crate::control::preferences::not_taken;
 use crate::control::protocol::{Request, Response};
 use crate::control::status::{HostStatus, Status, projects, tasks};
 use crate::control::summary;
@@ -68,52 +71,47 @@ impl Engine {
             }
             Request::Snooze { seconds, by } => {
                 let was = self.client.host_view().snoozed_until;
-                self.turn(
-                    Event::Snoozed(Duration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))),
-                    None,
-                )
-                .await?;
-                let view = self.client.host_view();
-                if view.snoozed_until != was {
+                let asked = Duration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
+                self.turn(Event::Snoozed(asked), None).await?;
+                let is = self.client.host_view().snoozed_until;
+                if is != was {
                     self.snoozed_by = by.map(user_name);
                 }
-                Ok(Response::done(match (view.snoozed_until, view.suspended_by) {
-                    (Some(until), _) => {
-                        let time = until.since(clock::now());
-                        format!("computing is paused for {time}; `fallow-agent snooze off` ends that before")
-                    }
-                    (None, Some(SuspendedBy::InUse)) => {
-                        "the pause is over; computing still rests: somebody uses the machine".to_owned()
-                    }
-                    (None, Some(who)) => {
-                        format!("the pause is over; computing is still suspended by the {who}")
-                    }
-                    (None, None) => "the pause is over: computing goes on".to_owned(),
-                }))
+                Ok(match (is, was) {
+                    (Some(until), _) => Response::done(format!(
+                        "computing is paused for {}; `fallow-agent snooze off` ends that before",
+                        pause_left(until.since(clock::now()), asked)
+                    )),
+                    (None, Some(_)) => self.lifted("the pause is over"),
+                    (None, None) => self.lifted("there was no pause"),
+                })
             }
             Request::Resume {} => {
+                let was = self.client.owner_suspended();
                 self.turn(Event::OwnerSuspended(false), None).await?;
-                Ok(Response::done(match self.client.host_view().suspended_by {
-                    Some(SuspendedBy::Snooze) => {
-                        "your suspension is lifted; computing is still paused (fallow-agent snooze off)"
-                            .to_owned()
-                    }
-                    Some(SuspendedBy::InUse) => {
-                        "your suspension is lifted; computing still rests: somebody uses the machine"
-                            .to_owned()
-                    }
-                    Some(who) => {
-                        format!("your suspension is lifted; computing is still suspended by the {who}")
-                    }
-                    None => "computing goes on".to_owned(),
+                Ok(self.lifted(match was {
+                    true => "your suspension is lifted",
+                    false => "there was no suspension of yours",
                 }))
             }
             Request::Exclude { devices } => {
+                let here: BTreeSet<Device> =
+                    self.client.device_views().iter().map(|one| one.device).collect();
+                let strange = Device::list(devices.difference(&here));
+                let strange = match (devices.is_subset(&here), here.is_empty()) {
+                    (true, _) => String::new(),
+                    (false, true) => {
+                        "; this machine has no GPU that is known, so it changes nothing now".to_owned()
+                    }
+                    (false, false) => {
+                        format!("; not on this machine: {strange}, which has {}", Device::list(&here))
+                    }
+                };
                 self.turn(Event::OwnerExcludedDevices(devices), None).await?;
                 let view = self.client.host_view();
                 let (all, own) = (view.excluded_devices, view.owner.excluded_devices);
                 let fleet = Device::list(all.difference(&own));
-                Ok(Response::done(match (all.is_empty(), all.len() == own.len()) {
+                let text = match (all.is_empty(), all.len() == own.len()) {
                     (true, _) => "all devices may be used".to_owned(),
                     (false, true) => format!("devices that are not used: {}", Device::list(&all)),
                     (false, false) => {
@@ -122,7 +120,8 @@ impl Engine {
                             "devices that are not used: excluded here {own}; besides by the fleet's preferences {fleet}"
                         )
                     }
-                }))
+                };
+                Ok(Response::done(text + &strange))
             }
             Request::ReloadPreferences {} => self.reload_preferences().await,
             // Answered by `attach`.
@@ -151,9 +150,24 @@ impl Engine {
         }
     }
 
-    /// Takes the host's preference files as they are now; all of them, or none where one is wrong.
+    /// Takes the host's preference files as they are now, and the owner's files of projects; all of them, or
+    /// none where one is wrong.
     async fn reload_preferences(&mut self) -> Result<Response, AgentError> {
         let files = crate::preferences::read_all(&self.dir);
+        let app_configs = crate::preferences::read_app_configs(&self.dir, &self.client);
+        let faults = app_configs.values().filter_map(|found| match found {
+            AppConfigFound::Wrong(faults) => Some(faults.join("\n")),
+            AppConfigFound::Read(..) => None,
+        });
+        let faults: Vec<String> = faults.collect();
+        if files.troubles.is_empty() && !faults.is_empty() {
+            let what = format!(
+                "the preferences stay as they were, for an app_config.xml is wrong; after a start of the agent it \
+                 would keep its project from computing:\n{}",
+                faults.join("\n")
+            );
+            return Ok(Response::failed(&AgentError::bad_input(what)));
+        }
         if !files.troubles.is_empty() {
             let what = format!(
                 "the preferences stay as they were, for a file is wrong; after a start of the agent it would \
@@ -163,17 +177,31 @@ impl Engine {
             return Ok(Response::failed(&AgentError::bad_input(what)));
         }
         self.turn(Event::PreferenceFilesRead(Box::new(files)), None).await?;
-        Ok(Response::done(match self.client.host_view().suspended_by {
-            Some(who) => {
-                format!("the preferences are taken (fallow-agent preferences); computing rests: {who}")
-            }
-            None => "the preferences are taken: fallow-agent preferences shows them".to_owned(),
-        }))
+        self.turn(Event::AppConfigsRead(app_configs), None).await?;
+        let in_force = self.client.preferences_in_force();
+        let mut text = "the preferences are taken: fallow-agent preferences shows them".to_owned();
+        let notes = not_taken(in_force).into_iter().chain(in_force.values.cautions());
+        for note in notes {
+            let _ = write!(text, "\n{note}");
+        }
+        let _ = write!(text, "\n{}", self.line());
+        Ok(Response::done(text))
+    }
+
+    /// What was done, and what is so since then, in the words of `fallow-agent status --line`.
+    pub(super) fn lifted(&self, what: &str) -> Response {
+        Response::done(format!("{what}; now: {}", self.line()))
+    }
+
+    fn line(&self) -> String {
+        self.status().line
     }
 
     /// Detaches a project, if it still is attached.
     pub(super) async fn detach(&mut self, url: MasterUrl) -> Result<Response, AgentError> {
-        let mut text = format!("detached from {url}: its jobs are aborted and its files deleted");
+        let mut text = format!(
+            "detached from {url}: its jobs are aborted, which may take a minute, and its files deleted"
+        );
         if self.client.standing(&url).assigned.is_some() {
             text += ". It stays so, whatever the coordinator says, until you attach it again";
         }
@@ -220,12 +248,20 @@ impl Engine {
 
     fn status(&self) -> Status {
         let mut host = HostStatus::of(&self.client);
+        let unstored = self.pause_wish.as_ref().and_then(|pause| Some((pause.until?, &pause.by)));
+        if let Some((until, _)) = unstored {
+            host.snoozed_until = Some(until.as_secs_f64());
+            // What goes on for longer is said first.
+            if !matches!(host.suspended_by.as_deref(), Some("owner" | "coordinator" | "hours")) {
+                host.suspended_by = Some("snooze".to_owned());
+            }
+        }
         if self.owner_wish == Some(true) {
             host.suspended_by = Some("owner".to_owned());
         }
         let (tasks, tasks_left_out) = tasks(&self.client);
         if host.snoozed_until.is_some() {
-            host.snoozed_by = self.snoozed_by.clone();
+            host.snoozed_by = unstored.map_or_else(|| self.snoozed_by.clone(), |(_, by)| by.clone());
         }
         let mut status = Status {
             line: String::new(),
@@ -249,6 +285,13 @@ impl Engine {
         status.line = summary::line(&status, clock::now(), &summary::WallClock::system());
         status
     }
+}
+
+/// How long a pause goes on: as long as was asked for, but for what storing it took. One that ends within
+/// five seconds of the present one changes nothing.
+fn pause_left(left: Duration, asked: Duration) -> String {
+    let slack = Duration::from_secs(6);
+    summary::whole(if left - asked < slack && asked - left < slack { asked } else { left })
 }
 
 /// Tells the owner that a project is contacted at his word, and what he overrides by it (R1.4).

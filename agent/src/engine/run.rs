@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
+use fallow_boinc::app_config::APP_CONFIG;
 use fallow_boinc::scheduler::ClientVersion;
 use fallow_client::{Benchmarks, Client, ClientConfig, Event, FileKey, Startup};
 use fallow_daemon::clock;
@@ -55,7 +56,8 @@ use crate::{host, proc};
 const VERSION: ClientVersion = ClientVersion { major: 8, minor: 3, release: 0 };
 /// How often the host is measured again.
 const MEASURE: StdDuration = StdDuration::from_secs(600);
-/// How long after its start an agent without tasks is at rest.
+/// How long after its start, or after the first thing that it did since, an agent without tasks gives back
+/// what it does not need at rest.
 const AT_REST: StdDuration = StdDuration::from_secs(60);
 /// How long the last answers may take to be read, at the agent's end.
 const LAST_ANSWERS: StdDuration = StdDuration::from_secs(2);
@@ -289,11 +291,13 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         notices: crate::control::notices::Notices::default(),
         wake_at: None,
         known: BTreeSet::new(),
+        is_new_project: false,
         waiters: super::attach::Waiters::default(),
         requests,
         asking: None,
         store_trouble: None,
         owner_wish: None,
+        pause_wish: None,
         snoozed_by: None,
         departure: None,
         departing: std::collections::VecDeque::new(),
@@ -320,6 +324,8 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     let result = async {
         let files = crate::preferences::read_all(&dir);
         life.engine.turn(Event::PreferenceFilesRead(Box::new(files)), None).await?;
+        let found = crate::preferences::read_app_configs(&dir, &life.engine.client);
+        life.engine.turn(Event::AppConfigsRead(found), None).await?;
         let sensors = Sensors::start(&settings.owner, &tell);
         sensors.looked().await;
         life.engine.sensors = Some(sensors);
@@ -707,7 +713,7 @@ fn complete_files(dir: &DataDir, client: &Client) -> Vec<(FileKey, Bytes)> {
         for entry in std::fs::read_dir(dir.project(&project.url)).into_iter().flatten().flatten() {
             let Ok(name) = entry.file_name().into_string() else { continue };
             match entry.metadata() {
-                Ok(data) if data.is_file() && name != PARTIAL => {
+                Ok(data) if data.is_file() && name != PARTIAL && name != APP_CONFIG => {
                     found.push((FileKey { project: project.id, name }, Bytes(data.len())));
                 }
                 _ => {}
@@ -775,12 +781,14 @@ impl Life<'_> {
         let mut has_looked = false;
         let mut clock_set = ClockSet::watch();
         let mut measure = interval_at(Instant::now() + MEASURE, MEASURE);
-        let mut started = pin!(sleep(AT_REST));
-        let mut is_new = true;
+        let mut rest = pin!(sleep(AT_REST));
+        let mut is_at_rest = false;
         loop {
             self.engine.keep_owner_wish().await?;
             self.engine.keep_departures().await?;
             let nap = self.engine.nap(clock_set.is_told());
+            // All but the wake-ups of an agent that waits: they run little.
+            let mut does_something = true;
             tokio::select! {
                 biased;
                 () = another(&mut self.signals) => {
@@ -789,11 +797,13 @@ impl Life<'_> {
                 }
                 Some(asked) = self.engine.requests.recv() => self.engine.serve(asked).await?,
                 Some(input) = self.incoming.recv() => self.engine.take(input).await?,
-                () = sleep(nap) => self.engine.turn(Event::WakeUp, None).await?,
+                () = sleep(nap) => {
+                    does_something = false;
+                    self.engine.turn(Event::WakeUp, None).await?;
+                }
                 () = clock_set.changed() => self.engine.turn(Event::WakeUp, None).await?,
                 _ = measure.tick() => {
                     self.measured(dir, &host_cpid, speed, &virtualization).await?;
-                    self.rests();
                 }
                 found = &mut looking, if !has_looked => {
                     has_looked = true;
@@ -802,8 +812,8 @@ impl Life<'_> {
                         self.measured(dir, &host_cpid, speed, &virtualization).await?;
                     }
                 }
-                () = &mut started, if is_new => {
-                    is_new = false;
+                () = &mut rest, if !is_at_rest => {
+                    (is_at_rest, does_something) = (true, false);
                     self.rests();
                 }
                 turn = self.engine.gpus.turn() => {
@@ -839,6 +849,11 @@ impl Life<'_> {
                         self.measured(dir, &host_cpid, speed, &virtualization).await?;
                     }
                 },
+            }
+            // Counted from the first thing: whoever types, or asks every second, keeps it from nothing.
+            if does_something && is_at_rest {
+                is_at_rest = false;
+                rest.as_mut().reset(Instant::now() + AT_REST);
             }
             if std::mem::take(&mut self.engine.gives_up_measuring) {
                 benchmark.give_up();

@@ -1,16 +1,19 @@
 //! `fallow-agent preferences check` and `edit`: the owner's file is read before it counts.
 
+use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
-use std::io::{IsTerminal, Read as _, Write as _};
+use std::io::{ErrorKind, IsTerminal, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fallow_daemon::file;
-use fallow_preferences::{OwnerFile, template};
+use fallow_domain::ExitCode;
+use fallow_preferences::{Origin, Outdone, OwnerFile, Source, in_force, template};
 
 use super::{OWNER_FILE, content};
 use crate::control::client::ask;
+use crate::control::preferences::no_limits;
 use crate::control::protocol::Request;
 use crate::dir::DataDir;
 use crate::error::AgentError;
@@ -29,11 +32,31 @@ pub fn give_template() -> String {
 /// [`AgentError::BadInput`] with everything that is wrong, or when it cannot be read.
 pub fn check(path: &Path) -> Result<String, AgentError> {
     let file = read(path)?;
-    let keys: Vec<&str> = file.0.lines.keys().copied().collect();
-    Ok(match keys.is_empty() {
+    let (limits, notes) = (limits(&file), notes(&file));
+    let mut text = match limits.is_empty() {
         true => format!("{}: nothing is wrong, and nothing is limited", path.display()),
-        false => format!("{}: nothing is wrong; it limits {}", path.display(), keys.join(", ")),
-    })
+        false => format!("{}: nothing is wrong; it limits {}", path.display(), limits.join(", ")),
+    };
+    for note in notes {
+        let _ = write!(text, "\n{note}");
+    }
+    Ok(text)
+}
+
+/// The keys by which a file limits something.
+fn limits(file: &OwnerFile) -> Vec<&'static str> {
+    let all = in_force(&[Source::limits(Origin::OwnerFile, file.0.clone())]);
+    let is_loose = |key: &str| {
+        let entry = all.entries.iter().find(|entry| entry.key == key);
+        entry.is_some_and(|entry| entry.others.iter().any(|other| other.why == Outdone::WouldLoosen))
+    };
+    file.0.lines.keys().copied().filter(|key| !is_loose(key)).collect()
+}
+
+/// What its owner may not have meant by it, a line for each.
+fn notes(file: &OwnerFile) -> Vec<String> {
+    let all = in_force(&[Source::limits(Origin::OwnerFile, file.0.clone())]);
+    no_limits(file).into_iter().chain(all.values.cautions()).collect()
 }
 
 fn read(path: &Path) -> Result<OwnerFile, AgentError> {
@@ -42,7 +65,7 @@ fn read(path: &Path) -> Result<OwnerFile, AgentError> {
     let content = content.ok_or_else(|| bad("there is no such file".to_owned()))?;
     let text = String::from_utf8(content).map_err(|error| bad(format!("it is no text: {error}")))?;
     OwnerFile::read(&path.display().to_string(), &text)
-        .map_err(|found| AgentError::bad_input(format!("nothing was changed.\n{found}")))
+        .map_err(|found| AgentError::bad_input(found.to_string()))
 }
 
 /// Opens an editor on a copy of the owner's file, checks what comes of it, puts it in the file's place and
@@ -54,27 +77,39 @@ pub fn edit(dir: &DataDir) -> Result<String, AgentError> {
     let target = dir.path().join(OWNER_FILE);
     let before = before(dir, &target)?;
     let copy = Copy::make(&target, before.as_deref().unwrap_or(template().as_bytes()))?;
-    loop {
+    let file = loop {
         run_editor(&copy.0)?;
         match read(&copy.0) {
-            Ok(_) => break,
+            Ok(file) => break file,
             Err(error) if !again(&error) => {
                 let kept = copy.keep();
-                let what = format!("{error}\nwhat you wrote is in {}", kept.display());
+                let what = format!("nothing was changed.\n{error}\nwhat you wrote is in {}", kept.display());
                 return Err(AgentError::bad_input(what));
             }
             Err(_) => {}
         }
-    }
+    };
     let after = content(&copy.0).ok().flatten().unwrap_or_default();
     if before.as_ref() == Some(&after) || (before.is_none() && after == template().as_bytes()) {
         return Ok("nothing was changed".to_owned());
     }
-    put(dir, &target, &after)?;
+    if let Err(error) = put(dir, &target, &after) {
+        let kept = copy.keep();
+        let why = fallow_daemon::causes::line(&error);
+        let what = format!("{why}; nothing was changed, and what you wrote is in {}", kept.display());
+        return Err(match error.exit_code() {
+            ExitCode::NoSpace => AgentError::no_space(what),
+            _ => AgentError::bad_input(what),
+        });
+    }
     match ask(dir, &Request::ReloadPreferences {}) {
         Ok((text, _)) => Ok(text),
         Err(AgentError::Unreachable { .. }) => {
-            Ok(format!("{} holds once the agent is started: none runs now", target.display()))
+            let mut text = format!("{} holds once the agent is started: none runs now", target.display());
+            for note in notes(&file) {
+                let _ = write!(text, "\n{note}");
+            }
+            Ok(text)
         }
         Err(error) => Err(error),
     }
@@ -82,11 +117,22 @@ pub fn edit(dir: &DataDir) -> Result<String, AgentError> {
 
 /// What stands in the file now.
 fn before(dir: &DataDir, target: &Path) -> Result<Option<Vec<u8>>, AgentError> {
-    if !dir.path().is_dir() {
-        return Err(AgentError::bad_input(format!(
-            "there is no {}: start the agent once, or name its directory with --dir",
-            dir.path().display()
-        )));
+    let shown = dir.path().display();
+    let not_yours = || {
+        AgentError::refused(format!(
+            "{shown} is another user's: edit its preferences as the user that the agent runs as, or as root"
+        ))
+    };
+    let user = rustix::process::geteuid();
+    match fs::metadata(dir.path()) {
+        Ok(data) if data.is_dir() && (user.is_root() || data.uid() == user.as_raw()) => {}
+        Ok(data) if data.is_dir() => return Err(not_yours()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(not_yours()),
+        _ => {
+            return Err(AgentError::bad_input(format!(
+                "there is no directory {shown}: start the agent once, or name its directory with --dir"
+            )));
+        }
     }
     dir.check_owner()?;
     let bad = |why: String| AgentError::bad_input(format!("cannot edit {}: {why}", target.display()));

@@ -1,6 +1,7 @@
 //! The files of this host that say what it may do: reading them, and the owner's commands about his own
 //! (R6.4). What they come to together is `fallow-preferences`' to say.
 
+mod app_config;
 mod edit;
 
 use std::fs::{File, OpenOptions};
@@ -14,6 +15,7 @@ use fallow_preferences::{OwnerFile, Said, exclusive_programs, of_override};
 
 use crate::dir::DataDir;
 
+pub use app_config::read_app_configs;
 pub use edit::{check, edit, give_template};
 
 /// The owner's file, in the data directory.

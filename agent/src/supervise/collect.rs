@@ -93,6 +93,7 @@ pub(super) fn collect(
         disk_usage,
         made_room: None,
         memory_exceeded: None,
+        killed: None,
     })
 }
 
@@ -148,6 +149,7 @@ pub(super) fn interrupted(cpu_time: Duration, peak: Bytes) -> TaskEnd {
         disk_usage: Bytes(0),
         made_room: None,
         memory_exceeded: None,
+        killed: None,
     }
 }
 

@@ -9,7 +9,7 @@
 //! is. SIGCONT undoes it, for one task at a time.
 //!
 //! Whoever hears of the owner first may call, on any thread; nothing here waits for a disk. A task that was
-//! told to leave goes on, or it never would.
+//! told to leave goes on, or it never would; it has little time for that while somebody wants the machine.
 //!
 //! Left out: the freezer of control groups, which no process can undo: it stops no sooner, its worst case is
 //! later, and not all hosts have it. What goes on by a SIGCONT is stopped again by the next look, and a task
@@ -35,12 +35,24 @@ pub struct Freezer {
     /// All are to be stopped as soon as somebody uses the host.
     armed: AtomicBool,
     fired: AtomicBool,
+    /// Somebody wants the host for himself.
+    wanted: AtomicBool,
 }
 
 impl Freezer {
     /// Whether all are to be stopped as soon as somebody uses the host. It is the client that says so.
     pub fn arm(&self, armed: bool) {
         self.armed.store(armed, Ordering::Relaxed);
+    }
+
+    /// Whether somebody wants the host for himself. It is the client that says so; until then, all were
+    /// stopped for somebody.
+    pub fn set_wanted(&self, wanted: bool) {
+        self.wanted.store(wanted, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
     }
 
     /// Somebody uses the host.
@@ -56,14 +68,17 @@ impl Freezer {
         self.fired.swap(false, Ordering::Relaxed)
     }
 
-    /// Stops all tasks, but those that were told to leave.
+    /// Stops all tasks for somebody, but those that were told to leave: they have to hurry.
     pub fn freeze(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
         self.freeze_those(|_| true);
     }
 
-    /// Stops one task.
-    pub(super) fn freeze_one(&self, leader: u32) {
-        self.freeze_those(|other| other == leader);
+    /// Stops some tasks.
+    pub(super) fn freeze_some(&self, leaders: &BTreeSet<u32>) {
+        if !leaders.is_empty() {
+            self.freeze_those(|leader| leaders.contains(&leader));
+        }
     }
 
     fn freeze_those(&self, wanted: impl Fn(u32) -> bool) {

@@ -17,6 +17,7 @@ mod early_uploads;
 mod eviction;
 pub mod freezer;
 pub mod groups;
+mod hearing;
 mod launch;
 
 pub mod leftovers;
@@ -34,7 +35,7 @@ mod uncollected;
 mod unsent_messages;
 mod verify;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -76,6 +77,8 @@ pub type TrySendEvent = Arc<dyn Fn(Event) -> bool + Send + Sync>;
 
 /// So often it is said that modes of the agent's own files are changed, while they are.
 const TELL_MODES: StdDuration = StdDuration::from_hours(1);
+/// Orders that are carried out before anything else is looked at, at most.
+const AT_ONCE: usize = 100;
 /// How often tasks are looked at.
 const TICK: StdDuration = StdDuration::from_secs(1);
 
@@ -233,6 +236,7 @@ impl Supervisor {
             ended_tasks: EndedTasks::default(),
             reports: Reports::default(),
             unsent: UnsentMessages::default(),
+            to_stop: BTreeSet::new(),
             told_modes: None,
             kill_all_at: None,
             room: None,
@@ -263,7 +267,8 @@ impl Supervisor {
         // Once more where that has its place among the orders before: one of them may have a task go on.
         let _ = self.orders.send(Order::Freeze);
     }
-    /// Queues a message to a task's application. After a quit or an abort it has a minute to leave.
+    /// Queues a message to a task's application. After a quit or an abort it has a minute to leave; one that
+    /// hears nothing is killed at once, and one that somebody who wants the machine waits for soon.
     pub fn tell(&self, job: JobId, message: ProcessControl) {
         let _ = self.orders.send(Order::Tell(job, message));
     }
@@ -322,6 +327,8 @@ struct Supervision {
     ended_tasks: EndedTasks,
     reports: Reports,
     unsent: UnsentMessages,
+    /// The first processes of tasks that are to rest and do not by a message alone.
+    to_stop: BTreeSet<u32>,
     /// When it was said last that modes of the agent's own files were changed.
     told_modes: Option<StdInstant>,
     kill_all_at: Option<StdInstant>,
@@ -340,7 +347,12 @@ impl Supervision {
                 wait = wait.min(TELL_AGAIN);
             }
             match incoming.recv_timeout(wait) {
-                Ok(order) => self.carry_out(order),
+                Ok(order) => {
+                    self.carry_out(order);
+                    // All that are to rest are stopped together.
+                    incoming.try_iter().take(AT_ONCE).for_each(|order| self.carry_out(order));
+                    self.freezer.freeze_some(&std::mem::take(&mut self.to_stop));
+                }
                 Err(RecvTimeoutError::Timeout) if StdInstant::now() < next => {}
                 Err(RecvTimeoutError::Timeout) => {
                     // From now on, not from the last tick: a machine that slept does not owe ticks.
@@ -375,6 +387,11 @@ impl Supervision {
                         task.goes_on();
                     }
                     task.tell(message);
+                    let pid = task.pid().unwrap_or_default();
+                    match message == ProcessControl::Suspend {
+                        true => self.to_stop.extend(task.rests_by_force()),
+                        false => drop(self.to_stop.remove(&pid)),
+                    }
                 }
             }
             Order::Kill(job) => {
@@ -484,6 +501,7 @@ impl Supervision {
         let task = self.tasks.remove(&job);
         if let Some(task) = &task {
             self.freezer.remove(&task.meter());
+            end.killed = task.killed().map(str::to_owned);
         }
         match &task {
             Some(task) if let Some(why) = task.discarded() => {
@@ -553,7 +571,7 @@ impl Supervision {
             self.freezer.enforce();
         }
         self.shared.guard.keep_strays(&self.members.all_strays());
-        let looks_at_swap = self.swap.is_due();
+        let (looks_at_swap, is_wanted) = (self.swap.is_due(), self.freezer.is_wanted());
         let samples: Vec<TaskSample> = self
             .tasks
             .iter_mut()
@@ -561,7 +579,7 @@ impl Supervision {
                 if overdue {
                     task.kill("it did not leave before the agent ends");
                 }
-                let (used, status) = task.look(&self.shared, job, &used, now, &mut self.unsent)?;
+                let (used, status) = task.look(&self.shared, job, &used, now, &mut self.unsent, is_wanted)?;
                 let disk = task.disk();
                 let (cpu_time, working_set, threads) = (used.cpu, used.memory, used.threads);
                 let leader = task.leader().filter(|_| looks_at_swap);
@@ -569,9 +587,7 @@ impl Supervision {
                 Some(TaskSample { job, cpu_time, working_set, swap, threads, disk, status })
             })
             .collect();
-        for pid in self.tasks.values_mut().filter_map(Task::heedless) {
-            self.freezer.freeze_one(pid);
-        }
+        self.freezer.freeze_some(&self.tasks.values_mut().filter_map(Task::heedless).collect());
         let (tasks, shared) = (&self.tasks, &self.shared);
         let (news, unsure) =
             (tasks.values().any(Task::is_uncounted), tasks.values().any(Task::is_unsurely_counted));

@@ -8,10 +8,10 @@
 //! of it at the end of that.
 //!
 //! One that was told to rest by a message: an application made with BOINC's library does so within a second,
-//! or at the end of what it must not leave half done. Another may not read messages at all, or not heed them.
-//! It computes for three seconds at most (of CPU time) and is stopped then, as for somebody at the machine.
-//! What one that rests needs to look whether it may go on, up to a tenth of a second in each look, is no
-//! computing.
+//! or at the end of what it must not leave half done. Another may not heed messages. It computes for three
+//! seconds at most (of CPU time) and is stopped then, as for somebody at the machine, and at once each time
+//! after that. What one that rests needs to look whether it may go on, up to a tenth of a second in each
+//! look, is no computing. (One that reads no messages is stopped sooner: see [`super::hearing`].)
 
 use fallow_domain::Duration;
 

@@ -7,7 +7,6 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use fallow_boinc::names;
 use fallow_boinc::runtime::channel::{Channel, Channels};
-use fallow_boinc::runtime::control::ControlQueue;
 use fallow_boinc::runtime::exit::{Ended, FINISH_GRACE, QUIT_GRACE};
 use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::message::{AppStatus, Heartbeat, ProcessControl, TrickleUp};
@@ -19,6 +18,7 @@ use rustix::process::{WaitId, WaitIdOptions};
 use super::disk::{Files, Misses};
 use super::early_uploads::EarlyLook;
 use super::groups::TaskGroup;
+use super::hearing::Hearing;
 use super::members::{First, Members};
 use super::memory::SharedMemory;
 use super::record::{Leader, Output, SlotRecord};
@@ -33,6 +33,8 @@ use crate::proc::{self, Sessions, Used};
 use crate::sys::{self, Segment, Urgency};
 use crate::walk::Missed;
 
+/// How long a task that is to leave still has, when somebody wants the machine.
+const HURRY: StdDuration = StdDuration::from_secs(5);
 /// How often processes that left a task's session are looked for and killed at its end, at most.
 const STRAY_ROUNDS: u32 = 20;
 /// After this long, the engine is offered again what it had no room for.
@@ -188,11 +190,13 @@ pub(super) struct Task {
     trickled: bool,
     /// It is to be told what became of an output.
     upload_told: bool,
-    queue: ControlQueue,
+    hearing: Hearing,
     /// What the application said last.
     said: Option<AppStatus>,
     /// When it gets killed, if it was told to leave.
     leave_by: Option<StdInstant>,
+    /// And as long as somebody wants the machine.
+    hurry_by: Option<StdInstant>,
     /// Whether it goes on although it is stopped.
     restless: Restless,
     /// It was told to rest by a message.
@@ -205,7 +209,8 @@ pub(super) struct Task {
     finished_since: Option<StdInstant>,
     /// It was stopped when that was looked at last.
     was_frozen: bool,
-    killed: bool,
+    /// Why it was killed, if it was.
+    killed: Option<String>,
     /// Why its slot is emptied when it is gone, if it is.
     discarded: Option<Goes>,
 }
@@ -229,9 +234,10 @@ impl Task {
             announced: false,
             trickled: false,
             upload_told: false,
-            queue: ControlQueue::default(),
+            hearing: Hearing::default(),
             said: None,
             leave_by: None,
+            hurry_by: None,
             restless: Restless::stopped(),
             is_to_rest: false,
             heedless: Restless::told(),
@@ -239,7 +245,7 @@ impl Task {
             was_heedless: false,
             finished_since: None,
             was_frozen: false,
-            killed: false,
+            killed: None,
             discarded: None,
         }
     }
@@ -298,7 +304,7 @@ impl Task {
     pub(super) fn tell(&mut self, message: ProcessControl) {
         tracing::debug!(task = shown(&self.name), ?message, "telling a task");
         self.is_to_rest |= message == ProcessControl::Suspend;
-        self.queue.push(message);
+        self.hearing.push(message);
         if matches!(message, ProcessControl::Quit | ProcessControl::Abort) {
             self.meter.set_leaving();
             self.leave_by.get_or_insert(StdInstant::now() + StdDuration::from(QUIT_GRACE));
@@ -310,8 +316,14 @@ impl Task {
     pub(super) fn kill(&mut self, why: &str) {
         let Some(process) = self.process.as_ref().filter(|_| !self.meter.is_gone()) else { return };
         self.meter.set_leaving();
-        if !std::mem::replace(&mut self.killed, true) {
-            tracing::warn!(task = shown(&self.name), pid = process.pid, "killing a task: {why}");
+        if self.killed.is_none() {
+            self.killed = Some(why.to_owned());
+            let (task, pid) = (shown(&self.name), process.pid);
+            match self.leave_by.is_some() && self.is_deaf() {
+                // It can leave in no other way.
+                true => tracing::info!(task, pid, "killing a task: {why}"),
+                false => tracing::warn!(task, pid, "killing a task: {why}"),
+            }
         }
         if let Some(group) = self.meter.group() {
             group.kill();
@@ -358,6 +370,11 @@ impl Task {
         Held { slot, job, holds: disk.map(|held| held.all), is_uncounted, is_finished: false, is_going }
     }
 
+    /// Why it was killed, if it was.
+    pub(super) fn killed(&self) -> Option<&str> {
+        self.killed.as_deref()
+    }
+
     /// Why its slot is to be emptied when it is gone, if it is.
     pub(super) fn discarded(&self) -> Option<Goes> {
         self.discarded
@@ -394,6 +411,7 @@ impl Task {
         used: &BTreeMap<u32, Used>,
         now: Instant,
         unsent: &mut UnsentMessages,
+        is_wanted: bool,
     ) -> Option<(Used, Option<AppStatus>)> {
         let pid = self.process.as_ref()?.pid;
         let used = self.meter.note(used.get(&pid).copied().unwrap_or_default());
@@ -401,7 +419,7 @@ impl Task {
         let mut status = None;
         if let Some(channels) = self.process.as_ref().and_then(Process::channels) {
             if !frozen {
-                self.queue.turn(channels, now);
+                self.hearing.turn(channels, now);
             }
             let beat = Heartbeat { wss: used.memory, max_wss: shared.memory, network_suspended: false };
             // One that is not read yet is as good as a new one.
@@ -420,32 +438,52 @@ impl Task {
         }
         self.take_messages(shared, job, unsent);
         self.said = status.or(self.said);
+        self.hearing.look(status.is_some(), frozen, now);
         if !frozen {
-            self.kill_if_overdue(now);
+            self.kill_if_overdue(now, is_wanted);
         }
         if self.restless.look(frozen, used.cpu) {
             self.kill("it goes on although it is stopped");
         }
-        self.is_heedless = self.heedless.look(self.is_to_rest && !frozen, used.cpu);
+        let is_to_rest = self.is_to_rest && !frozen;
+        self.is_heedless = self.heedless.look(is_to_rest, used.cpu) || (is_to_rest && self.is_deaf());
         Some((used, status))
     }
 
-    /// Its first process, where it goes on although it was told to rest and has now to be stopped. The log
-    /// has it once: it may be so in each pause of a limit on CPU time.
+    /// Its first process, where it goes on although it was told to rest, or hears nothing, and has now to be
+    /// stopped. The log has it once: it may be so in each pause of a limit on CPU time.
     pub(super) fn heedless(&mut self) -> Option<u32> {
         let goes_on = self.is_heedless && !self.meter.is_leaving() && !self.meter.is_gone();
         let pid = self.pid().filter(|_| goes_on)?;
         if !std::mem::replace(&mut self.was_heedless, true) {
-            tracing::warn!(task = shown(&self.name), pid, "it goes on although it is to rest: stopping it");
+            match self.is_deaf() {
+                true => tracing::info!(task = shown(&self.name), pid, "it reads no messages: stopping it"),
+                false => tracing::warn!(
+                    task = shown(&self.name),
+                    pid,
+                    "it goes on although it is to rest: stopping it"
+                ),
+            }
         }
         Some(pid)
+    }
+
+    /// Whether it hears no messages: there is no channel, or nobody has ever read it.
+    fn is_deaf(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.channel.is_none()) || self.hearing.is_deaf()
+    }
+
+    /// Its first process, where a message is not enough to have it rest.
+    pub(super) fn rests_by_force(&self) -> Option<u32> {
+        let leader = self.pid().filter(|_| !self.meter.is_leaving() && !self.meter.is_gone());
+        leader.filter(|_| self.is_deaf() || self.was_heedless)
     }
 
     /// Whether its processes are stopped. The time in which they were counts as nobody's fault.
     pub(super) fn is_frozen(&mut self) -> bool {
         let frozen = self.meter.is_frozen();
         if std::mem::replace(&mut self.was_frozen, frozen) && !frozen {
-            self.queue.excuse(fallow_daemon::clock::now());
+            self.hearing.excuse(fallow_daemon::clock::now());
             self.finished_since = self.finished_since.map(|_| StdInstant::now());
         }
         frozen
@@ -514,7 +552,7 @@ impl Task {
     }
 
     /// A task whose process has ended is never overdue: collecting its outputs takes as long as it takes.
-    fn kill_if_overdue(&mut self, now: Instant) {
+    fn kill_if_overdue(&mut self, now: Instant, is_wanted: bool) {
         if self.meter.is_gone() {
             return;
         }
@@ -524,9 +562,16 @@ impl Task {
         {
             self.finished_since = Some(StdInstant::now());
         }
-        if self.leave_by.is_some_and(|by| by <= StdInstant::now()) {
+        let hurries = is_wanted && self.leave_by.is_some();
+        self.hurry_by = hurries.then(|| self.hurry_by.unwrap_or_else(|| StdInstant::now() + HURRY));
+        let is_over = |by: Option<StdInstant>| by.is_some_and(|by| by <= StdInstant::now());
+        if is_over(self.leave_by) {
             self.kill("it was told to leave a minute ago");
-        } else if self.queue.is_stuck(now) {
+        } else if is_over(self.hurry_by) {
+            self.kill("somebody wants the machine, and it is to leave");
+        } else if self.leave_by.is_some() && self.finished_since.is_none() && self.is_deaf() {
+            self.kill("it was told to leave, and reads no messages");
+        } else if self.hearing.is_stuck(now) {
             self.kill("it has left a message unread for three minutes");
         } else if since(self.finished_since).is_some_and(|age| age > StdDuration::from(FINISH_GRACE)) {
             self.kill("it said that it had finished five minutes ago");
@@ -538,7 +583,7 @@ impl Task {
             return;
         }
         if let Some(channels) = self.process.as_ref().and_then(Process::channels) {
-            self.queue.turn(channels, fallow_daemon::clock::now());
+            self.hearing.turn(channels, fallow_daemon::clock::now());
         }
     }
 }
@@ -782,7 +827,7 @@ mod tests {
         assert_eq!(task.leader(), Some((other.id(), first)));
         task.meter.gone.store(true, Ordering::Relaxed);
         task.leave_by = Some(StdInstant::now());
-        task.kill_if_overdue(fallow_daemon::clock::now());
+        task.kill_if_overdue(fallow_daemon::clock::now(), false);
         let (is_leaving, leader, ended) = (task.meter.is_leaving(), task.leader(), other.try_wait().unwrap());
         other.kill().unwrap();
         other.wait().unwrap();
@@ -820,7 +865,7 @@ mod tests {
         let is_killed = task.killed;
         process.kill().unwrap();
         let ended = process.wait().unwrap();
-        assert!(is_killed && !ended.success());
+        assert!(is_killed.is_some() && !ended.success());
     }
 
     fn setup() -> TaskSetup {

@@ -50,7 +50,7 @@ async fn r6_5_an_agent_goes_back_from_what_is_not_acknowledged_also_when_it_is_k
     let hello = coordinator.until("another life", |held| held.hellos.get(before).cloned()).await;
     assert_eq!(hello.document_version, 2);
     let back = coordinator.until("version 1 again", follows(1)).await;
-    let silence = "the coordinator acknowledged nothing for 12.0 s of time on";
+    let silence = "the coordinator acknowledged nothing for 12 s of time on";
     assert_eq!(back.document_rolled_back_version, 2);
     // The next link may tell already that the coordinator had heard of it: too late.
     assert!(back.document_rollback.starts_with(silence), "{}", back.document_rollback);

@@ -86,6 +86,11 @@ fn r3_14_devices_that_the_owner_excludes_are_kept_over_a_restart() {
     assert_eq!(excluded(), serde_json::json!([]));
     let (code, text) = outcome(dir, &["exclude", "NVIDIA:1,amd:0"]);
     assert!(code == 0 && text.contains("not used: nvidia:1, amd:0"), "{text}");
+    // That it is not here is said, too.
+    assert!(
+        text.contains("this machine has no GPU that is known") || text.contains("not on this machine"),
+        "{text}"
+    );
     let (code, text) = outcome(dir, &["exclude", "gpu0"]);
     assert!(code == 3 && text.contains("such as nvidia:0"), "{text}");
     daemon.kill();
@@ -218,11 +223,10 @@ fn the_owners_suspension_holds_over_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut daemon = Daemon::start(dir.path());
     assert_eq!(outcome(dir.path(), &["suspend"]).0, 0);
-    let guards = children(daemon.0.id());
-    assert_eq!(guards.len(), 1, "the guard is the only child of an idle agent");
+    let guard = guard_of(&daemon);
     daemon.0.kill().unwrap();
     daemon.0.wait().unwrap();
-    wait_for("the guard's end", || (!is_alive(guards[0])).then_some(()));
+    wait_for("the guard's end", || (!is_alive(guard)).then_some(()));
     let data = DataDir::at(dir.path());
     assert!(!data.daemon_file().unwrap().is_alive(), "what a killed agent leaves is known to be stale");
 
@@ -238,7 +242,7 @@ fn the_owners_suspension_holds_over_a_kill() {
 fn a_guard_that_dies_is_started_again() {
     let dir = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(dir.path());
-    let first = children(daemon.0.id())[0];
+    let first = guard_of(&daemon);
     rustix::process::kill_process(
         rustix::process::Pid::from_raw(first.cast_signed()).unwrap(),
         rustix::process::Signal::KILL,
@@ -247,6 +251,34 @@ fn a_guard_that_dies_is_started_again() {
     wait_for("another guard", || {
         children(daemon.0.id()).into_iter().find(|&pid| pid != first && is_alive(pid))
     });
+}
+
+/// Shows R6.12.
+#[test]
+fn r6_12_an_agent_gives_back_the_memory_of_its_code_whenever_it_comes_to_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(dir.path());
+    let started = code_in_memory(daemon.0.id());
+    let comes_to_rest = |most: u64| {
+        wait_for("the agent's rest", || Some(code_in_memory(daemon.0.id())).filter(|code| *code < most))
+    };
+    let at_rest = comes_to_rest(started / 2);
+    wait_for("the agent to run much of its code", || {
+        assert_eq!(outcome(dir.path(), &["preferences", "--why"]).0, 0);
+        assert_eq!(outcome(dir.path(), &["suspend"]).0, 0);
+        assert_eq!(outcome(dir.path(), &["resume"]).0, 0);
+        (code_in_memory(daemon.0.id()) > at_rest + at_rest / 4).then_some(())
+    });
+    comes_to_rest(at_rest + at_rest / 8);
+}
+
+/// Kibibytes of its program's code that a process has in memory.
+fn code_in_memory(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let mut lines =
+        text.lines().skip_while(|line| !(line.contains(" r-xp ") && line.ends_with("/fallow-agent")));
+    let resident = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    resident.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 #[test]
@@ -456,6 +488,14 @@ fn completions_and_the_manual_page_are_written() {
         assert_eq!(output.status.code(), Some(8), "{text}");
         assert!(text.contains("standard output") && !text.contains("panicked"), "{text}");
     }
+}
+
+/// The only child of an idle agent, when those who look at the machine at a start are done.
+fn guard_of(daemon: &Daemon) -> u32 {
+    wait_for("an idle agent with its guard alone", || match children(daemon.0.id())[..] {
+        [guard] => Some(guard),
+        _ => None,
+    })
 }
 
 fn children(of: u32) -> Vec<u32> {

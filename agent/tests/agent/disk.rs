@@ -44,6 +44,7 @@ fn child_on_a_volume_that_fills_up() {
     let volume = Path::new(&volume);
     let dir = &volume.join("agent");
     let mut daemon = Daemon::start(dir);
+    let said = tempfile::tempdir().unwrap();
     fill(volume);
     // Something else on this machine may hold one answer up, but not one after the other. None of the
     // commands changes the next one's answer.
@@ -66,11 +67,43 @@ fn child_on_a_volume_that_fills_up() {
     );
     let (code, text) = prompt(&["detach", "http://127.0.0.1:9/p/"]);
     assert!(code == 8 && text.contains("nothing was done"), "{code}: {text}");
+    // A pause holds at once, too, and ends as it was said.
+    let (code, text) = prompt(&["snooze", "2h"]);
+    assert!(code == 8 && text.contains("paused now, for 2 h") && text.contains("no space"), "{code}: {text}");
+    let (_, text) = outcome(dir, &["resume"]);
+    assert!(text.contains("as soon as that can be stored"), "{text}");
+    let (_, line) = outcome(dir, &["status", "--line"]);
+    assert!(line.starts_with("snoozed until ") || line.starts_with("suspended by the owner"), "{line}");
+    assert_eq!(prompt(&["suspend"]).0, 8);
+    fill(volume);
+    let (_, disk) = outcome(dir, &["disk", "--json"]);
+    let disk: serde_json::Value = serde_json::from_str(&disk).unwrap();
+    assert!(disk["volume_free"].as_u64().unwrap() < 100_000, "what is free now: {disk}");
+    // What the owner wrote is not lost for want of space.
+    let editor = said.path().join("editor");
+    std::fs::write(&editor, "#!/bin/sh\necho 'suspended = false' >>\"$1\"\n").unwrap();
+    std::fs::set_permissions(&editor, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut edit = command(dir, &["preferences", "edit"]);
+    edit.env_remove("VISUAL").env("EDITOR", &editor).stdin(Stdio::null());
+    let output = edit.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(8), "{text}");
+    let kept = text.split("what you wrote is in ").nth(1).unwrap_or_else(|| panic!("{text}")).trim();
+    assert!(std::fs::read_to_string(kept).unwrap().ends_with("suspended = false\n"), "{text}");
+    std::fs::remove_file(kept).unwrap();
 
     std::fs::remove_file(volume.join("fill")).unwrap();
     wait_for("space", || (!outcome(dir, &["status"]).1.contains("no space")).then_some(()));
     let (code, text) = prompt(&["suspend"]);
     assert_eq!(code, 0, "{text}");
+    let paused = || {
+        let (_, text) = outcome(dir, &["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&text).ok()?;
+        status["host"]["snoozed_until"].as_f64()
+    };
+    wait_for("the pause to be stored", paused);
+    let (code, text) = outcome(dir, &["snooze", "off"]);
+    assert!(code == 0 && text.contains("the pause is over; now: suspended by the owner"), "{text}");
     // What was said while nothing could be stored holds over a kill now.
     daemon.kill();
     drop(daemon);

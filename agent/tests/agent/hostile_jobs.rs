@@ -427,7 +427,12 @@ fn r6_10_a_job_that_has_itself_go_on_while_it_is_stopped_is_killed() {
 fn r6_10_a_job_that_does_not_heed_that_it_is_to_rest_is_stopped_and_goes_on_when_it_may() {
     let bench = Bench::unconfined();
     // All of it, also what it has started.
-    let mut setup = bench.script("(while :; do :; done) & while :; do :; done");
+    // It speaks, as those do that read messages.
+    let speaks = crate::messages::say(
+        5,
+        "<current_cpu_time>1</current_cpu_time>\\n<checkpoint_cpu_time>0</checkpoint_cpu_time>\\n",
+    );
+    let mut setup = bench.script(&format!("{speaks} (while :; do :; done) & while :; do :; done"));
     // With a share of the CPU also beside other tests: unread messages have it killed in the end.
     setup.special = true;
     bench.supervisor.start_task(setup);

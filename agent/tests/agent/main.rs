@@ -8,6 +8,7 @@ mod copies;
 mod creators;
 mod cut_off;
 mod daemon;
+mod deaf;
 mod disk;
 mod gpus;
 mod groups;

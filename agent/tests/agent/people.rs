@@ -63,13 +63,34 @@ fn r6_4_people_of_a_group_see_what_the_agent_does_and_pause_it_and_do_nothing_el
     assert!(code == 5 && said.contains("members of a group"), "{said}");
     let (code, said) = as_one_of_them(&["suspend", "--dir", place.to_str().unwrap()]);
     assert!(code == 5 && said.contains("is not yours"), "{said}");
-    // Somebody with an agent of his own asks that one.
+    let (code, said) = as_one_of_them(&["run", "--dir", place.to_str().unwrap()]);
+    assert!(code == 3 && said.contains("belongs to another user"), "{code}: {said}");
+    let (code, said) = as_one_of_them(&["preferences", "edit", "--dir", place.to_str().unwrap()]);
+    assert!(code == 5 && said.contains("is another user's"), "{code}: {said}");
+    // Whose agent it is, is said of all that they may not ask.
+    let others: [&[&str]; 6] =
+        [&["suspend"], &["resume"], &["disk"], &["preferences"], &["preferences", "edit"], &["stop"]];
+    for asked in others {
+        let (code, said) = as_one_of_them(asked);
+        assert!(
+            code == 5 && said.contains("its administrator's: you may see its status"),
+            "{asked:?}: {said}"
+        );
+    }
+    // A directory of one's own in which nothing runs is in nobody's way.
     let own = home.join("nobody/.local/state/fallow-agent");
     fs::create_dir_all(&own).unwrap();
+    for (path, user) in [("nobody", 65_534), ("nobody/.local/state/fallow-agent", 65_534)] {
+        chown(home.join(path), Some(user), Some(user)).unwrap();
+    }
     let (code, said) = as_one_of_them(&["status"]);
-    assert!(code != 0 && said.contains("nobody/.local/state/fallow-agent"), "{said}");
+    assert!(code == 0 && said.contains("no projects"), "{said}");
+    let (code, said) = as_one_of_them(&["suspend"]);
+    assert!(code == 5 && said.contains("no agent of yours runs"), "{said}");
 
     daemon.kill();
+    let (code, said) = as_one_of_them(&["status"]);
+    assert!(code == 4 && said.contains("nobody/.local/state/fallow-agent"), "{said}");
     fs::remove_dir_all(&own).unwrap();
     let (code, said) = as_one_of_them(&["status"]);
     assert!(code == 4 && said.contains("the agent of this machine does not run"), "{said}");

@@ -175,13 +175,15 @@ fn r6_4_the_owner_edits_his_file_which_is_checked_and_taken_without_a_restart() 
     let right = editor(tools.path(), "right", &format!("printf '{}' >\"$1\"", right.replace('\n', "\\n")));
     let (code, text) = edit(host.path(), &right);
     assert!(code == 0 && text.contains("are taken"), "{code}: {text}");
+    let note = "\nline 2: run_in_use = true is not taken: it would loosen (false, default)\n";
+    assert!(text.contains(note) && !text.contains("line 1"), "{text}");
     assert_eq!(status(host.path())["pid"], pid, "it is the same process");
     let buffer = host.preference("buffer_min");
     assert!(
         buffer["value"] == "1 h" && buffer["source"] == "preferences.toml" && buffer["line"] == 1,
         "{buffer}"
     );
-    assert_eq!(buffer["overruled"][0]["value"], "0.1 days");
+    assert_eq!(buffer["overruled"][0]["value"], "2.4 h");
     // What would loosen is named, and not taken.
     let in_use = host.preference("run_in_use");
     assert!(in_use["value"] == "false" && in_use["source"] == "default", "{in_use}");
@@ -195,9 +197,15 @@ fn r6_4_the_owner_edits_his_file_which_is_checked_and_taken_without_a_restart() 
     host.daemon.as_mut().unwrap().kill();
     let (code, text) = edit(host.path(), &editor(tools.path(), "more", "echo 'suspended = true' >>\"$1\""));
     assert!(code == 0 && text.contains("none runs now"), "{code}: {text}");
+    assert!(text.contains("line 2: run_in_use = true is no limit by itself"), "{text}");
     host.start();
     assert_eq!(host.preference("buffer_min")["value"], "1 h");
     assert_eq!(status(host.path())["host"]["suspended_by"], "owner");
+    // What his command cannot lift is said in the words of `status`.
+    let (code, text) = outcome(host.path(), &["resume"]);
+    let line = outcome(host.path(), &["status", "--line"]).1;
+    assert_eq!((code, text), (0, format!("there was no suspension of yours; now: {line}")));
+    assert!(line.contains("suspended by preferences.toml, line 3"), "{line}");
 }
 
 #[test]
@@ -218,8 +226,18 @@ fn r6_4_a_file_is_checked_by_itself_and_the_template_explains_every_key() {
     fs::write(&file, "hours = \"mon,tue 18:00-20:00\"\n").unwrap();
     let (code, text) = check();
     assert!(code == 0 && text.contains("it limits hours"), "{text}");
+    fs::write(&file, "cpus_max = 2\nrun_in_use = true\nidle_after = \"15m\"\nstop_without_input = \"1m\"\n")
+        .unwrap();
+    let (code, text) = check();
+    assert!(code == 0 && text.contains("it limits cpus_max, idle_after, stop_without_input\n"), "{text}");
+    assert!(
+        text.contains("\nline 2: run_in_use = true is no limit by itself: without it false holds\n"),
+        "{text}"
+    );
+    assert!(text.contains("\nthis machine would never compute: "), "{text}");
     fs::write(&file, "hours = \"mon, tue 18:00-20:00\"\nidle_after = 5\n").unwrap();
     let (code, text) = check();
+    assert!(!text.contains("nothing was changed"), "{text}");
     assert!(code == 3 && text.contains(":1:") && text.contains(":2:"), "{text}");
     fs::write(&file, [0xff, 0xfe]).unwrap();
     assert!(check().1.contains("no text"));
@@ -302,7 +320,10 @@ fn r6_4_the_load_of_other_programs_stops_tasks() {
     host.owner("other_load_max = \"20%\"\n");
     host.stops("other programs");
     let (_, text) = outcome(host.path(), &["status"]);
-    assert!(text.contains("other programs use the CPUs"), "{text}");
+    assert!(
+        text.contains("other programs use the CPUs: ") && text.contains("% of them, and other_load_max"),
+        "{text}"
+    );
     drop(spinning);
     host.owner("");
     host.goes_on();
@@ -338,7 +359,7 @@ fn r6_4_boincs_override_and_client_configuration_are_read_and_shown() {
     host.goes_on();
     host.owner("cpu_fraction = \"1%\"\nupload_max = \"5 kB\"\n");
     assert_eq!(status(host.path())["host"]["usable_cpus"], 1);
-    assert_eq!(host.preference("upload_max")["value"], "5 kB a second");
+    assert_eq!(host.preference("upload_max")["value"], "5000 B a second");
 }
 
 /// A project whose user lets hosts at home compute in use and on batteries, and others never.
@@ -366,7 +387,7 @@ fn r6_4_a_web_sites_preferences_hold_at_this_hosts_venue_and_the_owner_tightens_
     host.battery(false);
     let buffer = host.preference("buffer_min");
     let source = buffer["source"].as_str().unwrap();
-    assert!(buffer["value"] == "0.5 days" && source.ends_with("for venue home"), "{buffer}");
+    assert!(buffer["value"] == "12 h" && source.ends_with("for venue home"), "{buffer}");
     dev.key();
     wait_for("that somebody uses the machine", || {
         (status(host.path())["host"]["in_use"] == true).then_some(())
@@ -437,7 +458,7 @@ fn r6_4_what_files_come_to_in_days_breaks_a_transfer_off_and_it_goes_on_from_the
     let rests = |host: &Host| {
         wait_for("that no more may be transferred", || {
             let why = status(host.path())["host"]["network_rests"].as_str()?.to_owned();
-            why.contains("in the last 30 days, of 1000.0 kB that may be transferred").then_some(why)
+            why.contains("in the last 30 days, of 1 MB that may be transferred").then_some(why)
         });
     };
     rests(&host);

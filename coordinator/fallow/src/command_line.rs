@@ -48,7 +48,8 @@ const OPENAPI_EXAMPLE: &str = "\
 Example:
   fallow openapi > fallow.openapi.json
 
-A coordinator gives out its own at https://HOST:PORT/v1/openapi.json.";
+A coordinator gives out its own at https://HOST:PORT/v1/openapi.json, to whoever
+has an operator's token.";
 
 /// Lab machines that compute when nobody needs them: the coordinator and its operators' tools.
 #[derive(Parser, Debug)]

@@ -130,7 +130,7 @@ async fn lab(dir: &Path) -> (Running, Vec<Follower>) {
     until_have(dir, 2, &["pc-1", "pc-2", "pc-3"]);
     let plan = ["rollout", "plan", "--waves", "test-room,100%", "--soak", "30d", "--approval-over", "0"];
     let said = done(dir, &[&plan[..], &["--message", "four eyes"]].concat());
-    let expected = "Changes go out in waves of test-room,100%, each watched for 30.0 days; one for more than 0 hosts waits for a second person.\n";
+    let expected = "Changes go out in waves of test-room,100%, each watched for 30 days; one for more than 0 hosts waits for a second person.\n";
     assert_eq!(said, expected);
     (running, hosts)
 }
@@ -166,6 +166,8 @@ async fn r6_5_a_change_waits_for_a_second_person_and_its_rollout_takes_each_orde
     let paused = bob.does(&["rollout", "pause", "--message", "lunch"]);
     assert!(paused.contains("Rollout 1 of version 3, after 2, begun by ann at "), "{paused}");
     assert!(paused.contains("is paused at wave 1 of 2"), "{paused}");
+    assert!(paused.contains("bob pauses it (lunch)"), "{paused}");
+    bob.refused(&["rollout", "pause"], 3, "rollout 1 cannot be told to pause: it is paused");
     assert_eq!(ann.json(&["rollout"])["rollout"]["phase"], "paused");
     let resumed = ann.json(&["rollout", "resume", "--message", "back"]);
     assert_eq!((&resumed["phase"], &resumed["released_waves"]), (&"watching".into(), &1.into()));
@@ -188,7 +190,20 @@ async fn r6_5_a_change_waits_for_a_second_person_and_its_rollout_takes_each_orde
     let listed = bob.json(&["rollout", "list"]);
     assert_eq!((&listed["rollouts"][0], listed["rollouts"].as_array().unwrap().len()), (&completed, 1));
 
-    let entries = json(dir, &["audit", "--action", "rollout"])["entries"].clone();
+    // What is so already goes out by no rollout, and neither does what is only tried.
+    let again = ann.does(&["preferences", "set", "--cpu-fraction", "75%"]);
+    assert!(again.contains("nothing was changed") && !again.contains("rollout"), "{again}");
+    let group = dir.join("test-room.toml");
+    let again = ann.does(&["apply", "-f", group.to_str().unwrap()]);
+    assert!(again.contains("nothing was changed") && !again.contains("rollout"), "{again}");
+    let changed = ann.does(&["shares", "set", "sums=2"]);
+    assert!(changed.contains("rollout 2 waits"), "{changed}");
+    bob.json(&["rollout", "approve"]);
+    let tried = ann.does(&["apply", "-f", group.to_str().unwrap(), "--dry-run"]);
+    assert!(tried.contains("nothing was changed") && !tried.contains("goes out"), "{tried}");
+    bob.json(&["rollout", "abort"]);
+
+    let entries = json(dir, &["audit", "--action", "rollout", "--limit", "60"])["entries"].clone();
     let entries = entries.as_array().unwrap();
     let said =
         |entry: &Value| ["actor", "outcome", "message"].map(|key| entry[key].as_str().unwrap().to_owned());
@@ -207,7 +222,7 @@ async fn r6_5_a_change_waits_for_a_second_person_and_its_rollout_takes_each_orde
     }
     let approved = entries.iter().find(|entry| entry["message"] == "looks right").unwrap();
     assert!(approved["object"].as_str().unwrap().contains("bob approves it"), "{approved}");
-    let table = done(dir, &["audit", "--wide"]);
+    let table = done(dir, &["audit", "--wide", "--limit", "60"]);
     for words in [
         "rollout planned",
         "bob approves it",

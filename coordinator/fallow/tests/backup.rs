@@ -222,7 +222,7 @@ fn r6_9_a_backup_in_an_empty_directory_is_the_coordinator_that_it_was_made_of() 
     assert_eq!((versions(elsewhere.path()).last().unwrap().as_str(), share(elsewhere.path())), ("1.1", 30.0));
     ok(elsewhere.path(), &["audit", "--check"]);
     // A copy of the directory by other means is helped without a file.
-    let told = ok(elsewhere.path(), &["restore"]);
+    let told = ok(elsewhere.path(), &["restore", "--new-term"]);
     assert!(told.contains("Term 2 of the documents begins, with version 2.1."), "{told}");
     assert_eq!(running.stop(), Some(0));
 }
@@ -413,8 +413,12 @@ fn r6_5_a_restore_begins_a_term_after_that_of_what_was_there_also_without_docume
     let file = dir.join("early.tar");
     ok(dir, &["backup", file.to_str().unwrap()]);
     ok(dir, &["project", "create", "demo"]);
-    ok(dir, &["restore"]);
-    ok(dir, &["restore"]);
+    // Neither said, nothing is done.
+    let told = refused(dir, &["restore"], ExitCode::Usage);
+    assert!(told.contains("--new-term"), "{told}");
+    assert_eq!(versions(dir), ["1"]);
+    ok(dir, &["restore", "--new-term"]);
+    ok(dir, &["restore", "--new-term"]);
     assert_eq!(versions(dir), ["1", "1.1", "2.1"]);
     ok(dir, &["restore", file.to_str().unwrap()]);
     assert_eq!(versions(dir), ["3.1"]);

@@ -17,6 +17,19 @@ use support::{Running, fallow, run, text, wait_for};
 fn a_coordinator_is_run_asked_and_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(dir.path());
+    for (list, said) in [
+        (&["hosts"][..], "No hosts yet: `fallow tokens create`"),
+        (&["projects"], "No projects yet"),
+        (&["jobs"], "No jobs yet"),
+        (&["tokens", "list"], "No tokens yet"),
+        (&["operators", "list"], "No operators yet"),
+        (&["groups"], "No groups yet: `fallow apply"),
+        (&["documents"], "No documents yet"),
+        (&["rollout", "list"], "Nothing was rolled out so far"),
+    ] {
+        let listed = fallow(dir.path(), list);
+        assert!(text(&listed).starts_with(said), "{list:?}: {}", text(&listed));
+    }
     let asked = fallow(dir.path(), &["project", "create", "sieve", "--share", "30", "--json"]);
     assert_eq!(asked.status.code(), Some(0), "{}", text(&asked));
     let shown: serde_json::Value =
@@ -261,7 +274,10 @@ fn r6_11_the_api_is_described_without_a_coordinator() {
 fn what_cannot_be_read_gives_status_2_and_an_example() {
     let dir = tempfile::tempdir().unwrap();
     for (arguments, said) in [
-        (&["coordinator", "run", "--listen", "24999"][..], "such as 127.0.0.1:24001"),
+        (
+            &["coordinator", "run", "--listen", "24999"][..],
+            "expected an IP address and a port, such as 127.0.0.1:24001",
+        ),
         (&["shares", "set", "sieve=much"], "such as mersenne=75"),
         (&["hosts", "--coordinator", "garbage"], "such as lab.example.org:24001"),
         (&["hosts", "--coordinator", "http://127.0.0.1:1"], "TLS only"),
@@ -290,7 +306,7 @@ fn r6_11_a_batch_is_read_from_standard_input() {
             r#" {"workunits": [{"application": "none", "flops": 1e9}]}"#,
             "standard input: project sieve has no",
         ),
-        ("[[workunits]]\nflop = 1\n", "standard input: workunit 1: line 2, column 1: unknown field `flop`"),
+        ("[[workunits]]\nflop = 1\n", "workunit 1: line 2, column 1: unknown field `flop`"),
     ] {
         let mut submit = support::command();
         submit.args(["submit", "sieve", "--file", "-"]).env("FALLOW_DIR", dir.path());

@@ -42,9 +42,9 @@ fn r6_5_what_each_version_says_and_what_differs_between_two_is_shown_without_acc
     let second = done(dir, &["documents", "show", "2"]);
     assert_eq!(line(&second, "projects.sums.share")[1], "75", "{second}");
     assert_eq!(line(&second, "message")[1], "exams", "{second}");
-    assert_eq!(line(&second, "preferences.cpu_fraction")[1], "1", "{second}");
+    assert_eq!(line(&second, "preferences.cpu_fraction")[1], "100%", "{second}");
     let third = json(dir, &["documents", "show", "3"]);
-    assert_eq!(third["values"]["groups.room-12.preferences.cpu_fraction"], "0.5");
+    assert_eq!(third["values"]["groups.room-12.preferences.cpu_fraction"], "50%");
     assert_eq!(third["values"]["groups.room-12.selector"], "room=12");
     let listed = json(dir, &["documents"]);
     assert_eq!(third["document"], listed["documents"][2]);
@@ -103,7 +103,7 @@ async fn r6_5_a_change_of_the_whole_fleet_is_tried_first_and_changes_nothing_the
     hosts(dir, 2).await;
     let tried = done(dir, &["preferences", "set", "--cpu-fraction", "10%", "--dry-run"]);
     let row = line(&tried, "preferences.cpu_fraction");
-    assert_eq!(row[1..], ["1", "0.1", "fleet", "2"], "{tried}");
+    assert_eq!(row[1..], ["2", "100%", "fleet", "10%"], "{tried}");
     assert!(tried.contains("2 of 2 hosts get other values; nothing was changed"), "{tried}");
     assert_eq!(tried.lines().count(), 3, "{tried}");
     let tried = json(dir, &["shares", "set", "sums=7", "primes=100", "--dry-run"]);
@@ -165,21 +165,21 @@ fn r6_5_what_is_not_named_of_a_plan_stays_and_the_audit_log_has_all_that_guards_
     let guarded = ", not judged by: idle, failed; one for more than 5 hosts waits for a second person.\n";
     assert_eq!(
         plan(&["--soak", "10m"]),
-        format!("Changes go out in waves of 1,100%, each watched for 10.0 min{guarded}")
+        format!("Changes go out in waves of 1,100%, each watched for 10 min{guarded}")
     );
     assert_eq!(
         plan(&["--waves", "2,100%"]),
-        format!("Changes go out in waves of 2,100%, each watched for 10.0 min{guarded}")
+        format!("Changes go out in waves of 2,100%, each watched for 10 min{guarded}")
     );
-    let free = "Changes go out in waves of 2,100%, each watched for 10.0 min.\n";
+    let free = "Changes go out in waves of 2,100%, each watched for 10 min.\n";
     assert_eq!(plan(&["--without", "none", "--approval-over", "none"]), free);
     assert_eq!(plan(&[]), free);
     let entries = json(dir, &["audit"])["entries"].as_array().unwrap().clone();
     let last = entries.iter().rfind(|entry| entry["action"] == "rollout planned").unwrap();
     let before =
-        "waves of 2,100%, 10.0 min each, not judged by idle, failed; a second person for more than 5 hosts";
+        "waves of 2,100%, 10 min each, not judged by idle, failed; a second person for more than 5 hosts";
     assert_eq!(last["before"], before);
-    assert_eq!(last["after"], "waves of 2,100%, 10.0 min each; no second person");
+    assert_eq!(last["after"], "waves of 2,100%, 10 min each; no second person");
     let wrong = fallow(dir, &["rollout", "plan", "--approval-over", "some"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong).contains("expected a number of hosts, or none"), "{}", text(&wrong));
@@ -264,5 +264,7 @@ async fn r6_10_whoever_does_something_says_why_and_the_audit_log_has_it() {
     let long = fallow(dir, &["tokens", "create", "--message", &"x".repeat(1_001)]);
     assert_eq!(long.status.code(), Some(3), "{}", text(&long));
     assert!(text(&long).contains("it has 1001 bytes: expected 1000 at most"), "{}", text(&long));
+    let long = fallow(dir, &["shares", "set", "sums=9", "--message", &"x".repeat(1_001)]);
+    assert_eq!(long.status.code(), Some(3), "{}", text(&long));
     assert_eq!(running.stop(), Some(0));
 }

@@ -90,10 +90,21 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
     let (mut running, groups) = fleet(dir);
     let mut pc = [agent(dir, "pc-1").await, agent(dir, "pc-2").await, agent(dir, "pc-3").await];
     assert_eq!(
-        done(dir, &["hosts", "label", "pc-1", "room=12", "site=brno"]).split_whitespace().last(),
-        Some("site=brno")
+        done(dir, &["hosts", "label", "pc-1", "room=12"]),
+        "pc-1: room=12, which is new; it is in no group\n"
     );
-    done(dir, &["hosts", "label", "pc-2", "site=brno", "rack=4"]);
+    let unknown = fallow(dir, &["hosts", "label", "pc-1", "pc-99", "site=brno"]);
+    assert!(text(&unknown).contains("there is no host \"pc-99\""), "{}", text(&unknown));
+    let bare = fallow(dir, &["diff", "room-12.toml"]);
+    assert_eq!(
+        (bare.status.code(), text(&bare).contains("-f room-12.toml")),
+        (Some(2), true),
+        "{}",
+        text(&bare)
+    );
+    let both = json(dir, &["hosts", "label", "pc-1", "pc-2", "site=brno"]);
+    assert_eq!(both["hosts"].as_array().unwrap().len(), 2, "{both}");
+    done(dir, &["hosts", "label", "--selector", "site=brno, !room", "rack=4"]);
     let labels = json(dir, &["hosts", "label", "pc-2", "rack-"]);
     assert_eq!((&labels["labels"]["site"], &labels["labels"]["rack"]), (&Value::from("brno"), &Value::Null));
 
@@ -104,9 +115,9 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
     let line = |host: &str, value: &str| {
         lines.iter().find(|line| line[0] == host && line[2] == value).unwrap()[3..].to_vec()
     };
-    assert_eq!(line("pc-1", "preferences.cpu_fraction"), ["1", "0.5", "group", "quiet"]);
+    assert_eq!(line("pc-1", "preferences.cpu_fraction"), ["100%", "50%", "group", "quiet"]);
     assert_eq!(line("pc-1", "projects.sums"), ["share", "100", "absent", "group", "quiet"]);
-    assert_eq!(line("pc-2", "preferences.cpu_fraction"), ["1", "0.25", "group", "site"]);
+    assert_eq!(line("pc-2", "preferences.cpu_fraction"), ["100%", "25%", "group", "site"]);
     assert!(!difference.contains("pc-3"), "{difference}");
     assert_eq!(json(dir, &["groups"])["groups"].as_array().unwrap().len(), 0);
 
@@ -118,7 +129,11 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
     assert_eq!(document(&mut pc[0], 3).await, (0.5, vec!["primes".to_owned()]));
     assert_eq!(document(&mut pc[1], 3).await, (0.25, vec!["primes".to_owned(), "sums".to_owned()]));
     assert_eq!(document(&mut pc[2], 3).await.0, 1.0);
-    assert!(done(dir, &["apply", "-f", &groups]).contains("the groups are so already"));
+    let again = done(dir, &["apply", "-f", &groups]);
+    assert!(
+        again.contains("the groups are so already; 0 of 3 hosts get other values; nothing was changed"),
+        "{again}"
+    );
 
     // A group that chooses no host may have a slip in it.
     let slip = dir.join("slip.toml");
@@ -168,9 +183,9 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
 
     let why = done(dir, &["hosts", "show", "pc-1", "--why"]);
     for expected in [
-        "preferences.cpu_fraction         0.5        group quiet   0.25 by group site, 1 by default",
-        "preferences.buffer_min           2 h        group site    0.1 days by default",
-        "preferences.memory_fraction      0.1        owner         0.9 by default",
+        "preferences.cpu_fraction         50%        group quiet   25% by group site, 100% by default",
+        "preferences.buffer_min           2 h        group site    2.4 h by default",
+        "preferences.memory_fraction      10%        owner         90% by default",
         "projects.sums                    absent     group quiet   share 100 by fleet",
         "projects.primes.code_sign_key    sha256:",
         "groups     site, quiet",
@@ -185,6 +200,9 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
     let enrolled = fallow(dir, &["hosts", "label", "pc-1", "campus-"]);
     assert_eq!(enrolled.status.code(), Some(3));
     assert!(text(&enrolled).contains("pc-1 was enrolled with campus=north"), "{}", text(&enrolled));
+    let reported = fallow(dir, &["hosts", "label", "pc-1", "cores=64"]);
+    assert_eq!(reported.status.code(), Some(3));
+    assert!(text(&reported).contains("agents do not report"), "{}", text(&reported));
     let shown = json(dir, &["hosts", "show", "pc-3"]);
     assert!(
         shown["values"]
@@ -243,7 +261,6 @@ fn r6_4_everything_wrong_in_all_files_is_named_at_once_with_status_3_and_nothing
         (&["groups", "remove", "loud"], "there is no group \"loud\" (there is: none)"),
         (&["hosts", "label", "pc-9", "room=1"], "there is no host \"pc-9\""),
         (&["hosts", "show", "pc-9"], "there is no host \"pc-9\""),
-        (&["hosts", "label", "pc-9", "cores=64"], "agents do not report"),
         (&["hosts", "--selector", "room="], "terms parted by commas"),
     ] {
         let output = fallow(dir, bad);

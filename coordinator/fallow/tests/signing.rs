@@ -179,6 +179,21 @@ fn r6_10_a_request_that_somebody_has_changed_is_not_signed() {
     let (path, key) = organisation(dir);
     ok(dir, &["organisation", "set", &key]);
     ok(dir, &["project", "create", "demo"]);
+    // With another key nothing is shown that could not be signed by it.
+    ok(dir, &["organisation", "new-key", &path("wrong.key")]);
+    let wrong = ["organisation", "sign", "--key", &path("wrong.key"), "--yes"];
+    let said = refused(dir, &wrong, ExitCode::BadInput);
+    assert!(said.contains("wrong.key is not the key that signs here") && said.contains(&key), "{said}");
+    assert!(!said.contains("before"), "{said}");
+    // What is no key is called none, and no more.
+    let token = path("enrolment.token");
+    fs::write(&token, ok(dir, &["tokens", "create"])).unwrap();
+    for no_key in
+        [&["organisation", "sign", "--key", &token, "--yes"][..], &["hosts", "--operator-token-file", &token]]
+    {
+        let said = refused(dir, no_key, ExitCode::BadInput);
+        assert!(!said.contains("open to other users"), "{said}");
+    }
     ok(dir, &["organisation", "sign", "--key", &path("org.key"), "--yes"]);
     ok(dir, &["shares", "set", "demo=10"]);
     let request = path("request");
@@ -366,7 +381,7 @@ fn r6_10_documents_that_are_signed_no_more_go_out_and_what_waited_was_named() {
     ok(dir, &["organisation", "set", &key]);
     ok(dir, &["preferences", "set", "--cpu-fraction", "0.5", "--checkpoint-period", "90s"]);
     let documents = ok(dir, &["documents"]);
-    assert!(documents.contains("preferences cpu_fraction=0.5 checkpoint_period=1.5 min"), "{documents}");
+    assert!(documents.contains("preferences cpu_fraction=50% checkpoint_period=90 s"), "{documents}");
     assert!(documents.contains("version 2 waits until it is signed"), "{documents}");
     let room = path("room.toml");
     fs::write(

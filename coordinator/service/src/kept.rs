@@ -28,7 +28,7 @@ pub(crate) async fn keeping<T>(kept: Kept, call: impl Future<Output = T>) -> T {
 pub(crate) async fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
-    // None outside of operators' calls.
+    // None outside of calls.
     let kept = KEPT.try_with(Kept::clone).ok();
     let work = move || {
         let done = work();

@@ -149,7 +149,7 @@ async fn r6_10_everything_that_operators_do_is_in_the_audit_log_with_who_did_wha
     assert_eq!((document.object.as_str(), document.before.as_str()), ("version 1: project primes", ""));
     assert_eq!((project.actor.as_str(), project.object.as_str()), ("ann@lab", "primes"));
     assert_eq!((project.before.as_str(), project.after.as_str()), ("poll=5m", "poll=90s"));
-    assert!(version.object.starts_with("primes sieve version 100 for x86_64"), "{version:?}");
+    assert!(version.object.starts_with("sieve 1.0 of project primes, for x86_64"), "{version:?}");
     assert_eq!(submitted.after, "workunits 1 to 1 of 1, key night");
     assert_eq!((shares.object.as_str(), &shares.before), ("version 2: shares primes=20", &document.after));
     assert_eq!(made.object.split(' ').count(), 2);

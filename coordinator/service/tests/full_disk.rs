@@ -54,6 +54,38 @@ async fn child_on_a_small_volume() {
     println!("\nthey were stopped");
 }
 
+/// The same on a volume that has room for much in few files.
+#[tokio::test]
+async fn child_on_a_volume_of_few_files() {
+    let Ok(dir) = std::env::var(CHILD) else { return };
+    let options = Options::at(Path::new(&dir).join("coordinator"));
+    let coordinator = Coordinator::start(options.clone()).await.unwrap();
+    let mut operator = connect(coordinator.access()).await.unwrap();
+    let project = CreateProjectRequest { name: "a".into(), share: 50.0, ..Default::default() };
+    operator.create_project(project).await.unwrap();
+    add_app_version(&mut operator, "a", "app").await;
+    for workunits in [20, 1] {
+        let input = InputFile { content: vec![7], open_name: "in".into(), ..Default::default() };
+        let workunit = NewWorkunit {
+            application: "app".into(),
+            flops_estimate: 1e9,
+            inputs: vec![input],
+            ..Default::default()
+        };
+        let workunits = vec![workunit; workunits];
+        let request = SubmitRequest { project: "a".into(), workunits, ..Default::default() };
+        let refused = loop {
+            if let Err(status) = operator.submit(request.clone()).await {
+                break status;
+            }
+        };
+        assert!(refused.message().to_lowercase().contains("no space left"), "{refused}");
+    }
+    coordinator.stop().await.unwrap();
+    Coordinator::start(options).await.unwrap().stop().await.unwrap();
+    println!("\nit has started again");
+}
+
 /// An agent that says as much as it may, so many jobs at a time.
 async fn fill(identity: &Identity, size: u64) -> Result<(), Status> {
     let (mut agent, _) = Agent::link(identity, hello(identity, "e", 0)).await;
@@ -120,13 +152,23 @@ async fn stop_them(operator: &mut Client) {
 
 #[test]
 fn r6_10_operators_suspend_the_fleet_and_take_hosts_out_when_agents_and_submitters_have_filled_the_disk() {
+    on_a_volume("size=32m", "child_on_a_small_volume", "they were stopped");
+}
+
+#[test]
+fn r6_10_a_coordinator_starts_again_when_submitters_have_made_all_the_files_that_they_may() {
+    on_a_volume("size=64m,nr_inodes=300", "child_on_a_volume_of_few_files", "it has started again");
+}
+
+/// Runs a test of this program on a volume of its own, which says that in the end.
+fn on_a_volume(options: &str, child: &str, expected: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let script = r#"mount -t tmpfs -o size=32m none "$1" && shift && exec "$@""#;
+    let script = format!(r#"mount -t tmpfs -o {options} none "$1" && shift && exec "$@""#);
     let output = Command::new("unshare")
-        .args(["--map-root-user", "--mount", "sh", "-c", script, "sh"])
+        .args(["--map-root-user", "--mount", "sh", "-c", &script, "sh"])
         .arg(dir.path())
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "child_on_a_small_volume", "--nocapture", "--test-threads=1"])
+        .args(["--exact", child, "--nocapture", "--test-threads=1"])
         .env(CHILD, dir.path())
         .output();
     let Ok(output) = output else {
@@ -138,5 +180,5 @@ fn r6_10_operators_suspend_the_fleet_and_take_hosts_out_when_agents_and_submitte
         println!("skipped: no small volume can be mounted here: {log}");
         return;
     }
-    assert!(said.contains("they were stopped"), "{said}{log}");
+    assert!(said.contains(expected), "{said}{log}");
 }

@@ -237,9 +237,9 @@ async fn r6_4_a_host_is_explained_with_the_origin_of_each_value_and_what_its_own
         format!("{} by {}", found.value, found.origin)
     };
     assert_eq!(value("projects.a"), "share 50 by fleet");
-    assert_eq!(value("preferences.cpu_fraction"), "0.5 by group quiet");
+    assert_eq!(value("preferences.cpu_fraction"), "50% by group quiet");
     assert_eq!(value("preferences.suspended"), "true by owner");
-    assert_eq!(value("preferences.buffer_min"), "0.1 days by default");
+    assert_eq!(value("preferences.buffer_min"), "2.4 h by default");
     assert_eq!(explained.groups, ["quiet"]);
     // What its owner says is told beside the document that it follows, and known of no other.
     let followed = (explained.document_version, content_of(&mut agent, explained.document_version).await);
@@ -272,10 +272,10 @@ async fn r6_4_a_host_is_explained_with_the_origin_of_each_value_and_what_its_own
     let hours = value(&explained, "preferences.hours");
     assert!(hours.starts_with("sat-sun by owner (preferences.toml, line 1) over "), "{hours}");
     let cpus = value(&explained, "preferences.cpu_fraction");
-    assert!(cpus.starts_with("0.25 by owner (preferences.toml, line 2) over 0.5 by group quiet"), "{cpus}");
+    assert!(cpus.starts_with("25% by owner (preferences.toml, line 2) over 50% by group quiet"), "{cpus}");
     apply(&mut operator, &[&QUIET.replace("0.5", "0.1")]).await;
     let explained = operator.explain_host(request).await.unwrap().into_inner();
-    assert!(value(&explained, "preferences.cpu_fraction").starts_with("0.1 by group quiet"));
+    assert!(value(&explained, "preferences.cpu_fraction").starts_with("10% by group quiet"));
     let unknown = ExplainHostRequest { host: "nobody".into() };
     assert_eq!(operator.explain_host(unknown).await.unwrap_err().code(), Code::NotFound);
     for (bad, code) in [("os=plan9", Code::InvalidArgument), ("room", Code::InvalidArgument)] {
@@ -333,8 +333,8 @@ async fn r6_5_a_change_that_is_only_tried_or_wrong_changes_nothing_and_says_all_
     let tried = operator.change_groups(tried).await.unwrap().into_inner();
     assert_eq!((tried.document_version, tried.changed_hosts), (1, 1));
     let value = &tried.values[0];
-    assert_eq!((value.key.as_str(), value.before.as_str()), ("preferences.cpu_fraction", "1"));
-    assert_eq!((value.after.as_str(), value.origin.as_str()), ("0.5", "group quiet"));
+    assert_eq!((value.key.as_str(), value.before.as_str()), ("preferences.cpu_fraction", "100%"));
+    assert_eq!((value.after.as_str(), value.origin.as_str()), ("50%", "group quiet"));
     assert_eq!(value.agent_ids, [identity.agent_id]);
 
     let bad = QUIET.replace("0.5", "5");

@@ -6,6 +6,7 @@ mod peers;
 use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::operator::v1::ListHostsRequest;
+use futures_util::{StreamExt as _, stream};
 use peers::{Identity, PATIENCE, channel, connect, enroll, hello, tokens};
 use prost::Message as _;
 use prost::bytes::{Buf as _, BufMut as _};
@@ -57,7 +58,12 @@ impl Decoder for Raw {
 async fn ended(channel: Channel, path: &'static str, bearer: Option<&str>, said: Vec<Vec<u8>>) -> Status {
     let mut client = Grpc::new(channel);
     client.ready().await.unwrap();
-    let said = tokio_stream::StreamExt::chain(tokio_stream::iter(said), tokio_stream::pending());
+    // An operator's request is one message, which is looked at when the request has ended.
+    let rest = match bearer {
+        Some(_) => stream::empty().left_stream(),
+        None => stream::pending().right_stream(),
+    };
+    let said = stream::iter(said).chain(rest);
     let mut request = Request::new(said);
     if let Some(secret) = bearer {
         request.metadata_mut().insert("authorization", format!("Bearer {secret}").parse().unwrap());

@@ -295,6 +295,33 @@ async fn r6_11_several_messages_are_lines_both_ways() {
 }
 
 #[tokio::test]
+async fn r6_10_long_requests_that_do_not_come_keep_no_other_from_being_carried_out() {
+    // Before the first of those that do not come is refused for that.
+    const SOON: Duration = Duration::from_secs(30);
+    let lab = Lab::start().await;
+    let mut begun = Vec::new();
+    for number in 1..=6 {
+        let mut stream = lab.stream(Some("http/1.1")).await;
+        let head = format!(
+            "POST /v1/Submit HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {}\r\nContent-Length: 100\r\n\
+             Expect: 100-continue\r\n\r\n",
+            lab.secret()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // As soon as it is read.
+        let mut heard = [0; 21];
+        let heard = timeout(SOON, stream.read_exact(&mut heard)).await.map(|_| heard);
+        assert_eq!(heard.as_ref().map(|heard| &heard[..12]), Ok(&b"HTTP/1.1 100"[..]), "request {number}");
+        begun.push(stream);
+    }
+    let request = json!({"project": "none"}).to_string();
+    let answer = timeout(SOON, lab.post(&lab.secret(), "Submit", request)).await.expect("it has its turn");
+    assert_eq!(answer.0, StatusCode::NOT_FOUND, "{answer:?}");
+    drop(begun);
+    lab.coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn r6_10_an_answer_of_several_lines_ends_with_the_reason_when_the_token_is_revoked() {
     let mut lab = Lab::start().await;
     let viewer = lab.token("ann", OperatorRole::Viewer).await;

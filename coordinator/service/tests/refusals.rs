@@ -275,7 +275,7 @@ async fn r6_10_an_operator_without_the_token_or_the_role_hears_why_and_is_in_the
     let named = (AuditActor::NamedOperator, "ann");
 
     let told = ann.set_shares(SetSharesRequest::default()).await.unwrap_err().message().to_owned();
-    let said = "ann has the role viewer, and SetShares needs the role operator";
+    let said = "ann has the role viewer, and `fallow shares set` needs the role operator";
     fleet.shows(&told, said, named, ("not allowed", "SetShares"), said).await;
     fleet.owner.revoke_operator(RevokeOperatorRequest { name: "ann".into() }).await.unwrap();
     let told = ann.list_hosts(ListHostsRequest::default()).await.unwrap_err().message().to_owned();

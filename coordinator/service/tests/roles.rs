@@ -12,7 +12,7 @@ use fallow_coordinator::audit::refusals::AN_HOUR;
 use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_coordinator::operator::AUTHOR;
 use fallow_coordinator::roles::Role;
-use fallow_coordinator::roles::rights::{METHODS, needed};
+use fallow_coordinator::roles::rights::{METHODS, command, needed};
 use fallow_proto::operator::v1::add_app_version_part::Part;
 use fallow_proto::operator::v1::{
     AddAppVersionPart, AddAppVersionRequest, AppFile, AuditActor, AuditEntry, CreateOperatorRequest,
@@ -114,7 +114,8 @@ async fn r6_10_every_method_is_refused_to_every_role_that_does_not_have_its_righ
             }
             let (code, message) = call(&access, method, empty()).await;
             let needed = if right.roles().is_empty() { "the coordinator's own token" } else { "the role " };
-            let is_refused = message.contains(&format!("has the role {role}, and {method} needs {needed}"));
+            let is_refused =
+                message.contains(&format!("has the role {role}, and {} needs {needed}", command(method)));
             assert_eq!(is_refused, !role.has(*right), "{role} {method}: {code:?} {message}");
             assert!(!is_refused || code == Some(Code::PermissionDenied), "{role} {method}: {code:?}");
         }
@@ -273,7 +274,7 @@ async fn r6_10_the_audit_log_has_the_name_of_the_token_and_not_the_one_that_a_to
     assert_eq!((document.actor_kind(), document.actor.as_str()), (AuditActor::NamedOperator, "ann"));
     let created = entries(&mut owner, "operator created", 1).await.remove(0);
     assert_eq!((created.actor_kind(), created.object.as_str()), (AuditActor::Operator, "ann"));
-    assert_eq!(created.after, "role operator, life 90.0 days");
+    assert_eq!(created.after, "role operator, life 90 days");
     coordinator.stop().await.unwrap();
 }
 

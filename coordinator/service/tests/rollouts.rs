@@ -235,7 +235,7 @@ async fn r6_5_a_change_goes_out_in_waves_and_is_that_of_all_hosts_in_the_end() {
     assert!(
         story
             .iter()
-            .any(|line| line == "document changed: version 2: preferences cpu_fraction=0.75, by rollout 1"),
+            .any(|line| line == "document changed: version 2: preferences cpu_fraction=75%, by rollout 1"),
         "{story:?}"
     );
     assert!(
@@ -459,7 +459,7 @@ async fn r6_5_who_began_a_large_change_does_not_approve_it_and_an_emergency_take
     let rollout = newest(&mut operator).await;
     assert_eq!((rollout.phase(), rollout.taken_back_by), (RolloutPhase::TakenBack, 3));
     let story = story(&mut operator).await;
-    let said = "document changed: version 3: preferences cpu_fraction=0.25, an emergency, to all hosts at once, in place of rollout 1";
+    let said = "document changed: version 3: preferences cpu_fraction=25%, an emergency, to all hosts at once, in place of rollout 1";
     assert!(story.iter().any(|line| line == said), "{story:?}");
 }
 

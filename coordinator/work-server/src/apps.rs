@@ -174,7 +174,7 @@ impl Project {
         }
         let own_name = open_name.as_ref().unwrap_or(&name);
         let signature = self.signing_keys.signature(own_name, &md5, signature)?;
-        leave_space(&self.layout.downloads(), content.len() as u64)?;
+        leave_space(&self.layout.downloads(), content.len() as u64, 1)?;
         write_whole(&self.layout.download(&name), content, 0o644)?;
         Ok(VersionFile { name, open_name, executable, nbytes: content.len() as u64, signature, md5 })
     }

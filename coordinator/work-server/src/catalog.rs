@@ -60,6 +60,11 @@ impl Catalog {
         self.platforms.contains_key(platform)
     }
 
+    /// The applications of which there is any version.
+    pub(crate) fn applications(&self) -> impl Iterator<Item = &str> {
+        self.newest.keys().map(String::as_str)
+    }
+
     /// Whether there is any version of the application.
     pub(crate) fn runs(&self, application: &str) -> bool {
         self.newest.contains_key(application)

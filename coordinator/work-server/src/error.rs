@@ -41,12 +41,14 @@ pub enum ProjectError {
         source: NoSuchPolicy,
     },
     /// The project has no application of this name, or no version of it.
-    #[error("project {project} has no version of an application {application:?}: add one first")]
+    #[error("project {project} has no version of an application {application:?}: add one first{}", there_are(.there))]
     UnknownApplication {
         /// The project.
         project: String,
         /// The application as it was named.
         application: String,
+        /// Those that it has versions of.
+        there: Vec<String>,
     },
     /// A version of an application with this number is there already, and versions never change: clients hold
     /// them.
@@ -204,6 +206,14 @@ impl ProjectError {
     pub fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::File { action, path, source }
+    }
+}
+
+/// What is said of the applications that a project has.
+fn there_are(applications: &[String]) -> String {
+    match applications {
+        [] => String::new(),
+        some => format!(" (it has versions of: {})", some.join(", ")),
     }
 }
 

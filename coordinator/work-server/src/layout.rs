@@ -121,9 +121,9 @@ pub(crate) fn sync_filesystem(dir: &Path) -> Result<(), ProjectError> {
 ///
 /// # Errors
 /// [`ProjectError::File`] of a full disk.
-pub(crate) fn leave_space(dir: &Path, bytes: u64) -> Result<(), ProjectError> {
+pub(crate) fn leave_space(dir: &Path, bytes: u64, files: u64) -> Result<(), ProjectError> {
     // Where that cannot be said, the write says what is wrong.
-    match fallow_store::leaves_enough(dir, bytes).unwrap_or(true) {
+    match fallow_store::leaves_enough(dir, bytes, files).unwrap_or(true) {
         true => Ok(()),
         false => Err(ProjectError::file("write", dir)(rustix::io::Errno::NOSPC.into())),
     }

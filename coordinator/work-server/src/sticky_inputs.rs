@@ -83,6 +83,11 @@ impl<'a> StickyInputs<'a> {
         Err(Invalid::new(WHAT, &input.keep_as, expected).into())
     }
 
+    /// The lengths of the files that are still to be written.
+    pub(super) fn to_write(&self) -> impl Iterator<Item = u64> {
+        self.files.values().filter(|file| !file.is_there).map(|file| file.nbytes)
+    }
+
     /// Puts an input that was taken note of where clients get it, if it is not there. Gives its file's name,
     /// size and MD5.
     pub(super) fn write(&mut self, input: &NewInput) -> Result<(String, u64, String), ProjectError> {

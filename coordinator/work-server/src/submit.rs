@@ -27,6 +27,8 @@ use super::store_keys::tail;
 use super::txn::{Txn, decode};
 use super::workunit::{InputRef, Workunit, WorkunitState};
 
+/// Applications that are named where another one is wanted.
+const APPLICATIONS_NAMED: usize = 20;
 /// The longest that a job may take: clients count in seconds, and deadlines beyond mean nothing.
 const DELAY_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 /// The most workunits in one piece: it is one batch in the store.
@@ -98,8 +100,12 @@ impl Project {
         }
         let last_sequence = named.last().map(|(_, sequence)| *sequence);
         let inputs = rest.workunits.iter().flat_map(|workunit| &workunit.inputs);
-        let bytes = inputs.map(|input| (input.content.len() as u64).next_multiple_of(BLOCK) + INODE).sum();
-        leave_space(&self.layout.downloads(), bytes)?;
+        let own = inputs.filter(|input| input.keep_as.is_empty()).map(|input| input.content.len() as u64);
+        let (mut files, mut bytes) = (0, 0);
+        for length in own.chain(sticky_inputs.to_write()) {
+            (files, bytes) = (files + 1, bytes + length.next_multiple_of(BLOCK) + INODE);
+        }
+        leave_space(&self.layout.downloads(), bytes, files)?;
         let new = match self.prepare_all(rest, named, &mut sticky_inputs, now) {
             Ok(new) => new,
             Err(error) => {
@@ -318,6 +324,7 @@ impl Project {
             return Err(ProjectError::UnknownApplication {
                 project: self.name.clone(),
                 application: new.application.clone(),
+                there: catalog.applications().take(APPLICATIONS_NAMED).map(str::to_owned).collect(),
             });
         }
         new.rules.check()?;

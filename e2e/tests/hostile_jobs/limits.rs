@@ -53,7 +53,11 @@ pub(crate) const GREEDS: &[Greed] = &[
     ),
     Greed(
         "fills its slot, and takes memory without end when it is told to go",
-        "perl -e 'for (1..15) { open F, \">\", $_; print F \"x\" x 20_000_000; select undef, undef, undef, 0.2 }' TOKEN; \
+        // It says how far it is: who never says anything is not waited for.
+        "printf '<current_cpu_time>1</current_cpu_time>\\n<checkpoint_cpu_time>0</checkpoint_cpu_time>\\n\\000' | \
+         dd of=boinc_mmap_file bs=1 seek=5121 conv=notrunc 2>/dev/null; \
+         printf '\\001' | dd of=boinc_mmap_file bs=1 seek=5120 conv=notrunc 2>/dev/null; \
+         perl -e 'for (1..15) { open F, \">\", $_; print F \"x\" x 20_000_000; select undef, undef, undef, 0.2 }' TOKEN; \
          until grep -aq '<abort/>' boinc_mmap_file; do sleep 0.2; done; rm -f [0-9]*; \
          exec perl -e '$SIG{$_} = \"IGNORE\" for qw(TERM INT HUP QUIT); \
          while (1) { $x .= \"x\" x 20_000_000; select undef, undef, undef, 0.05 }' TOKEN",

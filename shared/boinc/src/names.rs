@@ -3,13 +3,16 @@
 //! A server names files, and a client creates them: a name must stay inside its directory. BOINC clients
 //! refuse `..` and `%`, its servers refuse control characters and a leading `/`; both refuse here. A file's
 //! own name also holds no separator at all, while an *open name* may (its subdirectories are created in the
-//! slot).
+//! slot). Nor is it that of the file by which a host's owner limits the project, which lies in the same
+//! directory: no server writes that, and no job.
+
+use crate::app_config::APP_CONFIG;
 
 /// Longest name, in bytes: what BOINC's clients hold and file systems take.
 pub const NAME_MAX: usize = 255;
 
 /// What is expected of a file's, a job's or a workunit's name, for error messages.
-pub const NAME_RULE: &str = "a name of 1 to 255 bytes without `..`, `%`, `/`, `\\`, angle brackets, `&` and control characters, other than `.`";
+pub const NAME_RULE: &str = "a name of 1 to 255 bytes without `..`, `%`, `/`, `\\`, angle brackets, `&` and control characters, other than `.` and `app_config.xml`";
 
 /// What is expected of an open name, for error messages.
 pub const OPEN_NAME_RULE: &str =
@@ -18,7 +21,9 @@ pub const OPEN_NAME_RULE: &str =
 /// True if `name` may name a file in a project's directory, a job or a workunit. Angle brackets and `&` are
 /// refused as well, because upload permissions sign the name inside tags, unescaped.
 pub fn is_file_name(name: &str) -> bool {
-    is_open_name(name) && !name.bytes().any(|byte| matches!(byte, b'/' | b'<' | b'>' | b'&'))
+    is_open_name(name)
+        && !name.bytes().any(|byte| matches!(byte, b'/' | b'<' | b'>' | b'&'))
+        && name != APP_CONFIG
 }
 
 /// True if `name` may be the path under which an application opens a file in its slot.
@@ -92,6 +97,7 @@ mod tests {
             assert!(!is_file_name(bad), "{bad:?}");
         }
         assert!(!is_file_name(&"x".repeat(256)));
+        assert!(!is_file_name(APP_CONFIG) && is_file_name("App_config.xml"), "the owner's");
         assert!(is_open_name("data/in") && !is_file_name("data/in"));
         assert!(is_file_name("mersenne_1.00_x86_64-pc-linux-gnu") && is_file_name("käse"));
     }

@@ -185,6 +185,7 @@ impl Host {
             disk_usage: Bytes(0),
             made_room: None,
             memory_exceeded: None,
+            killed: None,
         };
         let step = self.event(Event::TaskEnded { job, end: Box::new(end) });
         let uploads: Vec<FileKey> = step.actions.iter().filter_map(|action| upload(&action.effect)).collect();

@@ -243,7 +243,8 @@ impl Client {
         let is_new = known.is_none();
         let (version_key, version) = self.version_for(id, &workunit, &result)?;
         let host = self.state.host.facts().ok_or(Dropped::NoHost)?;
-        let usage = usage(version)?;
+        let declared = usage(version)?;
+        let usage = self.app_configs.counted(&version_key, declared);
         let speed = version.speed.unwrap_or_else(|| {
             // By the CPUs that the server reckons with: it bounded the job's running time by them.
             let cpus = Usage::from_cpus(version.cpus).cpus.max(0.01);
@@ -273,6 +274,7 @@ impl Client {
             version: version_key,
             received_at: self.now(),
             usage,
+            declared: (usage != declared).then_some(declared),
             flops_estimate: estimate,
             speed,
             elapsed_max: if bound < ELAPSED_SENSIBLE { ELAPSED_DEFAULT } else { bound },

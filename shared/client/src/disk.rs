@@ -421,6 +421,12 @@ impl Disk {
         disk.give_back(id).into_iter().filter_map(|id| ids.get(&id).map(|key| (*key).clone())).collect()
     }
 
+    /// What a job's slot held when the disk was measured last.
+    pub(crate) fn measured_in(&self, slot: SlotId, job: JobId) -> Bytes {
+        let held = self.books.as_ref().and_then(|books| books.slots.get(&slot));
+        held.filter(|(holder, _)| *holder == job).map_or(Bytes(0), |(_, bytes)| *bytes)
+    }
+
     /// Why computing is suspended for want of space, if it is.
     pub(crate) fn suspension(&self) -> Option<&DiskSuspension> {
         self.suspension.as_ref()

@@ -1,8 +1,10 @@
 //! The disk for people: who uses what, what may be used and by which preference, what would go next, what
 //! went and why.
 
+use std::collections::BTreeMap;
+
 use fallow_domain::{Bytes, Duration, Instant, ProjectId};
-use fallow_policy::disk::WhyNext;
+use fallow_policy::disk::{Bound, DiskSuspension, WhyNext};
 
 use crate::disk::DiskDeed;
 use crate::machine::Client;
@@ -66,10 +68,13 @@ impl Client {
         self.settle_disk();
         let (disk, volume) = (self.disk.books()?, self.disk.volume()?);
         let limit = disk.total_limit()?;
+        let grown = self.grown();
+        let more_of = |id: ProjectId| grown.get(&id).copied().unwrap_or_default();
+        let more = grown.values().fold(Bytes(0), |all, one| all.plus(*one));
         let of = |id: ProjectId| DiskProjectView {
             id,
-            used: disk.project_usage(id),
-            other: disk.other_usage(id),
+            used: disk.project_usage(id).plus(more_of(id)),
+            other: disk.other_usage(id).plus(more_of(id)),
             limit: disk.project_limit(id),
             deletable: disk.deletable(id),
             next: disk.next_deletions(id, NEXT_MAX),
@@ -80,15 +85,40 @@ impl Client {
             size: volume.size(),
             volume_free: volume.free(),
             limit: limit.bytes,
-            limit_why: limit.bound.to_string(),
+            limit_why: format!("{}: {}", limit.bound, self.said_of(limit.bound)),
             own: disk.own_usage(),
             trash: self.disk.trash(),
-            used: disk.used_total(),
-            free: disk.free(),
+            used: disk.used_total().plus(more),
+            free: Bytes(disk.free().0.saturating_sub(more.0)),
             over: disk.over(),
-            suspended: self.disk.suspension().map(ToString::to_string),
+            suspended: self.disk.suspension().map(|why| self.disk_suspended(why)),
             projects: self.state.projects.keys().map(|id| of(*id)).collect(),
             deeds: self.disk.deeds().cloned().collect(),
         })
+    }
+
+    /// Which preference a limit comes from, its value, and who has said it.
+    fn said_of(&self, bound: Bound) -> String {
+        let key = bound.preference();
+        let said = self.preferences_in_force().entries.iter().find(|one| one.key == key);
+        said.map_or_else(|| key.to_owned(), |one| format!("{key} = {}, {}", one.value, one.place))
+    }
+
+    /// Why computing is suspended for want of space, and who has set the limit.
+    pub(crate) fn disk_suspended(&self, why: &DiskSuspension) -> String {
+        format!("{why} ({})", self.said_of(why.limit.bound))
+    }
+
+    /// What the slots of each project's jobs have grown by since the disk was measured.
+    fn grown(&self) -> BTreeMap<ProjectId, Bytes> {
+        let mut grown: BTreeMap<ProjectId, Bytes> = BTreeMap::new();
+        for (slot, id) in self.state.jobs.slots() {
+            let Some(job) = self.state.jobs.get(id) else { continue };
+            let measured = self.disk.measured_in(*slot, *id);
+            let more = job.run.disk_held.all.0.saturating_sub(measured.0);
+            let all = grown.entry(job.project).or_default();
+            *all = all.plus(Bytes(more));
+        }
+        grown
     }
 }

@@ -3,7 +3,7 @@
 //! A shell turns what it meets (replies, ended processes, an owner's command) into one of these. Nothing else
 //! reaches the client.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::finish::{Finish, TemporaryExit};
@@ -16,7 +16,9 @@ use fallow_domain::{
 
 pub use fallow_policy::rpc_timing::RequestedBy;
 
-use crate::{DeviceTemperature, DeviceUser, Direction, FileKey, Goes, PreferenceFiles, Surroundings};
+use crate::{
+    AppConfigFound, DeviceTemperature, DeviceUser, Direction, FileKey, Goes, PreferenceFiles, Surroundings,
+};
 
 /// Something that happened, to be told to [`crate::Client::handle`] with the time at which it did.
 #[derive(Clone, Debug)]
@@ -87,6 +89,9 @@ pub enum Event {
     Snoozed(Duration),
     /// The host's preference files were read: before [`Event::Started`], and whenever they are read again.
     PreferenceFilesRead(Box<PreferenceFiles>),
+    /// The owner's `app_config.xml` of each project that has one was read: before [`Event::Started`], and
+    /// whenever they are read again. Those of projects that are not among them are no more.
+    AppConfigsRead(BTreeMap<ProjectId, AppConfigFound>),
     /// It was looked what goes on around the tasks, as [`crate::Client::looks_for`] asks.
     SurroundingsSeen(Surroundings),
     /// The owner suspends or resumes all computing.
@@ -391,6 +396,8 @@ pub struct TaskEnd {
     /// The system itself killed its processes, for they needed more memory than the most that it gives them,
     /// which is this. It knows the instant; what is seen once a second may miss it.
     pub memory_exceeded: Option<Bytes>,
+    /// Why the agent itself killed its processes, if it did.
+    pub killed: Option<String>,
 }
 
 /// An output file in the project directory.

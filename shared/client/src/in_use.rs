@@ -110,6 +110,11 @@ impl Client {
         !self.preferences().run_in_use
     }
 
+    /// Whether somebody has the machine for himself: he uses it, or has paused computing.
+    pub fn is_wanted_by_people(&self) -> bool {
+        self.state.host.gives_way() || self.state.host.is_snoozed()
+    }
+
     /// The same, as long as none is stopped for somebody already: whether a sensor is to stop them by itself.
     pub fn is_armed(&self) -> bool {
         self.gives_way_to_input() && !self.state.host.gives_way()
@@ -117,7 +122,7 @@ impl Client {
 
     /// All tasks were stopped for somebody for whom the client may not give way: what is to compute goes on.
     pub(crate) fn tasks_frozen(&mut self) {
-        if self.state.host.gives_way() || self.state.host.is_snoozed() {
+        if self.is_wanted_by_people() {
             return;
         }
         let executing = self.executing().map(|job| job.id).filter(|id| !self.is_paused(*id));

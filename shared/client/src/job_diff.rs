@@ -10,7 +10,7 @@
 //! task. They are no reason to store a job: they are stored with the accounts that they add up to, every few
 //! seconds.
 
-use fallow_domain::{Instant, SlotId};
+use fallow_domain::{Instant, SlotId, Usage};
 use fallow_policy::job_queue::Devices;
 
 use crate::described::JobDescription;
@@ -25,6 +25,8 @@ pub(crate) struct Outline {
     slot: Option<SlotId>,
     process: Process,
     deadline: Instant,
+    usage: Usage,
+    declared: Option<Usage>,
     outcome: Option<(i32, EndState, usize, usize)>,
     run: Run,
 }
@@ -81,6 +83,8 @@ impl Outline {
             slot: job.slot,
             process: job.process,
             deadline: job.result.report_deadline,
+            usage: job.usage,
+            declared: job.declared,
             outcome: job.outcome.as_ref().map(told),
             run: job.run,
         }
@@ -102,7 +106,8 @@ impl Outline {
             project: _,
             version: _,
             received_at: _,
-            usage: _,
+            usage,
+            declared,
             flops_estimate: _,
             speed: _,
             elapsed_max: _,
@@ -117,6 +122,7 @@ impl Outline {
             || self.outcome.is_some() != outcome.is_some()
             || turns && is_aborting(self.process) != is_aborting(process)
             || self.deadline != deadline
+            || (self.usage, self.declared) != (usage, declared)
             || found.waits;
         // How it gets on, which plans expect: the queue is told, and nothing is decided for it.
         let goes_on = moved

@@ -129,7 +129,8 @@ impl Client {
             return Place::Queued(snapshot);
         }
         let until = self.waits_until(job);
-        match until.is_some() || self.can_never_run(&snapshot).is_some() {
+        let forbidden = self.app_configs.is_wrong(job.project);
+        match forbidden || until.is_some() || self.can_never_run(&snapshot).is_some() {
             true => Place::Aside(snapshot, until),
             false => Place::Queued(snapshot),
         }
@@ -201,6 +202,7 @@ impl Client {
         Some(JobSnapshot {
             id: job.id,
             project: job.project,
+            application: self.app_configs.number(job.project, &job.version.app),
             usage: job.usage,
             state,
             deadline: job.result.report_deadline - self.preferences().connection_interval,

@@ -21,6 +21,7 @@
 
 mod accounts;
 mod actions;
+mod app_configs;
 mod arrival;
 mod attaching;
 mod budget;
@@ -105,6 +106,7 @@ mod why;
 mod workload;
 mod workunits;
 
+pub use app_configs::{AppConfigFound, AppConfigView};
 pub use attaching::{Attached, NotAttached, Verdict};
 pub use cause::{Cause, LimitExceeded, Rule};
 pub use cut::cut;

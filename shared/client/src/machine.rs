@@ -13,6 +13,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::accounts::Ledger;
 use crate::actions::Actions;
+use crate::app_configs::AppConfigs;
 use crate::attaching::Attachments;
 use crate::carried::Carried;
 use crate::clock::Clock;
@@ -118,6 +119,8 @@ pub struct Client {
     pub(crate) wanted: Wanted,
     /// What is due for reporting.
     pub(crate) reports: Reports,
+    /// What the owner says of projects' applications.
+    pub(crate) app_configs: AppConfigs,
     /// What projects say.
     pub(crate) hearings: Hearings,
     /// Transfers that failures of others hold back.
@@ -182,6 +185,7 @@ impl Client {
             carried: Carried::default(),
             wanted: Wanted::default(),
             reports: Reports::default(),
+            app_configs: AppConfigs::default(),
             hearings: Hearings::default(),
             held_back: HeldBack::default(),
             stalls: Stalls::default(),
@@ -292,6 +296,7 @@ impl Client {
             Event::TasksFrozen => self.tasks_frozen(),
             Event::Snoozed(time) => self.snooze(time),
             Event::PreferenceFilesRead(files) => self.preference_files_read(*files),
+            Event::AppConfigsRead(found) => self.app_configs_read(found),
             Event::SurroundingsSeen(seen) => self.surroundings_seen(seen),
             Event::OwnerSuspended(suspended) => self.owner_suspends(suspended),
             Event::OwnerExcludedDevices(devices) => self.owner_excludes(devices),

@@ -46,7 +46,7 @@ pub(crate) struct Planned(Vec<PlanProject>);
 
 impl Client {
     /// How much work is to be held: the whole buffer, and the time between contacts (R1.13).
-    fn window(&self) -> Duration {
+    pub(crate) fn window(&self) -> Duration {
         let preferences = self.preferences();
         preferences.buffer_min + preferences.buffer_additional + preferences.connection_interval
     }
@@ -117,9 +117,10 @@ impl Client {
             .map(|project| LongTermPeriod {
                 project: project.id,
                 share: project.share,
-                used: used.get(&project.id).copied().unwrap_or_default(),
+                used: used.get(&project.id).map(|used| self.but_of_held(project, used)).unwrap_or_default(),
                 may_supply: PerType::from_fn(|kind| {
                     !project.detach_when_done
+                        && !self.is_held_below_share(project, kind)
                         && !project.rpc.is_down(instant)
                         && !project.left_out()[kind]
                         && !self.ledger.type_backoffs().lacks_work(project.id, kind, instant)
@@ -127,6 +128,13 @@ impl Client {
             })
             .collect();
         self.ledger.settle_long_term(&host, &periods);
+    }
+
+    /// What a project used, but for types of which the owner lets it use less than its share: there its
+    /// account stands still, for more than it used could not be had, and less is not asked of it.
+    pub(crate) fn but_of_held(&self, project: &Project, used: &PerType<Duration>) -> PerType<Duration> {
+        let held = |kind| self.is_held_below_share(project, kind);
+        used.map(|kind, used| if held(kind) { Duration::ZERO } else { *used })
     }
 
     /// Checks the need for work if its outcome may have changed.

@@ -246,6 +246,7 @@ impl Client {
         versions.into_iter().for_each(|key| self.remove_version(key));
         let workunits: Vec<_> = self.state.workunits.of(id).map(|(key, _)| key.clone()).collect();
         workunits.into_iter().for_each(|key| self.remove_workunit(key));
+        self.app_configs.forget(id);
         self.workload.forget_project(id);
         self.sessions_mut().forget(id);
         self.hearings.forget(id);

@@ -67,7 +67,7 @@ impl Client {
         let mut due = Due { by_project: BTreeMap::new(), next: Instant::FAR_FUTURE };
         let mut ready: BTreeMap<ProjectId, usize> = BTreeMap::new();
         for job in self.state.jobs.reporting().iter().filter_map(|id| self.state.jobs.get(id)) {
-            let Some(report) = finished(job) else { continue };
+            let Some(report) = self.finished(job) else { continue };
             let count = ready.entry(job.project).or_default();
             *count += 1;
             let why = report_due::report_due(self.now(), &report, interval).or(report_due::many_due(*count));
@@ -85,13 +85,14 @@ impl Client {
     pub(crate) fn next_report(&self) -> Option<Instant> {
         if self.access.used() == NetworkUse::Open { self.reports.next() } else { None }
     }
-}
 
-fn finished(job: &Job) -> Option<FinishedJob> {
-    let outcome = job.outcome.as_ref()?;
-    Some(FinishedJob {
-        completed_at: outcome.at,
-        deadline: job.result.report_deadline,
-        report_at_once: job.result.report_immediately,
-    })
+    fn finished(&self, job: &Job) -> Option<FinishedJob> {
+        let outcome = job.outcome.as_ref()?;
+        let wanted = self.app_configs.reports_at_once(job.project, &job.version.app);
+        Some(FinishedJob {
+            completed_at: outcome.at,
+            deadline: job.result.report_deadline,
+            report_at_once: job.result.report_immediately || wanted,
+        })
+    }
 }

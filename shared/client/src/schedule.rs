@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, SlotId};
-use fallow_policy::accounting::ShortTermPeriod;
+use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, SlotId};
+use fallow_policy::accounting::{Debt, ShortTermPeriod};
 use fallow_policy::cpu_schedule::{
     CpuSituation, ProjectSnapshot, RunAction, Schedule, ScheduleHost, ScheduledJob, UnscheduledJob,
 };
@@ -71,7 +71,8 @@ impl Client {
             misses: PerType::default(),
         };
         let shares = self.state.projects.shares();
-        let projects: Vec<ProjectSnapshot> = shares.iter().zip(owed).map(project).collect();
+        let mut projects: Vec<ProjectSnapshot> = shares.iter().zip(owed).map(project).collect();
+        self.put_held_first(&mut projects);
         let decision = composition.cpu.decide(&CpuSituation {
             now: self.now(),
             host: self.schedule_host_now(),
@@ -109,7 +110,39 @@ impl Client {
         }
         let host = self.plan_host();
         self.book_credit(&period, &host);
+        let period: Vec<ShortTermPeriod> =
+            period.into_iter().map(|period| self.without_held(period)).collect();
         self.ledger.settle_short_term(&host, &period)
+    }
+
+    /// The same, but for types of which the owner lets the project use less than its share: there it takes no
+    /// part.
+    fn without_held(&self, period: ShortTermPeriod) -> ShortTermPeriod {
+        let Some(project) = self.state.projects.get(&period.project) else { return period };
+        let runnable =
+            period.runnable.map(|kind, runnable| *runnable && !self.is_held_below_share(project, kind));
+        ShortTermPeriod { runnable, used: self.but_of_held(project, &period.used), ..period }
+    }
+
+    /// A project of which the owner lets less run than its share comes first: it gets no more than it is
+    /// owed, and the others divide the rest.
+    fn put_held_first(&self, projects: &mut [ProjectSnapshot]) {
+        for kind in ResourceType::ALL {
+            let is_held = |of: &ProjectSnapshot| {
+                self.state.projects.get(&of.id).is_some_and(|project| self.is_held_below_share(project, kind))
+            };
+            let held: Vec<bool> = projects.iter().map(is_held).collect();
+            if !held.contains(&true) {
+                continue;
+            }
+            let others = projects.iter().zip(&held).filter(|(_, held)| !**held);
+            let most = others.map(|(of, _)| of.priority[kind].as_secs()).fold(0.0, f64::max);
+            let period = self.preferences().scheduling_period.as_secs_f64();
+            for (of, _) in projects.iter_mut().zip(&held).filter(|(_, held)| **held) {
+                let jobs = self.workload.queue().never_more(of.id, kind).unwrap_or_default();
+                of.priority[kind] = Debt::from_secs(most + period * jobs);
+            }
+        }
     }
 
     fn computing_projects(&self) -> BTreeSet<ProjectId> {

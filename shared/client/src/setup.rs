@@ -107,7 +107,8 @@ impl Client {
         let application = application.collect::<Result<_, _>>()?;
 
         let mut arguments = split_command_line(&workunit.command_line);
-        arguments.extend(split_command_line(&version.command_line));
+        let said = self.app_configs.command_line(&job.version);
+        arguments.extend(split_command_line(said.unwrap_or(&version.command_line)));
         // What its driver counts them by now.
         let number_of = |(kind, devices): (_, Devices)| -> Vec<u32> {
             devices.iter().map(|device| self.known_devices.driver_number(kind, device)).collect()

@@ -219,6 +219,9 @@ impl Client {
             host.coprocessors.iter().map(|coprocessor| coprocessor.count).fold(host.ncpus, u32::max)
         });
         let enough = |id: ProjectId| -> Option<FetchLimit> {
+            if self.app_configs.is_wrong(id) {
+                return Some(FetchLimit::Unread);
+            }
             fetch_bounds::fetch_limit(&ProjectHoldings {
                 jobs: self.workload.queue().count(id),
                 uploading: uploading.get(&id).copied().unwrap_or_default(),
@@ -227,9 +230,13 @@ impl Client {
             })
         };
         let gathered = |id: ProjectId| {
-            let jobs = self.workload.set_aside().counts(id);
-            let are_any = jobs != PerType::default();
-            let of = are_any.then(|| UnrunnableTypes::of(&jobs, instances))?;
+            let aside = self.workload.set_aside().counts(id);
+            let (full, beyond) = self.beyond_places(id);
+            let jobs = aside.map(|kind, jobs| jobs + beyond[kind]);
+            if jobs == PerType::default() && full == PerType::default() {
+                return None;
+            }
+            let of = UnrunnableTypes::of(&jobs, instances).and_full(&full);
             Some((id, of)).filter(|(_, of)| !of.is_empty())
         };
         let projects = || self.state.projects.keys().copied();
@@ -262,7 +269,7 @@ impl Client {
         if request.is_none() || self.enough_of(id).is_some() {
             return WorkRequest::default();
         }
-        let request = request.without(&self.gathered(id));
+        let request = self.within_places(id, request.without(&self.gathered(id)));
         if request.is_none() {
             return request;
         }

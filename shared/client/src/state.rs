@@ -352,6 +352,9 @@ pub(crate) struct Job {
     pub version: VersionKey,
     pub received_at: Instant,
     pub usage: Usage,
+    /// What it uses by its project, where the owner has it counted with something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declared: Option<Usage>,
     pub flops_estimate: Flops,
     /// Of one instance of this application on this host.
     pub speed: Speed,

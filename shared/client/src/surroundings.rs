@@ -77,6 +77,8 @@ pub(crate) struct Around {
     /// Part of all CPUs that other programs used by the last looks.
     load: Option<Fraction>,
     busy_until: Option<Instant>,
+    /// For what that began: how much others used, how much they may, and which preference says so.
+    busy: Option<(Fraction, Fraction, &'static str)>,
 }
 
 impl Around {
@@ -106,14 +108,20 @@ impl Around {
 
     /// Works out for what computing is to rest under these preferences.
     pub(crate) fn look(&mut self, now: Instant, local: &LocalPreferences, in_use: bool) {
-        let most = match (in_use, local.other_load_max, local.other_load_max_in_use) {
-            (true, Some(one), Some(other)) => Some(if one < other { one } else { other }),
+        let always = local.other_load_max.map(|most| (most, "other_load_max"));
+        let then = local.other_load_max_in_use.map(|most| (most, "other_load_max_in_use"));
+        let most = match (in_use, always, then) {
+            (true, Some(one), Some(other)) => Some(if one.0 < other.0 { one } else { other }),
             (true, one, other) => one.or(other),
             (false, one, _) => one,
         };
         match (self.load, most) {
             (_, None) => self.busy_until = None,
-            (Some(load), Some(most)) if load > most => {
+            (Some(load), Some((most, key))) if load > most => {
+                // As it began: it is not to be said anew with each look.
+                if self.busy_until.is_none_or(|until| until <= now) {
+                    self.busy = Some((load, most, key));
+                }
                 let since = self.looks.last().map_or(now, |look| look.at);
                 self.busy_until = Some(since + BUSY_FOR);
             }
@@ -133,7 +141,12 @@ impl Around {
                 Some((SuspendedBy::OtherPrograms, format!("{name} runs, which wants the machine for itself")))
             }
             () if self.busy_until.is_some() => {
-                Some((SuspendedBy::OtherPrograms, "other programs use the CPUs".to_owned()))
+                let much = self.busy.map(|(load, most, key)| {
+                    let [load, most] = [load, most].map(|part| part.get() * 100.0);
+                    format!(": {load:.0} % of them, and {key} is {most:.0} %")
+                });
+                let much = much.unwrap_or_default();
+                Some((SuspendedBy::OtherPrograms, format!("other programs use the CPUs{much}")))
             }
             () => None,
         }

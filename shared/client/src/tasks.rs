@@ -308,7 +308,7 @@ impl Client {
             _ if succeeded == Some(true) => self.task_finished(id),
             exit::ExitMeaning::Restart { delay, reason } if goes_on => match end.made_room {
                 Some(why) => self.task_to_wait_for_space(id, &reason, end.disk_usage, why),
-                None => self.task_to_restart(id, delay, &reason, expected),
+                None => self.task_to_restart(id, delay, &reason, end.killed.as_deref(), expected),
             },
             _ => self.settle_failed(id),
         }
@@ -324,7 +324,7 @@ impl Client {
         }) else {
             return;
         };
-        self.task_to_restart(id, wait, reason, true);
+        self.task_to_restart(id, wait, reason, None, true);
         self.begin_anew(id);
         let why = match why {
             Goes::NotWanted => "its project was to be detached".to_owned(),
@@ -339,7 +339,14 @@ impl Client {
         self.notice(NoticeLevel::Warn, Some(project), text);
     }
 
-    fn task_to_restart(&mut self, id: JobId, delay: Duration, reason: &RestartReason, expected: bool) {
+    fn task_to_restart(
+        &mut self,
+        id: JobId,
+        delay: Duration,
+        reason: &RestartReason,
+        killed: Option<&str>,
+        expected: bool,
+    ) {
         // Before it falls back: how long this try has lasted.
         let lasted = self.edit_job(id, |job| {
             job.run.end_elapsed = job.run.end_elapsed.max(job.run.elapsed);
@@ -379,13 +386,17 @@ impl Client {
         }
         if !expected {
             let why = match reason {
+                RestartReason::Stopped(_) if let Some(why) = killed => {
+                    format!("was killed by this agent, for {why}")
+                }
                 RestartReason::Premature => "exited with 0 and has not said that it is finished".to_owned(),
                 RestartReason::Temporary(exit) => format!("asked to be started again later: {}", exit.reason),
                 RestartReason::Stopped(signal) => format!("was stopped by signal {signal}"),
             };
             let from = match checkpoint.is_positive() {
                 true => format!("from its checkpoint at {checkpoint} of CPU time"),
-                false => "from the beginning, for it has no checkpoint".to_owned(),
+                false => "and has told of no checkpoint: unless it has kept one for itself, it begins anew"
+                    .to_owned(),
             };
             let when = if wait.is_positive() { format!(" in {wait}") } else { String::new() };
             self.notice(

@@ -87,8 +87,10 @@ impl Versions {
 impl Client {
     /// Takes in a new version.
     pub(crate) fn insert_version(&mut self, key: VersionKey, version: ApplicationVersion) {
+        let project = key.project;
         self.state.versions.insert(key.clone(), version);
         self.mark(Record::Version(key));
+        self.limit_jobs(project);
     }
 
     /// A project sends a version anew: how it is run may be another then, its files are not.
@@ -103,7 +105,9 @@ impl Client {
 
     /// Takes out a version.
     pub(crate) fn remove_version(&mut self, key: VersionKey) {
+        let project = key.project;
         self.state.versions.all.remove(&key);
         self.mark(Record::Version(key));
+        self.limit_jobs(project);
     }
 }

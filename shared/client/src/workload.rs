@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Bytes, Instant, JobId, ProjectId};
 use fallow_policy::completion::Basis;
-use fallow_policy::job_queue::{JobQueue, JobSnapshot};
+use fallow_policy::job_queue::{AtOnce, JobQueue, JobSnapshot};
 
 use crate::incoming::Incoming;
 use crate::set_aside::SetAside;
@@ -122,9 +122,15 @@ impl Workload {
         has_moved
     }
 
+    /// Says how many jobs of a project may run at once.
+    pub(crate) fn limit(&mut self, project: ProjectId, limits: AtOnce) {
+        self.queue.limit(project, limits);
+    }
+
     /// A project is detached, and its jobs are gone.
     pub(crate) fn forget_project(&mut self, project: ProjectId) {
         self.estimated_by.remove(&project);
+        self.limit(project, AtOnce::default());
     }
 
     /// Whether jobs stand where they do in another.

@@ -30,6 +30,9 @@ pub struct Diagnostic {
     underline: Range<usize>,
 }
 
+/// What is expected and is longer stands behind what may have been meant, in bytes.
+const LIST_MAX: usize = 240;
+
 /// Everything that is wrong with a file, at least one error in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
@@ -50,13 +53,17 @@ impl fmt::Display for Diagnostic {
             write!(f, "\n{:>5} | {}", self.line, self.excerpt)?;
             write!(f, "\n      | {:from$}{:^<length$}", "", "")?;
         }
-        if !self.expected.is_empty() {
-            write!(f, "\n        expected {}", self.expected)?;
+        let expected = Some(&self.expected).filter(|expected| !expected.is_empty());
+        let lines = [
+            expected.map(|expected| format!("\n        expected {expected}")),
+            self.suggestion.as_ref().map(|meant| format!("\n        did you mean {meant}?")),
+        ];
+        // Behind a long list nobody would find it.
+        let [first, second] = if self.expected.len() > LIST_MAX { [1, 0] } else { [0, 1] };
+        for line in [first, second].into_iter().filter_map(|at| lines.get(at)?.as_ref()) {
+            f.write_str(line)?;
         }
-        match &self.suggestion {
-            Some(suggestion) => write!(f, "\n        did you mean {suggestion}?"),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 

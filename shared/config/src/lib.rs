@@ -22,7 +22,8 @@ pub use diagnostic::{Diagnostic, Diagnostics, Source};
 pub use problem::{Problem, Severity};
 pub use suggest::suggest;
 pub use units::{
-    BadAmount, amount, not_negative, parse_bytes, parse_duration, write_amount, write_bytes, write_duration,
+    BadAmount, amount, not_negative, parse_bytes, parse_duration, show_bytes, show_duration, show_fraction,
+    write_amount, write_bytes, write_duration,
 };
 pub use value::{BadValue, FromValue, amount_value, text, unexpected, whole, word};
 pub use walk::{Fields, Section, Walk};

@@ -4,7 +4,7 @@
 //! bytes.
 
 use fallow_domain::amount::{self, SIZES, TIMES, Units};
-use fallow_domain::{Bytes, Duration};
+use fallow_domain::{Bytes, Duration, Fraction};
 
 use crate::suggest::suggest;
 
@@ -20,12 +20,36 @@ pub struct BadAmount {
     pub suggestion: Option<String>,
 }
 
-/// Reads a duration such as `3.67 h`. It may be negative.
+/// Reads a duration such as `3.67 h`, or `1h30min`, in parts. It may be negative, unless it has parts.
 ///
 /// # Errors
 /// [`BadAmount`] for what is none.
 pub fn parse_duration(text: &str) -> Result<Duration, BadAmount> {
-    amount(text, TIMES, "a duration").map(|micros| Duration::from_micros(micros as i64))
+    let whole = |parts: &[&str]| -> Result<f64, BadAmount> {
+        let mut sum = 0.0;
+        for part in parts {
+            sum += amount(part, TIMES, "a duration")?;
+        }
+        if sum.abs() > EXACT { Err(bad(format!("{text:?} is too much"))) } else { Ok(sum) }
+    };
+    whole(&parts(text)).map(|micros| Duration::from_micros(micros as i64))
+}
+
+/// The parts of a duration such as `1 h 30 min`: each a number and its unit. What has none is one part.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut found, mut rest) = (Vec::new(), text.trim());
+    loop {
+        let (number, unit) = amount::split(rest);
+        let tail = unit.trim_start_matches(char::is_alphabetic).trim_start();
+        let goes_on = tail.starts_with(|first: char| first.is_ascii_digit()) && tail.len() < unit.len();
+        if !goes_on || number.is_empty() || rest.starts_with('-') {
+            found.push(rest);
+            return found;
+        }
+        let (part, next) = rest.split_at(rest.len() - tail.len());
+        found.push(part);
+        rest = next;
+    }
 }
 
 /// Reads a size such as `2 GiB`.
@@ -51,6 +75,27 @@ pub fn write_bytes(bytes: Bytes) -> String {
         &["TB", "GB", "GiB", "MB", "MiB", "kB"],
         "B",
     )
+}
+
+/// Shows a duration as everything else is shown that is no file, if that reads back equal; else as
+/// [`write_duration`].
+#[must_use]
+pub fn show_duration(duration: Duration) -> String {
+    let shown = duration.to_string();
+    if parse_duration(&shown) == Ok(duration) { shown } else { write_duration(duration) }
+}
+
+/// The same of a size.
+#[must_use]
+pub fn show_bytes(bytes: Bytes) -> String {
+    let shown = bytes.to_string();
+    if parse_bytes(&shown) == Ok(bytes) { shown } else { write_bytes(bytes) }
+}
+
+/// Shows a part of a whole in per cents, to a thousandth of one: 0.29 is not 28.999999999999996%.
+#[must_use]
+pub fn show_fraction(fraction: Fraction) -> String {
+    format!("{}%", (fraction.get() * 1e5).round() / 1e3)
 }
 
 fn bad(problem: String) -> BadAmount {
@@ -91,10 +136,6 @@ pub fn amount(text: &str, units: Units, what: &str) -> Result<f64, BadAmount> {
 fn meant(unit: &str, units: Units) -> Option<&'static str> {
     // A small b is a bit to some.
     let bits = unit.contains('b') && (unit.contains('/') || unit.contains(char::is_uppercase));
-    // Of months no amount is said.
-    if unit == "m" && units.iter().any(|(name, _)| *name == "min") {
-        return Some("min");
-    }
     let mut same = units.iter().map(|(name, _)| *name).filter(|name| !bits || name.contains('b'));
     same.find(|name| name.eq_ignore_ascii_case(unit)).or_else(|| {
         let is_word = |name: &&str| name.len() >= 3 && name.chars().all(|c| c.is_ascii_lowercase());
@@ -151,6 +192,10 @@ mod tests {
             ("0 s", 0.0),
             ("250 ms", 0.25),
             ("1_000 s", 1000.0),
+            ("15m", 900.0),
+            ("1h30min", 5400.0),
+            ("1 h 30 m 5s", 5405.0),
+            ("2d 1e1s", 172_810.0),
         ] {
             assert_eq!(secs(text), expected, "{text}");
         }
@@ -175,7 +220,9 @@ mod tests {
         check("", "\"\" does not begin with a number", None);
         check("1e300 days", "\"1e300 days\" is too much", None);
         check("1 é", "\"é\" is no unit of a duration", None);
-        check("5 m", "\"m\" is no unit of a duration", Some("5 min"));
+        check("1h 5 parsec", "\"parsec\" is no unit of a duration", None);
+        check("1h 5", "a duration needs a unit", None);
+        check("-1h30min", "\"h30min\" is no unit of a duration", None);
         check("5 usec", "\"usec\" is no unit of a duration", None);
         check("5 years", "\"years\" is no unit of a duration", None);
         for (text, suggestion) in
@@ -200,6 +247,19 @@ mod tests {
         assert_eq!(write_bytes(Bytes(101_000_000_000)), "101 GB");
         assert_eq!(write_bytes(Bytes::from_mebibytes(2048)), "2 GiB");
         assert_eq!(write_bytes(Bytes(0)), "0 B");
+    }
+
+    #[test]
+    fn what_is_shown_reads_back_equal_and_is_said_as_elsewhere() {
+        let shown =
+            [60.0, 90.0, 3_600.0, 8_640.0, 86_400.0, 1.25].map(Duration::from_secs_f64).map(show_duration);
+        assert_eq!(shown, ["1 min", "90 s", "1 h", "2.4 h", "1 day", "1.25 s"]);
+        let shown = [1_u64 << 30, 10 << 20, 5_000, 1_500_000].map(Bytes).map(show_bytes);
+        assert_eq!(shown, ["1 GiB", "10 MiB", "5000 B", "1.5 MB"]);
+        assert_eq!(
+            [0.5, 0.29, 1.0].map(|part| show_fraction(Fraction::clamped(part))),
+            ["50%", "29%", "100%"]
+        );
     }
 
     proptest! {

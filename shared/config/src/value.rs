@@ -173,10 +173,18 @@ impl FromValue for Fraction {
         let percent = value.as_str().and_then(|text| text.trim().strip_suffix('%'));
         let number = match percent {
             Some(text) => text.trim().parse::<f64>().map_err(|_| unexpected(value, expected))? / 100.0,
-            None => number(value, expected)?,
+            None => number(value, expected).map_err(|bad| per_cent(value, bad))?,
         };
-        Self::new(number).map_err(|_| unexpected(value, expected))
+        Self::new(number).map_err(|_| per_cent(value, unexpected(value, expected)))
     }
+}
+
+/// A number that is no part of anything was meant as so many per cent, if it can be.
+fn per_cent(value: &DeValue<'_>, bad: BadValue) -> BadValue {
+    let text = value.as_str().map(str::to_owned).or_else(|| number_text(value));
+    let meant =
+        text.filter(|text| text.trim().parse::<f64>().is_ok_and(|part| (2.0..=100.0).contains(&part)));
+    BadValue { suggestion: meant.map(|text| format!("\"{}%\"", text.trim())), ..bad }
 }
 
 impl FromValue for f64 {
@@ -226,12 +234,14 @@ impl FromValue for Vec<String> {
 
 impl FromValue for Hours {
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        let expected = "hours in quotes, such as \"mon-fri 18:00-08:00, sat-sun\" or \"always\"";
-        let given = text(value, expected)?;
-        given.parse().map_err(|error: Invalid| match error.given == given.trim() {
-            // What is wrong with the whole, and not with a day or a time in it.
-            true => BadValue { expected: error.expected.into(), ..unexpected(value, expected) },
-            false => unexpected(value, expected),
+        let given = text(value, "hours in quotes, such as \"mon-fri 18:00-08:00, sat-sun\" or \"always\"")?;
+        given.parse().map_err(|error: Invalid| {
+            let bad = unexpected(value, error.expected);
+            // A day or a time in it, or the whole.
+            match error.given == given.trim() {
+                true => bad,
+                false => BadValue { problem: format!("{:?} makes no sense here", error.given), ..bad },
+            }
         })
     }
 }

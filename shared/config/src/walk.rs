@@ -70,11 +70,44 @@ impl<'s> Walk<'s> {
             if self.room() {
                 let plain = |key: &str| sections.iter().any(|section| section.keys.contains(&key));
                 self.secrets.hide_line(self.source.text, span.start, plain);
-                let diagnostic = self.diagnose(Severity::Error, span, "", error.message().to_owned());
+                let (key, bad) = match self.bare_value(span.start) {
+                    Some((key, bad)) => (key, Some(bad)),
+                    None => ("", None),
+                };
+                let problem =
+                    bad.as_ref().map_or_else(|| error.message().to_owned(), |bad| bad.problem.clone());
+                let mut diagnostic = self.diagnose(Severity::Error, span, key, problem);
+                if let Some(bad) = bad {
+                    diagnostic = diagnostic.expecting(bad.expected).suggesting(bad.suggestion);
+                }
                 self.diagnostics.push(diagnostic);
             }
         }
         errors.is_empty().then_some(table)
+    }
+
+    /// The key of the line at `at`, and what is wrong with its value, where that is a word or an amount that
+    /// TOML takes in quotes only, or one of its truth values in other words.
+    fn bare_value(&self, at: usize) -> Option<(&'s str, BadValue)> {
+        let text = self.source.text;
+        let start = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+        let line = text.get(start..)?.lines().next()?;
+        let (key, value) = line.split_once('=')?;
+        let (key, value) = (key.trim(), value.split('#').next().unwrap_or_default().trim());
+        let is_known = self.sections.iter().any(|section| section.keys.contains(&key));
+        let is_bare = value.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && !value.contains(['"', '\'', '[', '{', '='])
+            && value.len() <= 100;
+        if !is_known || !is_bare || self.secrets.has(key) || self.secrets.hides(start + line.len() - 1) {
+            return None;
+        }
+        let (expected, meant) = match value.to_lowercase().as_str() {
+            "yes" | "on" | "true" => ("true or false", "true".to_owned()),
+            "no" | "off" | "false" => ("true or false", "false".to_owned()),
+            _ => ("what is neither a number nor true or false in quotes", format!("\"{value}\"")),
+        };
+        let problem = format!("{value} is no value as it stands there");
+        Some((key, BadValue { problem, expected: expected.into(), suggestion: Some(meant) }))
     }
 
     /// Notes an error at `path`.

@@ -18,6 +18,7 @@ pub const TIMES: Units = &[
     ("min", 60e6),
     ("minutes", 60e6),
     ("minute", 60e6),
+    ("m", 60e6),
     ("s", 1e6),
     ("sec", 1e6),
     ("seconds", 1e6),

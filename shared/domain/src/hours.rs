@@ -19,6 +19,9 @@ const STRETCHES_MAX: usize = 50;
 const A_STRETCH: &str = "such as \"mon-fri 18:00-08:00, sat-sun\"; \"always\" for every hour";
 const A_DAY: &str = "mon, tue, wed, thu, fri, sat or sun, or two of them as in mon-fri";
 const A_TIME: &str = "a time from 00:00 to 24:00, and a comma before what follows";
+const A_SPAN: &str = "two times as HH:MM-HH:MM, with colons and no blanks in it, as in 08:00-17:00";
+const APART: &str = "two times that differ, as in 18:00-08:00; a day without times is the whole day";
+const NO_HOURS: &str = "hours; for no computing at all there is `suspended = true` in place of hours";
 const ONE_MEANING: &str = "days that share times joined without a blank, as in \"mon,tue 18:00-20:00\", \
     and days that are whole after all others, as in \"tue 18:00-20:00, mon\"";
 const TIMES: &str = "from a time to another, as in 18:00-08:00; a day without times is the whole day";
@@ -280,6 +283,14 @@ impl Stretch {
         if text.is_empty() {
             return Err(bad(text, A_STRETCH));
         }
+        if text.eq_ignore_ascii_case(NEVER) {
+            return Err(bad(text, NO_HOURS));
+        }
+        // No day begins with a digit: times with a blank or with points in them.
+        let is_time = |text: &str| text.starts_with(|first: char| first.is_ascii_digit());
+        if is_time(text) && (text.contains(char::is_whitespace) || !text.contains(':')) {
+            return Err(bad(text, A_SPAN));
+        }
         let (days, times) = match text.split_once(char::is_whitespace) {
             Some((days, times)) => (Some(days), Some(times.trim())),
             None if text.contains(':') => (None, Some(text)),
@@ -304,9 +315,10 @@ impl Stretch {
             }
             None => (0, DAY_MINUTES),
         };
-        match from != to && from < DAY_MINUTES {
-            true => Ok(Self { first_day, last_day, from, to }),
-            false => Err(bad(times.unwrap_or(text), TIMES)),
+        match (from == to, from < DAY_MINUTES) {
+            (true, _) => Err(bad(times.unwrap_or(text), APART)),
+            (false, true) => Ok(Self { first_day, last_day, from, to }),
+            (false, false) => Err(bad(times.unwrap_or(text), TIMES)),
         }
     }
 }
@@ -514,6 +526,21 @@ mod tests {
         assert_eq!(stored, hours("mon-fri 18:00-08:00, sat-sun").reordered());
         assert_eq!(stored.to_string(), "sat-sun 00:00-24:00, mon-fri 18:00-08:00");
         assert_eq!(hours(&stored.to_string()), stored);
+    }
+
+    #[test]
+    fn r6_4_what_is_wrong_with_hours_is_said_of_the_part_that_is_wrong() {
+        for (text, given, expected) in [
+            ("mon 25:00-26:00", "25:00", "from 00:00 to 24:00"),
+            ("8:00 - 17:00", "8:00 - 17:00", "no blanks in it"),
+            ("sat, 18.00-08.00", "18.00-08.00", "HH:MM-HH:MM"),
+            ("mon 23:00-23:00", "23:00-23:00", "two times that differ"),
+            ("Never", "Never", "suspended = true"),
+            ("mon-fry 08:00-12:00", "fry", "mon, tue"),
+        ] {
+            let error = text.parse::<Hours>().unwrap_err();
+            assert!(error.given == given && error.expected.contains(expected), "{text}: {error}");
+        }
     }
 
     impl Hours {

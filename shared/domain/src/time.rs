@@ -183,12 +183,18 @@ impl Sum for Duration {
 
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let secs = self.as_secs_f64();
-        match secs.abs() {
-            s if s < 120.0 => write!(f, "{secs:.1} s"),
-            s if s < 7_200.0 => write!(f, "{:.1} min", secs / 60.0),
-            s if s < 172_800.0 => write!(f, "{:.1} h", secs / 3_600.0),
-            _ => write!(f, "{:.1} days", secs / 86_400.0),
+        // Each unit, and how many of it are one of the next. Below two of the next it is the better one, but
+        // one of the next is just that.
+        let units = [("s", 1.0, 60.0), ("min", 60.0, 60.0), ("h", 3_600.0, 24.0)];
+        let tenths = |unit: f64| (self.as_secs_f64() / unit * 10.0).round() / 10.0 + 0.0;
+        let fits = |(_, unit, next): &&(&str, f64, f64)| {
+            let value = tenths(*unit).abs();
+            value < 2.0 * next && value != *next
+        };
+        match units.iter().find(fits) {
+            Some((name, unit, _)) => write!(f, "{} {name}", tenths(*unit)),
+            None if tenths(86_400.0) == 1.0 => f.write_str("1 day"),
+            None => write!(f, "{} days", tenths(86_400.0)),
         }
     }
 }
@@ -222,6 +228,27 @@ mod tests {
         let (early, late) = (Instant::from_secs_f64(10.0), Instant::from_secs_f64(20.0));
         assert_eq!(early.since(late), Duration::ZERO);
         assert_eq!(early - late, Duration::from_secs(-10));
+    }
+
+    #[test]
+    fn a_time_is_said_in_the_unit_that_fits_and_without_a_fraction_where_it_has_none() {
+        for (secs, said) in [
+            (0.0, "0 s"),
+            (-0.01, "0 s"),
+            (45.26, "45.3 s"),
+            (60.0, "1 min"),
+            (90.0, "90 s"),
+            (119.99, "2 min"),
+            (600.0, "10 min"),
+            (3_600.0, "1 h"),
+            (7_199.9, "2 h"),
+            (8_640.0, "2.4 h"),
+            (86_400.0, "1 day"),
+            (172_800.0, "2 days"),
+            (-3_600.0, "-1 h"),
+        ] {
+            assert_eq!(Duration::from_secs_f64(secs).to_string(), said, "{secs}");
+        }
     }
 
     #[test]

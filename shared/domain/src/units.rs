@@ -33,12 +33,17 @@ impl Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let b = self.as_f64();
+        const MIB: u64 = 1 << 20;
+        const GIB: u64 = 1 << 30;
+        let tenths = |unit: f64| (self.as_f64() / unit * 10.0).round() / 10.0;
         match self.0 {
+            // As people give them.
+            bytes if bytes >= GIB && bytes.is_multiple_of(GIB) => write!(f, "{} GiB", bytes / GIB),
+            bytes if bytes >= MIB && bytes.is_power_of_two() => write!(f, "{} MiB", bytes / MIB),
             0..=9_999 => write!(f, "{} B", self.0),
-            10_000..=9_999_999 => write!(f, "{:.1} kB", b / 1e3),
-            10_000_000..=9_999_999_999 => write!(f, "{:.1} MB", b / 1e6),
-            _ => write!(f, "{:.1} GB", b / 1e9),
+            10_000..=999_949 => write!(f, "{} kB", tenths(1e3)),
+            999_950..=9_999_949_999 => write!(f, "{} MB", tenths(1e6)),
+            _ => write!(f, "{} GB", tenths(1e9)),
         }
     }
 }
@@ -215,6 +220,14 @@ impl Default for Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_is_said_in_the_unit_that_people_give_it_in() {
+        let said = [9_999, 10_000, 1_838_100, 999_950, 1 << 20, 1_230_000_000, 10_000_000_000, 1 << 30]
+            .map(|bytes| Bytes(bytes).to_string());
+        let expected = ["9999 B", "10 kB", "1.8 MB", "1 MB", "1 MiB", "1230 MB", "10 GB", "1 GiB"];
+        assert_eq!(said, expected);
+    }
 
     #[test]
     fn negative_and_absurd_shares_are_refused_with_the_reason() {

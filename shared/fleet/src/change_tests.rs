@@ -56,7 +56,7 @@ fn r6_4_a_group_says_what_is_different_for_its_hosts_and_each_value_says_where_i
     assert_eq!(cpu.value, Preference::CpuFraction(Fraction::clamped(0.5)));
     assert_eq!(cpu.origin.to_string(), "group room-12");
     let losers: Vec<_> = cpu.losers.iter().map(|(origin, value)| format!("{origin}: {value}")).collect();
-    assert_eq!(losers, ["group brno: 0.25", "fleet: 0.8", "default: 1"]);
+    assert_eq!(losers, ["group brno: 25%", "fleet: 80%", "default: 100%"]);
     let document = both.document(&set);
     let projects: Vec<_> = document.projects.iter().map(|one| (one.name.as_str(), one.share.get())).collect();
     assert_eq!(projects, [("totient", 20.0), ("einstein", 5.0)]);

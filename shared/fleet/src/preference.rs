@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use fallow_config::{Fields, Walk, write_bytes, write_duration};
+use fallow_config::{Fields, Walk, show_bytes, show_duration, show_fraction};
 use fallow_domain::{Bytes, Device, Duration, Fraction, Hours, Invalid, Preferences};
 use serde::{Deserialize, Serialize};
 
@@ -110,18 +110,18 @@ impl fmt::Display for Preference {
             Self::CpuFraction(part)
             | Self::CpuTimeFraction(part)
             | Self::MemoryFraction(part)
-            | Self::DiskFraction(part) => write!(f, "{}", part.get()),
+            | Self::DiskFraction(part) => f.write_str(&show_fraction(*part)),
             Self::BufferMin(time)
             | Self::BufferAdditional(time)
             | Self::SchedulingPeriod(time)
             | Self::CheckpointPeriod(time)
             | Self::ConnectionInterval(time)
-            | Self::IdleAfter(time) => f.write_str(&write_duration(*time)),
+            | Self::IdleAfter(time) => f.write_str(&show_duration(*time)),
             Self::LeaveInMemory(yes)
             | Self::Suspended(yes)
             | Self::RunInUse(yes)
             | Self::RunGpuInUse(yes) => write!(f, "{yes}"),
-            Self::DiskFreeMin(bytes) => f.write_str(&write_bytes(*bytes)),
+            Self::DiskFreeMin(bytes) => f.write_str(&show_bytes(*bytes)),
             Self::ExcludedDevices(devices) => f.write_str(&Device::list(devices)),
             Self::Hours(hours) => write!(f, "{hours}"),
         }

@@ -16,6 +16,9 @@ pub const SELECTOR_MAX: usize = 1_024;
 
 const EXPECTED: &str = "terms parted by commas, each such as room=12, room!=12, gpu, !gpu, os in (linux, freebsd), room notin (1, 2) or cores>=8";
 
+/// What is said of a term that is not there.
+const NO_TERM: &str = "nothing beside a comma";
+
 /// Chooses hosts by their labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -76,8 +79,15 @@ impl FromStr for Selector {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        let terms = parts(text).into_iter().map(|term| read_term(term.trim()));
-        terms.collect::<Result<_, _>>().map(Self)
+        let terms: Vec<_> =
+            parts(text).into_iter().map(|term| (term.trim(), read_term(term.trim()))).collect();
+        // All that is wrong at once. An empty selector chooses every host, and an empty term is none.
+        let bad = terms.iter().filter(|(_, read)| read.is_err()).map(|(term, _)| *term);
+        let bad: Vec<_> = bad.map(|term| if term.is_empty() { NO_TERM } else { term }).collect();
+        if bad.len() > 1 || bad.contains(&NO_TERM) {
+            return Err(Invalid::new("selector", bad.join("; "), EXPECTED));
+        }
+        terms.into_iter().map(|(_, read)| read).collect::<Result<_, _>>().map(Self)
     }
 }
 
@@ -252,6 +262,14 @@ mod tests {
             let error = bad.parse::<Selector>().unwrap_err().to_string();
             assert!(error.contains("expected") && error.len() < 600, "{bad}: {error}");
         }
+    }
+
+    #[test]
+    fn r6_4_all_that_is_wrong_in_a_selector_is_named_at_once() {
+        let said = |text: &str| text.parse::<Selector>().unwrap_err().given;
+        assert_eq!(said("room=12,, os in linux"), "nothing beside a comma; os in linux");
+        assert_eq!(said("room~12, gpu, cores>=many"), "room~12; cores>=many");
+        assert_eq!(said("room=12, os in linux"), "os in linux");
     }
 
     proptest! {

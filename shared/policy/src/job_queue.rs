@@ -19,6 +19,7 @@
 //! planner can tell when tasks went faster than time.
 
 mod instances;
+mod limits;
 mod sorted;
 mod subqueue;
 
@@ -29,6 +30,8 @@ use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, Resourc
 use crate::send::Load;
 
 pub use instances::{Cpus, Devices, Instances, Needs};
+pub(crate) use limits::Places;
+pub use limits::{AtOnce, NoPlace};
 pub(crate) use sorted::{Entry, Summary};
 pub(crate) use subqueue::Subqueue;
 
@@ -72,6 +75,9 @@ pub struct JobSnapshot {
     pub id: JobId,
     /// Its project.
     pub project: ProjectId,
+    /// The number of its application among those of its project, where the owner limits how many of these
+    /// run at once ([`AtOnce`]).
+    pub application: Option<u32>,
     /// What it uses while it runs.
     pub usage: Usage,
     /// How far it is.
@@ -93,7 +99,12 @@ impl JobSnapshot {
     pub fn needs(&self) -> Needs {
         let coprocessor =
             self.usage.coprocessor.map(|(kind, _)| (kind, Instances::of_type(self.usage, kind)));
-        Needs { cpus: Cpus::of(self.usage), memory: self.working_set, coprocessor }
+        Needs {
+            cpus: Cpus::of(self.usage),
+            memory: self.working_set,
+            coprocessor,
+            application: self.application,
+        }
     }
     /// Whether it could run now.
     pub const fn is_runnable(&self) -> bool {
@@ -129,6 +140,8 @@ type ProjectJobs = PerType<Subqueue>;
 pub struct JobQueue {
     jobs: BTreeMap<JobId, JobSnapshot>,
     projects: BTreeMap<ProjectId, ProjectJobs>,
+    /// How many jobs may run at once, of projects where that is limited.
+    limits: BTreeMap<ProjectId, AtOnce>,
     generation: u64,
     progressed: PerType<Duration>,
 }
@@ -348,6 +361,12 @@ impl JobQueue {
         self.projects.values().fold(Instances::ZERO, |sum, subqueues| sum.plus(subqueues[kind].instances))
     }
 
+    /// Instances of a type that the jobs of a project with that main type could use at once, those on their
+    /// way included.
+    pub fn held_instances(&self, project: ProjectId, kind: ResourceType) -> Instances {
+        self.subqueue(project, kind).map_or(Instances::ZERO, |subqueue| subqueue.instances)
+    }
+
     pub(crate) fn subqueue(&self, project: ProjectId, kind: ResourceType) -> Option<&Subqueue> {
         self.projects.get(&project).map(|subqueues| &subqueues[kind])
     }
@@ -366,8 +385,12 @@ fn is_progress(before: &JobSnapshot, after: &JobSnapshot) -> bool {
         (RunState::Preempted, RunState::Preempted) => true,
         _ => false,
     };
-    let JobSnapshot { project, usage, deadline, working_set: _, remaining: _, id: _, state: _ } = *after;
-    same_state && before.project == project && before.usage == usage && before.deadline == deadline
+    let JobSnapshot { project, application, usage, deadline, working_set: _, remaining: _, id: _, state: _ } =
+        *after;
+    same_state
+        && (before.project, before.application) == (project, application)
+        && before.usage == usage
+        && before.deadline == deadline
 }
 
 impl FromIterator<JobSnapshot> for JobQueue {

@@ -16,6 +16,10 @@
 //! computed within the window if there were work enough: idle instance time, less the time in which the
 //! host is off.
 //!
+//! Where the owner limits how many jobs of a project run at once, its rate is never more than those can use
+//! that are held now. Which of its applications they are of is not looked at as time goes by: where one that
+//! is limited is left when others have ended, it is known only then that it leaves instances idle.
+//!
 //! Not in here: memory, checkpoints, the fair division across types of R3.3 (each type is divided by
 //! itself), and changes to come, such as other preferences tomorrow.
 //!

@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(days.left(at(24 * 8), &LOCAL, MOST, 7), Ok(Bytes(2 * MB.0)));
         assert_eq!(
             spent.to_string(),
-            "files came to 16.0 MB in the last 7 days, of 10.0 MB that may be transferred (`transfer_max`)"
+            "files came to 16 MB in the last 7 days, of 10 MB that may be transferred (`transfer_max`)"
         );
     }
 

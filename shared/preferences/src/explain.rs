@@ -61,7 +61,7 @@ const ALL: &[Explained] = &[
     ),
     limit("other_load_max_in_use", "\"25%\"", "The same while somebody uses the machine."),
     limit("cpus_max", "2", "Use at most so many CPUs, whatever part of all they are."),
-    limit("cpu_fraction", "\"50%\"", "Use at most this part of the CPUs."),
+    limit("cpu_fraction", "\"50%\"", "Use at most this part of the CPUs, and one of them at the least."),
     limit("cpu_fraction_in_use", "\"25%\"", "The same while somebody uses the machine."),
     limit(
         "cpu_time_fraction",

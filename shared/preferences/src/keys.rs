@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
-use fallow_config::{Fields, Walk};
+use fallow_config::{Fields, Walk, write_duration};
 use fallow_domain::{
     Bytes, Device, Duration, Fraction, Hours, Invalid, LocalPreferences, OwnerLimits, Preferences,
 };
@@ -220,11 +220,48 @@ impl Values {
         self.fleet.check_set()?;
         self.local.check()
     }
+
+    /// What values that can be meant each by itself come to together, where nobody can have meant that: a
+    /// line for each.
+    #[must_use]
+    pub fn cautions(&self) -> Vec<String> {
+        let (fleet, local) = (&self.fleet, &self.local);
+        let mut found = Vec::new();
+        if let Some(stop) =
+            local.stop_without_input.filter(|stop| !fleet.run_in_use && *stop <= fleet.idle_after)
+        {
+            found.push(format!(
+                "this machine would never compute: it stops after {} without input (stop_without_input), and begins after {} \
+                 (idle_after): make stop_without_input the longer one",
+                write_duration(stop),
+                write_duration(fleet.idle_after)
+            ));
+        }
+        found
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r6_4_a_machine_that_would_never_compute_is_warned_of() {
+        let of = |stop: i64, idle: i64, run_in_use| {
+            let mut values = Values::default();
+            values.local.stop_without_input = Some(Duration::from_mins(stop));
+            values.fleet.idle_after = Duration::from_mins(idle);
+            values.fleet.run_in_use = run_in_use;
+            values.cautions()
+        };
+        let said = of(10, 15, false);
+        assert!(
+            said.len() == 1 && said[0].contains("10 min without input") && said[0].contains("15 min"),
+            "{said:?}"
+        );
+        assert!(of(20, 15, false).is_empty() && of(10, 15, true).is_empty());
+        assert!(Values::default().cautions().is_empty());
+    }
 
     #[test]
     fn r6_4_every_preference_of_a_document_and_of_the_host_is_in_the_list() {

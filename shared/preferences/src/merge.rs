@@ -111,6 +111,10 @@ pub enum Outdone {
     WouldLoosen,
     /// It is what is in force anyway.
     Same,
+    /// It holds beside another: what is in force is what both come to.
+    Joined,
+    /// Likewise; but they have no hour in common.
+    Apart,
 }
 
 impl Outdone {
@@ -122,6 +126,8 @@ impl Outdone {
             Self::Stricter => "a stricter limit holds",
             Self::WouldLoosen => "not taken: it would loosen, and may only tighten",
             Self::Same => "the same",
+            Self::Joined => "holds with the next: what both come to is in force",
+            Self::Apart => "these hours and those of the other have none in common",
         }
     }
 }
@@ -192,6 +198,14 @@ impl<T: Shown + Clone + PartialEq> Trail<T> {
             Role::Limits => (tighter(&self.value, said), Outdone::Stricter),
         };
         let other = match value {
+            // Both hold: of hours what they have in common, of lists what either names.
+            Some(value) if source.role == Role::Limits && tighter(said, &value).is_some() => {
+                let before = std::mem::replace(&mut self.value, value);
+                let from = std::mem::replace(&mut self.place, place.clone());
+                let why = if self.value.is_nothing() { Outdone::Apart } else { Outdone::Joined };
+                self.others.insert(0, Other { value: before.shown(), place: from, why });
+                Other { value: said.shown(), place, why }
+            }
             Some(value) => {
                 let before = std::mem::replace(&mut self.value, value);
                 let from = std::mem::replace(&mut self.place, place);
@@ -242,12 +256,12 @@ mod tests {
         let cpus = entry(&found, "cpu_fraction");
         assert_eq!(
             (cpus.value.as_str(), cpus.place.to_string().as_str()),
-            ("25 %", "preferences.toml, line 7")
+            ("25%", "preferences.toml, line 7")
         );
         let [said, default] = &cpus.others[..] else { panic!("{cpus:?}") };
-        assert_eq!((said.value.as_str(), said.why), ("50 %", Outdone::Stricter));
+        assert_eq!((said.value.as_str(), said.why), ("50%", Outdone::Stricter));
         assert_eq!((said.place.to_string().as_str()), "coordinator's document version 4");
-        assert_eq!((default.value.as_str(), default.why), ("100 %", Outdone::Replaced));
+        assert_eq!((default.value.as_str(), default.why), ("100%", Outdone::Replaced));
         let in_use = entry(&found, "run_in_use");
         assert_eq!(
             (in_use.value.as_str(), &in_use.place.origin),
@@ -265,14 +279,22 @@ mod tests {
         let hours = |text: &str| Said { hours: Some(text.parse().unwrap()), ..Said::default() };
         let document = Source::says(Origin::Document(DocumentVersion(1)), hours("mon-fri 18:00-08:00"));
         let found = in_force(&[document.clone(), of_file(hours("22:00-06:00"))]);
-        assert_eq!(entry(&found, "hours").value, "mon-fri 22:00-06:00");
+        let both = entry(&found, "hours");
+        assert_eq!(both.value, "mon-fri 22:00-06:00");
+        let whys: Vec<_> = both.others.iter().map(|other| (other.value.as_str(), other.why)).collect();
+        let joined = [("22:00-06:00", Outdone::Joined), ("mon-fri 18:00-08:00", Outdone::Joined)];
+        assert_eq!(whys[..2], joined);
         let found = in_force(&[document.clone(), of_file(hours("mon-fri 18:00-08:00"))]);
         assert_eq!(entry(&found, "hours").others[0].why, Outdone::Same);
         let found = in_force(&[document.clone(), of_file(hours("mon-fri 17:00-09:00"))]);
         assert_eq!(entry(&found, "hours").others[0].why, Outdone::WouldLoosen);
         let found = in_force(&[document, of_file(hours("sun 12:00-13:00"))]);
         assert!(found.values.fleet.hours.is_never());
-        assert_eq!(entry(&found, "hours").value, "never");
+        let none = entry(&found, "hours");
+        assert_eq!(none.value, "never");
+        let whys: Vec<_> = none.others.iter().map(|other| (other.value.as_str(), other.why)).collect();
+        let apart = [("sun 12:00-13:00", Outdone::Apart), ("mon-fri 18:00-08:00", Outdone::Apart)];
+        assert_eq!(whys[..2], apart);
     }
 
     #[test]

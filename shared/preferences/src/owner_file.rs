@@ -107,6 +107,29 @@ mod tests {
         for part in ["my.toml:4:1", "did you mean `idle_after`?", "5 has no unit", "without a blank"] {
             assert!(shown.contains(part), "{part} in\n{shown}");
         }
+        let (list, meant) =
+            (shown.find("expected one of suspended"), shown.find("did you mean `idle_after`?"));
+        assert!(meant < list, "what may have been meant stands before the long list:\n{shown}");
+        for (line, key, meant) in [
+            ("run_in_use = yes", "run_in_use", "true"),
+            ("run_in_use = False # never", "run_in_use", "false"),
+            ("cpu_fraction = 50%", "cpu_fraction", "\"50%\""),
+            ("cpu_fraction = 50", "cpu_fraction", "\"50%\""),
+            ("cpu_fraction = \"50\"", "cpu_fraction", "\"50%\""),
+            ("idle_after = 15m", "idle_after", "\"15m\""),
+        ] {
+            let found = OwnerFile::read("my.toml", &format!("suspended = false\n{line}\n")).unwrap_err();
+            let first = &found.0[0];
+            let said = (first.line, first.key.as_str(), first.suggestion.as_deref());
+            assert_eq!(said, (2, key, Some(meant)), "{line}: {found}");
+        }
+        for (hours, part) in
+            [("mon 25:00-26:00", "\"25:00\""), ("8:00 - 17:00", "HH:MM"), ("never", "suspended = true")]
+        {
+            let found =
+                OwnerFile::read("my.toml", &format!("hours = \"{hours}\"\n")).unwrap_err().to_string();
+            assert!(found.contains(part) && !found.contains("in quotes"), "{found}");
+        }
         let broken = OwnerFile::read("my.toml", "cpu_fraction = \n[").unwrap_err();
         assert_eq!(broken.0[0].line, 1);
     }

@@ -3,12 +3,17 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use fallow_config::{write_bytes, write_duration};
+use fallow_config::{show_bytes, show_duration, show_fraction};
 use fallow_domain::{Bytes, Device, Duration, Fraction, Hours};
 
 /// A value that is shown, as an owner's file would read it but for quotes.
 pub(crate) trait Shown {
     fn shown(&self) -> String;
+
+    /// It leaves nothing at all, as hours do of which there are none.
+    fn is_nothing(&self) -> bool {
+        false
+    }
 }
 
 impl Shown for bool {
@@ -19,8 +24,7 @@ impl Shown for bool {
 
 impl Shown for Fraction {
     fn shown(&self) -> String {
-        // To a thousandth of a per cent: 0.29 is not 28.999999999999996 %.
-        format!("{} %", (self.get() * 1e5).round() / 1e3)
+        show_fraction(*self)
     }
 }
 
@@ -32,19 +36,23 @@ impl Shown for NonZeroU32 {
 
 impl Shown for Duration {
     fn shown(&self) -> String {
-        write_duration(*self)
+        show_duration(*self)
     }
 }
 
 impl Shown for Bytes {
     fn shown(&self) -> String {
-        write_bytes(*self)
+        show_bytes(*self)
     }
 }
 
 impl Shown for Hours {
     fn shown(&self) -> String {
         self.to_string()
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.is_never()
     }
 }
 

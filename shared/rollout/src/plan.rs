@@ -201,10 +201,10 @@ mod tests {
     #[test]
     fn r6_5_a_plan_says_all_that_guards_a_fleet() {
         let plan = Plan::new("1,100%", Duration::from_mins(10)).unwrap();
-        assert_eq!(plan.to_string(), "waves of 1,100%, 10.0 min each; no second person");
+        assert_eq!(plan.to_string(), "waves of 1,100%, 10 min each; no second person");
         let gates = Gates::without(&[Gate::Idle, Gate::Failed]);
         let plan = Plan { gates, approval_over: Some(100), ..plan };
-        let all = "waves of 1,100%, 10.0 min each, not judged by idle, failed; a second person for more than 100 hosts";
+        let all = "waves of 1,100%, 10 min each, not judged by idle, failed; a second person for more than 100 hosts";
         assert_eq!(plan.to_string(), all);
     }
 }

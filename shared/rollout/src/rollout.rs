@@ -133,6 +133,20 @@ pub enum Transition {
 }
 
 impl Transition {
+    /// The same with what somebody says beside it.
+    #[must_use]
+    pub fn saying(mut self, message: &str) -> Self {
+        let (Self::Release { why, .. }
+        | Self::Complete { why }
+        | Self::Pause { why }
+        | Self::Resume { why }
+        | Self::TakeBack { why }) = &mut self;
+        if !message.is_empty() {
+            why.push_str(&format!(" ({message})"));
+        }
+        self
+    }
+
     /// Why.
     #[must_use]
     pub fn why(&self) -> &str {
@@ -179,7 +193,7 @@ impl Order {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OrderError {
     /// The rollout is not in the right state.
-    #[error("rollout {number} {stands}: it cannot be told to {order}")]
+    #[error("rollout {number} cannot be told to {order}: it {stands}")]
     Stands {
         /// The rollout.
         number: u64,

@@ -235,7 +235,7 @@ fn r6_5_copies_that_speak_in_turn_are_seen_as_if_one_spoke_all_the_time() {
     let Some(Transition::Release { why, .. } | Transition::Complete { why }) = passed else {
         panic!("{passed:?}")
     };
-    assert!(why.starts_with("1 host with it for 4.0 min") && why.contains("and nothing speaks"), "{why}");
+    assert!(why.starts_with("1 host with it for 4 min") && why.contains("and nothing speaks"), "{why}");
     let idle = |tick: i32, host: &mut HostNow, is_new: bool, at: usize| {
         in_turn(tick, host, is_new, at);
         host.computing = if is_new { 0.1 } else { 0.9 };

@@ -46,6 +46,8 @@ pub const SPARE: u64 = 4 * (512 << 10);
 /// Space that a [yielding](Batch::yielding) batch leaves beyond that, bytes: an operator's changes of a fleet
 /// of thousands of hosts fit. On a small volume it is an eighth of it.
 const LEFT: u64 = 64 << 20;
+/// Files of these, unless the volume is small.
+const FILES_LEFT: u64 = 1_000;
 
 /// A [`Store`] in a directory of its own, on sled.
 #[derive(Debug)]
@@ -445,14 +447,26 @@ fn kept(all: u64) -> u64 {
     SPARE + LEFT.min(all / 8)
 }
 
-/// Whether `bytes` more in `dir` leave its volume enough for what is done by those in charge: the store's
-/// batches that do not [yield](Batch::yielding). For files beside a store.
+/// Files that are kept for those in charge, on a volume with room for `all`: a store is not opened without
+/// making some, and many small ones take what there may be long before the volume is full.
+fn kept_files(all: u64) -> u64 {
+    FILES_LEFT.min(all / 8)
+}
+
+/// Whether `bytes` more in `dir`, in so many new files, leave its volume enough for what is done by those in
+/// charge: the store's batches that do not [yield](Batch::yielding), and the next start. For files beside a
+/// store.
 ///
 /// # Errors
 /// What the system says of the volume.
-pub fn leaves_enough(dir: &Path, bytes: u64) -> std::io::Result<bool> {
+pub fn leaves_enough(dir: &Path, bytes: u64, files: u64) -> std::io::Result<bool> {
     let (free, all) = space(dir)?;
-    Ok(free >= kept(all).saturating_add(bytes))
+    let volume = rustix::fs::statvfs(dir)?;
+    // Some have no number of files that there may be, or do not say how many more.
+    let says_nothing = volume.f_files == 0 || volume.f_favail == 0;
+    let has_files =
+        files == 0 || says_nothing || volume.f_favail >= kept_files(volume.f_files).saturating_add(files);
+    Ok(has_files && free >= kept(all).saturating_add(bytes))
 }
 
 /// Refuses a batch that the volume has no room for, before the engine sees it.

@@ -322,7 +322,7 @@ fn child_on_a_small_volume() {
         written += 1;
     };
     assert!(matches!(error, StoreError::Full { .. }), "{error}");
-    assert!(!fallow_store::leaves_enough(volume, 20_000).unwrap());
+    assert!(!fallow_store::leaves_enough(volume, 20_000, 0).unwrap());
     // Whoever is in charge still has room, for some dozens of changes.
     let before = written;
     let error = loop {

@@ -6,6 +6,12 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use crate::TelemetryError;
 
+/// What is logged unless somebody says otherwise.
+const DEFAULT: &str = "info";
+/// Said before all others: the HTTP/2 library warns of what any client can do as often as he likes. Who
+/// wants that names the library.
+const ALWAYS: &str = "h2=error";
+
 /// The layer that writes the log, as the environment wants it.
 pub(crate) fn layer() -> Result<Box<dyn Layer<Registry> + Send + Sync>, TelemetryError> {
     let filter = filter(std::env::var("FALLOW_LOG").ok().as_deref())?;
@@ -22,8 +28,9 @@ pub(crate) fn layer() -> Result<Box<dyn Layer<Registry> + Send + Sync>, Telemetr
 }
 
 fn filter(given: Option<&str>) -> Result<EnvFilter, TelemetryError> {
-    let text = given.filter(|text| !text.trim().is_empty()).unwrap_or("info");
-    EnvFilter::try_new(text).map_err(|source| TelemetryError::BadFilter { given: text.to_owned(), source })
+    let text = given.filter(|text| !text.trim().is_empty()).unwrap_or(DEFAULT);
+    EnvFilter::try_new(format!("{ALWAYS},{text}"))
+        .map_err(|source| TelemetryError::BadFilter { given: text.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -31,10 +38,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_level_is_info() {
-        assert_eq!(filter(None).unwrap().to_string(), "info");
-        assert_eq!(filter(Some(" ")).unwrap().to_string(), "info");
-        assert_eq!(filter(Some("fallow_agent=debug")).unwrap().to_string(), "fallow_agent=debug");
+    fn the_default_level_is_info_and_no_client_fills_the_log_by_the_http_library() {
+        for given in [None, Some(" ")] {
+            let text = filter(given).unwrap().to_string();
+            assert!(text.contains("info") && text.contains("h2=error"), "{text}");
+        }
+        assert_eq!(filter(Some("fallow_agent=debug")).unwrap().to_string(), "fallow_agent=debug,h2=error");
+        assert_eq!(filter(Some("debug,h2=trace")).unwrap().to_string(), "h2=trace,debug");
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use clap::Args;
 use fallow_coordinator::audit::{Actor, Chain, Entry, Head, Outcome, wire as told};
 use fallow_domain::{Duration, ExitCode};
-use fallow_proto::operator::v1::{ListAuditReply, ListAuditRequest};
+use fallow_proto::operator::v1::{ListAuditReply, ListAuditRequest, ListHostsRequest};
 use serde_json::{Value, json};
 
 use super::connect::{Client, Target};
+use super::fitted::Ranked;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, fitted, print, print_json, units};
+use super::{Failure, fitted, hosts, print, print_json, print_table, units};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -70,20 +71,36 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         let entries: Vec<Value> = entries.iter().map(to_json).collect();
         return print_json(&json!({ "entries": entries }));
     }
-    let columns = vec![
-        (Number("entry"), 3),
-        (Text("when"), 1),
+    let names = names(&mut client, &entries).await;
+    print_table(entries.is_empty(), "No entry is of that kind.", || {
+        fitted::render(columns(), entries.iter().map(|entry| row(entry, &names)).collect(), wide)
+    })
+}
+
+/// What was done to, and why not, is in the last column, which is cut where it is too long.
+fn columns() -> Vec<Ranked> {
+    vec![
+        (Number("entry"), 4),
+        (Text("when"), 0),
         (Text("who"), 0),
         (Text("from"), 9),
         (Text("action"), 0),
         (Text("before"), 8),
         (Text("after"), 7),
-        (Text("message"), 4),
-        (Text("outcome"), 0),
-        (Text("reason"), 2),
-        (Text("of"), 0),
-    ];
-    print(&fitted::render(columns, entries.iter().map(row).collect(), wide))
+        (Text("outcome"), 3),
+        (Text("message"), 1),
+        (Text("to what, and why not"), 0),
+    ]
+}
+
+/// What the agents are called that did something.
+async fn names(client: &mut Client, entries: &[Entry]) -> hosts::Names {
+    if !entries.iter().any(|entry| matches!(entry.record.actor, Actor::Agent(_))) {
+        return hosts::Names::new();
+    }
+    // One that is not listed any more is shown by its id.
+    let listed = client.list_hosts(ListHostsRequest::default()).await;
+    listed.map(|listed| hosts::names(&listed.into_inner().hosts)).unwrap_or_default()
 }
 
 /// Up to where the log is whole.
@@ -133,37 +150,40 @@ fn read(reply: ListAuditReply) -> Result<(Vec<Entry>, Head), Failure> {
     Ok((entries.map_err(bad)?, head))
 }
 
-fn row(entry: &Entry) -> Vec<String> {
+fn row(entry: &Entry, names: &hosts::Names) -> Vec<String> {
     let Entry { sequence, at, unrecorded, record, hash: _ } = entry;
     let at = table::instant(at.as_micros());
     // Seconds do.
     let at = at.split_once('.').map_or(at.clone(), |(seconds, _)| format!("{seconds}Z"));
     let (outcome, reason) = match &record.outcome {
         Outcome::Done => ("done", String::new()),
-        Outcome::Refused(why) if *unrecorded == 0 => ("refused", why.clone()),
-        Outcome::Refused(why) => ("refused", format!("as {unrecorded} others before: {why}")),
+        Outcome::Refused(why) if *unrecorded == 0 => ("refused", format!("refused: {why}")),
+        Outcome::Refused(why) => ("refused", format!("refused as {unrecorded} others before: {why}")),
     };
+    let object = [record.object.as_str(), &reason].into_iter().filter(|part| !part.is_empty());
     vec![
         sequence.to_string(),
         at,
-        who(&record.actor),
+        who(&record.actor, names),
         record.from.clone(),
         record.action.words().to_owned(),
         short(&record.before),
         short(&record.after),
-        record.message.clone(),
         outcome.to_owned(),
-        reason,
-        record.object.clone(),
+        record.message.clone(),
+        object.collect::<Vec<_>>().join(": "),
     ]
 }
 
 /// With what he is. A name with an `@` is what the tool of the directory's owner says; others are those of
 /// tokens.
-fn who(actor: &Actor) -> String {
+fn who(actor: &Actor, names: &hosts::Names) -> String {
     match actor {
         Actor::Operator(name) | Actor::Named(name) => format!("operator {name}"),
-        Actor::Agent(id) => format!("agent {}", id.0),
+        Actor::Agent(id) => {
+            let name = names.get(&id.0).filter(|name| !name.is_empty()).unwrap_or(&id.0);
+            format!("agent {}", hosts::shown(name.clone()))
+        }
         Actor::Coordinator | Actor::Stranger => actor.name().to_owned(),
     }
 }
@@ -204,4 +224,37 @@ fn to_json(entry: &Entry) -> Value {
         "unrecorded_before": unrecorded,
         "hash": hash.to_hex(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use fallow_coordinator::audit::{Action, Record};
+    use fallow_domain::{AgentId, Instant};
+
+    use super::*;
+
+    #[test]
+    fn r6_11_a_narrow_terminal_shows_when_who_did_what_and_why_it_was_refused() {
+        let entry = |record: Record| Entry {
+            sequence: 17,
+            at: Instant::from_secs_f64(1_795_804_210.5),
+            unrecorded: 0,
+            record,
+            hash: Head::default().hash,
+        };
+        let agent = Actor::Agent(AgentId("01J".into()));
+        let refused = Record::new(agent, "192.0.2.7:4711", Action::LinkRefused, "").refused("it was revoked");
+        let done = Record::new(Actor::Named("ann".into()), "192.0.2.8:1", Action::HostRevoked, "pc-5");
+        let names = [("01J".to_owned(), "pc-5".to_owned())].into();
+        let rows = [refused, done.because("stolen")].map(|record| row(&entry(record), &names));
+        let shown = fitted::shown_at(80, &columns(), &rows);
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        let parts =
+            ["2026-11-27T", "agent pc-5", "link refused", "refused: it", "operator ann", "host revoked"];
+        for said in parts {
+            assert!(shown.contains(said), "{said} is not in\n{shown}");
+        }
+        let shown = fitted::shown_at(120, &columns(), &rows);
+        assert!(shown.contains("stolen") && shown.contains("refused: it was revoked"), "{shown}");
+    }
 }

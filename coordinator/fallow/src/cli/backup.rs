@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode as ProcessExit;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use fallow_coordinator::backup::{self, Settled};
 use fallow_coordinator::daemon::{self, DaemonFile};
 use fallow_daemon::file;
@@ -22,7 +22,7 @@ use serde_json::json;
 use tokio::signal::unix::SignalKind;
 
 use super::connect::{Target, author, root};
-use super::{Failure, print, print_json, runs, submit, table, warn};
+use super::{Failure, print, print_json, runs, submit, table, warn, why};
 
 /// How long a coordinator may take to begin anew.
 const RESTART: Duration = Duration::from_secs(120);
@@ -47,7 +47,7 @@ pub(crate) struct Backup {
     #[arg(long)]
     force: bool,
     /// Why, for the audit log.
-    #[arg(long, default_value = "", value_name = "TEXT")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT", value_parser = why::message)]
     message: String,
     #[command(flatten)]
     target: Target,
@@ -57,10 +57,11 @@ pub(crate) struct Backup {
 }
 
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("what").required(true).args(["file", "new_term"]))]
 #[command(after_help = "\
 Examples:
-  fallow restore /var/backups/fallow.tar --dir /var/lib/fallow/coordinator
-  fallow restore --dir /var/lib/fallow/coordinator
+  fallow restore /var/backups/fallow.tar --dir /var/lib/fallow-coordinator
+  fallow restore --new-term --dir /var/lib/fallow-coordinator
 
 The coordinator's directory becomes what the backup holds; what was there is
 moved to replaced-... beside it. Whoever was taken out of the fleet since, and
@@ -70,13 +71,17 @@ another machine, give it an empty directory, and say where hosts reach it
 with `fallow coordinator run --listen ... --advertise ...`.
 
 Documents begin a new term: hosts take them, also if they follow newer versions
-than the backup has. Without FILE only that is done: for a coordinator whose
+than the backup has. With --new-term only that is done: for a coordinator whose
 directory was put back by other means, such as a snapshot of its disk.")]
 pub(crate) struct Restore {
     /// The backup; - for standard input.
     file: Option<PathBuf>,
+    /// Put nothing back, only begin a new term of the documents: all hosts take what the coordinator says
+    /// from then on, and this cannot be undone.
+    #[arg(long)]
+    new_term: bool,
     /// Why, for the audit log.
-    #[arg(long, default_value = "", value_name = "TEXT")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT", value_parser = why::message)]
     message: String,
     #[command(flatten)]
     target: Target,
@@ -200,7 +205,7 @@ async fn take(
 }
 
 pub(crate) async fn restore(arguments: Restore) -> Result<(), Failure> {
-    let Restore { file, message, target, json } = arguments;
+    let Restore { file, new_term: _, message, target, json } = arguments;
     match file {
         Some(file) => put_back(&file, message, &target, json).await,
         None => {
@@ -284,13 +289,13 @@ async fn put_back(file: &Path, message: String, target: &Target, json: bool) -> 
         }));
     }
     let mut text = format!("The coordinator in {} is as it was at {made_at}.\n", shown.display());
-    text += "Of its documents a new term begins: hosts take what it says from now on, all of them at once. Where \
-             documents are signed, it has to be signed first (`fallow organisation sign`).\n";
+    text += "Of its documents a new term begins: hosts take what it says from now on, all of them at once; those \
+             that ask for signatures when it is signed (`fallow organisation sign`).\n";
     if !is_replaced {
         text += "Nothing was there before: who was taken out of the fleet since the backup has to be taken out again \
                  (`fallow hosts revoke`, `fallow operators revoke`, `fallow tokens revoke`). If `fallow hosts` says \
-                 then that hosts follow versions which this coordinator does not have, say `fallow restore` once \
-                 more, without a file.\n";
+                 then that hosts follow versions which this coordinator does not have, say `fallow restore \
+                 --new-term`.\n";
     }
     match &settled {
         None => text += "It has begun anew, and runs.\n",

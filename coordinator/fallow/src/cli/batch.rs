@@ -15,8 +15,11 @@ use std::path::{Path, PathBuf};
 
 use fallow_proto::operator::v1::{InputFile, NewWorkunit, OutputFile};
 use serde::Deserialize;
+use serde_json::json;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use super::batch_parts::{Read, read_by_parts};
 use super::submission::{InputContent, InputContents, PendingWorkunit};
 use super::{Failure, bounded, units};
 
@@ -82,8 +85,8 @@ pub(super) fn shown(path: &Path) -> String {
     if path == Path::new(STDIN) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// Workunits as they are written; in the place of one that cannot be read, what is wrong with it.
-type Written = Vec<Result<Workunit, String>>;
+/// Workunits as they are written.
+type Written = Vec<Read<Workunit>>;
 
 /// Reads a batch file; a name that ends in `.json` is JSON, any other TOML. `-` is standard input.
 pub(super) fn read(path: &Path) -> Result<Vec<PendingWorkunit>, Failure> {
@@ -106,8 +109,10 @@ pub(super) fn read(path: &Path) -> Result<Vec<PendingWorkunit>, Failure> {
     let (mut files, mut names, mut kept) = (InputContents::default(), BTreeMap::new(), BTreeMap::new());
     for (index, workunit) in written.into_iter().enumerate() {
         let place = index + 1;
-        match workunit.and_then(|workunit| convert(base, workunit, &mut files)) {
-            Ok(workunit) => {
+        let Read { value: workunit, mistakes: mut wrong } = workunit;
+        let workunit = workunit.and_then(|workunit| convert(base, workunit, &mut files, &mut wrong));
+        match workunit.filter(|_| wrong.is_empty()) {
+            Some(workunit) => {
                 let name = workunit.name().to_owned();
                 if let Some(first) = names.insert(name, place).filter(|_| !workunit.name().is_empty()) {
                     mistakes.push(twice(workunit.name(), first, place));
@@ -120,7 +125,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<PendingWorkunit>, Failure> {
                 }
                 workunits.push(workunit);
             }
-            Err(what) => mistakes.push(format!("workunit {place}: {}", clipped(&what))),
+            None => mistakes.extend(wrong.iter().map(|what| format!("workunit {place}: {}", clipped(what)))),
         }
     }
     if workunits.is_empty() && mistakes.is_empty() {
@@ -138,17 +143,23 @@ fn written(text: &str, is_json: bool) -> Result<Written, String> {
         true => serde_json::from_str(text).map_err(|error| clipped(&error.to_string())),
         false => toml::from_str(text).map_err(|error| toml_mistake(text, &error)),
     };
-    whole.map(|batch| batch.workunits.into_iter().map(Ok).collect()).or_else(|first| {
+    let read = |workunit| Read { value: Some(workunit), mistakes: Vec::new() };
+    whole.map(|batch| batch.workunits.into_iter().map(read).collect()).or_else(|first| {
         let each = if is_json { each_of_json(text) } else { each_of_toml(text) };
         // A mistake that is not in a workunit is the first one.
-        each.filter(|each| each.iter().any(Result::is_err)).ok_or(first)
+        each.filter(|each| each.iter().any(|read| !read.mistakes.is_empty())).ok_or(first)
     })
 }
 
+/// What a workunit cannot be without, and something that would do.
+const NEEDED: &str = "application = 'a'\nflops = 1.0";
+
 fn each_of_json(text: &str) -> Option<Written> {
     let batch: Batch<serde_json::Value> = serde_json::from_str(text).ok()?;
-    let read = |value| serde_json::from_value(value).map_err(|error: serde_json::Error| error.to_string());
-    Some(batch.workunits.into_iter().map(read).collect())
+    let needed = json!({ "application": "a", "flops": 1.0 });
+    let read = |value| serde_json::from_value(value);
+    let mut say = |error: serde_json::Error| error.to_string();
+    Some(batch.workunits.into_iter().map(|value| read_by_parts(&value, &needed, read, &mut say)).collect())
 }
 
 fn each_of_toml(text: &str) -> Option<Written> {
@@ -158,15 +169,16 @@ fn each_of_toml(text: &str) -> Option<Written> {
     if *key.get_ref() != "workunits" {
         return None;
     }
+    let needed = DeTable::parse(NEEDED).ok()?;
+    let needed = Spanned::new(needed.span(), DeValue::Table(needed.into_inner()));
+    let read = |value| Workunit::deserialize(ValueDeserializer::from(value));
     let mut told = 0;
-    let read = |value| {
-        Workunit::deserialize(ValueDeserializer::from(value)).map_err(|error| {
-            told += 1;
-            // Where it is takes time to find, and only so many are told.
-            if told > MISTAKES_TOLD { String::new() } else { toml_mistake(text, &error) }
-        })
+    let mut say = |error: toml::de::Error| {
+        told += 1;
+        // Where it is takes time to find, and only so many are told.
+        if told > MISTAKES_TOLD { String::new() } else { toml_mistake(text, &error) }
     };
-    Some(workunits.into_iter().map(read).collect())
+    Some(workunits.into_iter().map(|value| read_by_parts(&value, &needed, read, &mut say)).collect())
 }
 
 fn twice(name: &str, first: usize, second: usize) -> String {
@@ -216,41 +228,66 @@ fn above_zero<T: Default + PartialEq + std::fmt::Display>(key: &str, value: Opti
     }
 }
 
-fn convert(base: &Path, workunit: Workunit, files: &mut InputContents) -> Result<PendingWorkunit, String> {
+/// What came of something; where nothing did, the mistake is noted.
+fn noted<T: Default>(wrong: &mut Vec<String>, result: Result<T, String>) -> T {
+    result.unwrap_or_else(|mistake| {
+        wrong.push(mistake);
+        T::default()
+    })
+}
+
+/// None where something is wrong, all of which is noted.
+fn convert(
+    base: &Path,
+    workunit: Workunit,
+    files: &mut InputContents,
+    wrong: &mut Vec<String>,
+) -> Option<PendingWorkunit> {
     let number = above_zero::<u32>;
-    let size =
-        |key: &str, text: &Option<String>| above_zero(key, text.as_deref().map(units::size).transpose()?);
+    let size = |key: &str, text: &Option<String>| {
+        let size = text.as_deref().map(units::size_or_bytes).transpose();
+        above_zero(key, size.map_err(|error| format!("{key}: {error}"))?)
+    };
     let (mut inputs, mut contents) = (Vec::new(), Vec::new());
     for Input { open_name, text, path, keep_as } in workunit.inputs {
-        contents.push(content(base, &open_name, text, path, files)?);
+        match content(base, &open_name, text, path, files) {
+            Ok(content) => contents.push(content),
+            Err(mistake) => wrong.push(mistake),
+        }
         inputs.push(InputFile { open_name, keep_as, ..InputFile::default() });
     }
-    let outputs = workunit.outputs.into_iter().map(|output| {
-        Ok(OutputFile { max_bytes: size("max_size", &output.max_size)?, open_name: output.open_name })
-    });
+    let mut outputs = Vec::new();
+    for output in workunit.outputs {
+        let max_bytes = noted(wrong, size("max_size", &output.max_size));
+        outputs.push(OutputFile { max_bytes, open_name: output.open_name });
+    }
     let deadline = workunit.deadline.as_deref().map(|text| {
         units::deadline(text)
             .map_err(|error| format!("deadline = {text:?}: {error}, or leave it out for the default"))
     });
-    let deadline = deadline.transpose()?;
+    let deadline = noted(wrong, deadline.transpose());
+    if !(workunit.flops.is_finite() && workunit.flops > 0.0) {
+        wrong.push(format!("flops = {}: expected a number above 0, such as 1e12", workunit.flops));
+    }
     let workunit = NewWorkunit {
         name: workunit.name,
         application: workunit.application,
         command_line: workunit.command_line,
         inputs,
-        outputs: outputs.collect::<Result<_, String>>()?,
+        outputs,
         flops_estimate: workunit.flops,
-        flops_bound: above_zero("flops_bound", workunit.flops_bound)?,
-        memory_bound_bytes: size("memory", &workunit.memory)?,
-        disk_bound_bytes: size("disk", &workunit.disk)?,
+        flops_bound: noted(wrong, above_zero("flops_bound", workunit.flops_bound)),
+        memory_bound_bytes: noted(wrong, size("memory", &workunit.memory)),
+        disk_bound_bytes: noted(wrong, size("disk", &workunit.disk)),
         delay_bound_micros: deadline.map_or(0, |time| time.as_micros()),
-        quorum: number("quorum", workunit.quorum)?,
-        initial_jobs: number("initial_jobs", workunit.initial_jobs)?,
-        max_error_jobs: number("max_error_jobs", workunit.max_error_jobs)?,
-        max_total_jobs: number("max_total_jobs", workunit.max_total_jobs)?,
+        quorum: noted(wrong, number("quorum", workunit.quorum)),
+        initial_jobs: noted(wrong, number("initial_jobs", workunit.initial_jobs)),
+        max_error_jobs: noted(wrong, number("max_error_jobs", workunit.max_error_jobs)),
+        max_total_jobs: noted(wrong, number("max_total_jobs", workunit.max_total_jobs)),
         comparator: workunit.comparator,
     };
-    PendingWorkunit::new(workunit, contents).map_err(|failure| failure.to_string())
+    let made = PendingWorkunit::new(workunit, contents);
+    made.map_err(|failure| wrong.push(failure.to_string())).ok()
 }
 
 fn content(
@@ -323,6 +360,31 @@ mod tests {
         let toml = "[[workunits]]\napplication='a'\nflops=1.0\ndeadline='soon'\n[[workunits]]\napplication='a'\nflops=1.0\ninputs=[{open_name='x'}]\n";
         let text = given("b.toml", toml).unwrap_err().to_string();
         assert!(text.contains("workunit 1") && text.contains("workunit 2"), "{text}");
+    }
+
+    #[test]
+    fn r6_11_all_mistakes_of_one_workunit_are_told_at_once() {
+        let toml = "[[workunits]]\napplicaton='a'\nflops=-1.0\nquorum='2'\ndeadline='soon'\nmemory='much'\n\
+            inputs=[{open_name='in', txt='x'}, {open_name='at', path='nowhere'}]\n";
+        let json = r#"{"workunits": [{"applicaton": "a", "flops": -1.0, "quorum": "2", "deadline": "soon",
+            "memory": "much",
+            "inputs": [{"open_name": "in", "txt": "x"}, {"open_name": "at", "path": "nowhere"}]}]}"#;
+        for (name, text) in [("b.toml", toml), ("b.json", json)] {
+            let failure = given(name, text).unwrap_err().to_string();
+            for said in [
+                "unknown field `applicaton`",
+                "missing field `application`",
+                "flops = -1",
+                "expected u32",
+                "deadline = \"soon\"",
+                "memory: expected a size",
+                "unknown field `txt`",
+                "cannot read input",
+            ] {
+                assert_eq!(failure.matches(said).count(), 1, "{said} in {name}: {failure}");
+            }
+        }
+        assert!(given("b.toml", toml).unwrap_err().to_string().contains("line 4, column 8: invalid type"));
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! What a change of documents makes different, for people and for programs.
 
-use std::collections::BTreeMap;
-
 use fallow_domain::{DocumentVersion, ExitCode};
 use fallow_proto::operator::v1::{ChangeGroupsReply, ChangedValue, Finding, PreviewReply};
 use serde_json::{Value, json};
 
+use super::hosts::Names;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, print, print_json, warn};
+use super::{Failure, fitted, print, print_json, warn};
 use crate::printable;
 
 /// Digits of a hash that people are shown.
@@ -18,14 +17,23 @@ pub(super) fn short(hash: &str) -> &str {
     hash.get(..HASH_SHOWN).unwrap_or(hash)
 }
 
+/// How it is printed.
+pub(super) struct How {
+    /// One JSON object.
+    pub(super) json: bool,
+    /// All columns, however narrow the terminal is.
+    pub(super) wide: bool,
+}
+
 /// Prints what a change makes different, or fails with everything that is wrong in its files. `names` are
 /// those of the hosts that are to be listed one by one, by the ids of their agents.
 pub(super) fn show(
     reply: &ChangeGroupsReply,
     is_tried: bool,
-    names: Option<&BTreeMap<String, String>>,
-    as_json: bool,
+    names: Option<&Names>,
+    how: &How,
 ) -> Result<(), Failure> {
+    let as_json = how.json;
     if as_json {
         print_json(&to_json(reply))?;
     }
@@ -35,7 +43,7 @@ pub(super) fn show(
     if as_json {
         return Ok(());
     }
-    print(&to_text(reply, is_tried, names))?;
+    print(&to_text(reply, is_tried, names, how.wide))?;
     if !reply.choosing_none.is_empty() {
         // Perhaps on purpose: hosts of a new room may come later.
         warn(&format!(
@@ -58,20 +66,26 @@ pub(super) fn preview(reply: &PreviewReply, as_json: bool) -> Result<(), Failure
         }));
     }
     let counted = changed_of(*changed_hosts, *hosts);
-    print(&format!("{}{counted}; nothing was changed\n", values_table(values)))
+    print(&format!("{}{counted}; nothing was changed\n", values_table(values, false)))
 }
 
 /// Values that become others, each with the number of its hosts; nothing for none.
-fn values_table(values: &[ChangedValue]) -> String {
+fn values_table(values: &[ChangedValue], wide: bool) -> String {
     if values.is_empty() {
         return String::new();
     }
-    let columns = [Text("value"), Text("before"), Text("after"), Text("by"), Number("hosts")];
+    let columns = vec![
+        (Text("value"), 0),
+        (Number("hosts"), 0),
+        (Text("before"), 1),
+        (Text("by"), 2),
+        (Text("after"), 0),
+    ];
     let row = |value: &ChangedValue| {
         let ChangedValue { key, before, after, origin, hosts, .. } = value;
-        vec![key.clone(), before.clone(), after.clone(), origin.clone(), hosts.to_string()]
+        vec![key.clone(), hosts.to_string(), before.clone(), origin.clone(), after.clone()]
     };
-    table::render(&columns, values.iter().map(row).collect())
+    fitted::render(columns, values.iter().map(row).collect(), wide)
 }
 
 fn changed_of(changed: u64, hosts: u64) -> String {
@@ -98,35 +112,45 @@ fn wrong(findings: &[Finding], is_said: bool) -> Failure {
     Failure::bad_input(format!("{nothing}\n{}", all.join("\n")))
 }
 
-fn to_text(reply: &ChangeGroupsReply, is_tried: bool, names: Option<&BTreeMap<String, String>>) -> String {
+fn to_text(reply: &ChangeGroupsReply, is_tried: bool, names: Option<&Names>, wide: bool) -> String {
     let mut text = String::new();
     if let (Some(names), false) = (names, reply.values.is_empty()) {
-        let columns = [Text("host"), Text("agent"), Text("value"), Text("before"), Text("after"), Text("by")];
+        let columns = vec![
+            (Text("host"), 0),
+            (Text("agent"), 9),
+            (Text("value"), 0),
+            (Text("before"), 2),
+            (Text("after"), 0),
+            (Text("by"), 0),
+        ];
         let mut rows: Vec<_> = reply.values.iter().flat_map(|value| host_rows(value, names)).collect();
         rows.sort();
-        text += &table::render(&columns, rows);
+        text += &fitted::render(columns, rows, wide);
     } else {
-        text += &values_table(&reply.values);
+        text += &values_table(&reply.values, wide);
     }
     let groups = [("put in place", &reply.put), ("removed", &reply.removed)];
     let groups = groups.into_iter().filter(|(_, names)| !names.is_empty());
     let would = if is_tried { "would be " } else { "" };
     let mut said: Vec<String> =
         groups.map(|(what, names)| format!("{would}{what}: {}", names.join(", "))).collect();
-    if said.is_empty() {
+    let is_changed = !said.is_empty();
+    if !is_changed {
         said.push("the groups are so already".to_owned());
     }
     said.push(changed_of(reply.changed_hosts, reply.hosts));
     said.push(match is_tried {
         true => "nothing was changed".to_owned(),
         false => {
-            format!("document version {} ({})", DocumentVersion(reply.document_version), short(&reply.hash))
+            let unchanged = if is_changed { "" } else { "nothing was changed; " };
+            let version = DocumentVersion(reply.document_version);
+            format!("{unchanged}document version {version} ({})", short(&reply.hash))
         }
     });
     text + &printable::line(&said.join("; "), usize::MAX) + "\n"
 }
 
-fn host_rows(value: &ChangedValue, names: &BTreeMap<String, String>) -> Vec<Vec<String>> {
+fn host_rows(value: &ChangedValue, names: &Names) -> Vec<Vec<String>> {
     let row = |agent: &String| {
         let name = names.get(agent).cloned().unwrap_or_default();
         let ChangedValue { key, before, after, origin, .. } = value;

@@ -10,7 +10,7 @@ use serde_json::json;
 use tonic::Status;
 
 use super::connect::Client;
-use super::key_file::{read, write_new};
+use super::key_file::{read, warn_if_open_key, write_new};
 use super::{Failure, print, print_json, warn};
 use crate::printable;
 
@@ -113,14 +113,20 @@ async fn kept(client: &mut Client, of: Option<&str>) -> Result<Vec<String>, Stat
 pub(crate) fn public(file: &Path) -> Result<PublicKey, Failure> {
     let text = read(file)?;
     match PrivateKey::from_pem(&text) {
-        Ok(key) => Ok(key.public_key()),
+        Ok(key) => {
+            warn_if_open_key(file);
+            Ok(key.public_key())
+        }
         Err(_) => PublicKey::parse(&text).map_err(|_| no_key(file, "a code-signing key")),
     }
 }
 
 /// The private key in a file.
 pub(crate) fn private(file: &Path) -> Result<PrivateKey, Failure> {
-    PrivateKey::from_pem(&read(file)?).map_err(|_| no_key(file, "the private part of a code-signing key"))
+    let key = PrivateKey::from_pem(&read(file)?);
+    let key = key.map_err(|_| no_key(file, "the private part of a code-signing key"))?;
+    warn_if_open_key(file);
+    Ok(key)
 }
 
 /// Signs a file of an application with this MD5.

@@ -83,8 +83,9 @@ impl Target {
     pub async fn connect_for(&self, longest: Duration) -> Result<Client, Failure> {
         let mut access = match (&self.operator_token_file, &self.coordinator) {
             (Some(file), _) => {
+                let access = TokenFile::read(file).map_err(|error| not_a_token(file, error, false))?;
                 key_file::warn_if_open(file, "an operator's token", "ask for a new one");
-                read_token(file)?
+                access
             }
             (None, Some(_)) => read_own_token(&self.token_in_dir()?)?,
             (None, None) => {
@@ -142,27 +143,38 @@ fn address(text: &str) -> Result<Address, String> {
 /// The coordinator's own token, in its directory.
 fn read_own_token(path: &Path) -> Result<AccessString, Failure> {
     let anew = "delete it and start the coordinator anew, which makes another,";
+    let access = TokenFile::read(path).map_err(|error| not_a_token(path, error, true))?;
     key_file::warn_if_open(path, "the coordinator's own token", anew);
-    read_token(path)
+    Ok(access)
 }
 
-fn read_token(path: &Path) -> Result<AccessString, Failure> {
+/// Why a file gives no token: the coordinator's own, or one that was named.
+fn not_a_token(path: &Path, error: TokenError, is_own: bool) -> Failure {
     use std::io::ErrorKind::{NotFound, PermissionDenied};
     let shown = path.display();
-    TokenFile::read(path).map_err(|error| match error {
+    match error {
         TokenError::NoToken { source, .. } => Failure::bad_input(format!(
             "{shown} does not hold an operator's token ({source}): name the file with the token that an administrator gave you (`fallow operators create`), or operator.token in the coordinator's directory, with --operator-token-file"
         )),
         TokenError::File { source, .. } if source.kind() == NotFound => Failure::bad_input(format!(
             "there is no {shown}: the operator's token is in operator.token in the coordinator's directory; name that with --dir, or the file with --operator-token-file"
         )),
+        TokenError::File { source, .. } if source.kind() == PermissionDenied && !is_own => Failure::caused(
+            ExitCode::Refused,
+            format!(
+                "{shown} is not for your user to read: run this as the user whose file it is, or name another file with --operator-token-file"
+            ),
+            source,
+        ),
         TokenError::File { source, .. } if source.kind() == PermissionDenied => Failure::caused(
             ExitCode::Refused,
-            format!("{shown} is for the coordinator's user only: run this as that user, or ask an administrator for a token of your own (`fallow operators create`) and name its file with --operator-token-file"),
+            format!(
+                "{shown} is for the coordinator's user only: run this as that user, or ask an administrator for a token of your own (`fallow operators create`) and name its file with --operator-token-file"
+            ),
             source,
         ),
         error => Failure::caused(ExitCode::BadInput, format!("no operator's token in {shown}"), error),
-    })
+    }
 }
 
 /// Where a coordinator's directory may be, seen from what people name: it, or that of `fallow up`.
@@ -330,6 +342,19 @@ mod tests {
         assert!(failure.to_string().contains("is an agent's directory"), "{failure}");
         std::fs::write(&path, "{").unwrap();
         assert!(find(dir.path()).unwrap_err().to_string().contains("is damaged"));
+    }
+
+    #[test]
+    fn r6_10_a_token_file_that_may_not_be_read_is_the_coordinators_only_in_its_directory() {
+        let denied = || TokenError::File {
+            action: "read",
+            path: "ann.token".into(),
+            source: std::io::ErrorKind::PermissionDenied.into(),
+        };
+        let said = |is_own| not_a_token(Path::new("ann.token"), denied(), is_own).to_string();
+        assert!(said(true).contains("is for the coordinator's user only"), "{}", said(true));
+        assert!(said(false).contains("is not for your user to read"), "{}", said(false));
+        assert!(!said(false).contains("coordinator's user"), "{}", said(false));
     }
 
     #[test]

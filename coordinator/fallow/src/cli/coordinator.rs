@@ -19,8 +19,8 @@ use super::{Failure, units};
 
 pub(crate) const EXAMPLE: &str = "\
 Example:
-  fallow coordinator run --dir /var/lib/fallow/coordinator
-  fallow hosts --dir /var/lib/fallow/coordinator
+  fallow coordinator run --dir /var/lib/fallow-coordinator
+  fallow hosts --dir /var/lib/fallow-coordinator
   fallow coordinator run --dir lab/coordinator --listen 0.0.0.0:24001 \\
       --advertise lab.example.org:24001
 

@@ -179,7 +179,7 @@ pub(crate) struct Add {
     #[arg(long)]
     any_file: bool,
     /// Its name for people.
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     friendly_name: String,
     /// What a job of it uses: CPUs, and one kind of nvidia, amd, intel or apple.
     #[arg(long, default_value = "cpu=1", value_parser = uses, value_name = "KIND=NUMBER,...")]

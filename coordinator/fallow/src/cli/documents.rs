@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, changes, going_out, print, print_json, units};
+use super::{Failure, changes, fitted, going_out, print, print_json, print_table, units};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -68,6 +68,9 @@ enum Command {
 struct Output {
     #[command(flatten)]
     target: Target,
+    /// All columns, however narrow the terminal is.
+    #[arg(long)]
+    wide: bool,
     /// One JSON object instead of a table.
     #[arg(long)]
     json: bool,
@@ -101,7 +104,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
             let mut client = output.target.connect().await?;
             let request = GetDocumentVersionRequest { version: version.0 };
             let content = client.get_document_version(request).await?.into_inner();
-            if output.json { print_json(&content_json(&content)) } else { print(&content_text(&content)) }
+            if output.json {
+                print_json(&content_json(&content))
+            } else {
+                print(&content_text(&content, output.wide))
+            }
         }
         Some(Command::Diff(Diff { before, after, output })) => {
             let mut client = output.target.connect().await?;
@@ -109,7 +116,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
             let difference = client.get_document_difference(request).await?.into_inner();
             match output.json {
                 true => print_json(&difference_json(&difference)),
-                false => print(&difference_text(&difference, before, after)),
+                false => print(&difference_text(&difference, (before, after), output.wide)),
             }
         }
     }
@@ -123,20 +130,23 @@ async fn list(limit: u32, output: Output) -> Result<(), Failure> {
         let documents: Vec<Value> = documents.iter().map(to_json).collect();
         return print_json(&json!({ "documents": documents }));
     }
-    let columns = [
-        Number("version"),
-        Text("hash"),
-        Text("made"),
-        Text("by"),
-        Text("what was changed"),
-        Text("message"),
+    let columns = vec![
+        (Number("version"), 0),
+        (Text("hash"), 5),
+        (Text("made"), 3),
+        (Text("by"), 0),
+        (Text("message"), 4),
+        (Text("what was changed"), 0),
     ];
-    print(&table::render(&columns, documents.iter().map(row).collect()))?;
+    let nothing = "No documents yet: `fallow project create NAME` makes the first.";
+    print_table(documents.is_empty(), nothing, || {
+        fitted::render(columns, documents.iter().map(row).collect(), output.wide)
+    })?;
     going_out::tell_waiting(&mut client).await;
     Ok(())
 }
 
-fn content_text(content: &DocumentContent) -> String {
+fn content_text(content: &DocumentContent, wide: bool) -> String {
     let info = content.info.clone().unwrap_or_default();
     let rows = [
         ("version", DocumentVersion(info.version).to_string()),
@@ -148,8 +158,9 @@ fn content_text(content: &DocumentContent) -> String {
     ];
     let rows = rows.into_iter().map(|(what, value)| vec![what.to_owned(), value]).collect();
     let said = |SaidValue { key, value }: &SaidValue| vec![key.clone(), value.clone()];
-    let of_version = table::render(&[Text("of the version"), Text("is")], rows);
-    let values = table::render(&[Text("value"), Text("is")], content.values.iter().map(said).collect());
+    let of_version = fitted::render(vec![(Text("of the version"), 0), (Text("is"), 0)], rows, wide);
+    let values = content.values.iter().map(said).collect();
+    let values = fitted::render(vec![(Text("value"), 0), (Text("is"), 0)], values, wide);
     format!("{of_version}\n{values}")
 }
 
@@ -164,16 +175,16 @@ fn content_json(content: &DocumentContent) -> Value {
 
 fn difference_text(
     difference: &DocumentDifference,
-    before: DocumentVersion,
-    after: DocumentVersion,
+    (before, after): (DocumentVersion, DocumentVersion),
+    wide: bool,
 ) -> String {
     if difference.values.is_empty() {
         return format!("No value differs between versions {before} and {after}.\n");
     }
-    let columns = [Text("value"), Text("old"), Text("new")];
+    let columns = vec![(Text("value"), 0), (Text("old"), 0), (Text("new"), 0)];
     let said = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
     let row = |value: &DifferentValue| vec![value.key.clone(), said(&value.before), said(&value.after)];
-    table::render(&columns, difference.values.iter().map(row).collect())
+    fitted::render(columns, difference.values.iter().map(row).collect(), wide)
 }
 
 fn difference_json(difference: &DocumentDifference) -> Value {
@@ -191,7 +202,7 @@ fn row(document: &DocumentInfo) -> Vec<String> {
     // Seconds do.
     let made = made.split_once('.').map_or(made.clone(), |(seconds, _)| format!("{seconds}Z"));
     let hash = changes::short(hash).to_owned();
-    vec![DocumentVersion(*version).to_string(), hash, made, made_by.clone(), change.clone(), message.clone()]
+    vec![DocumentVersion(*version).to_string(), hash, made, made_by.clone(), message.clone(), change.clone()]
 }
 
 fn to_json(document: &DocumentInfo) -> Value {

@@ -28,7 +28,7 @@ pub(super) fn cause(host: &Host, newest: u64, now: Instant) -> Option<String> {
     let said = match refusal {
         _ if host.last_seen_micros == 0 => "has not been here yet: gets it when it comes".to_owned(),
         _ if follows > DocumentVersion(newest) => {
-            "follows a version that this coordinator does not have: `fallow restore` begins a new term"
+            "follows a version that this coordinator does not have: `fallow restore --new-term` begins a new term"
                 .to_owned()
         }
         Some(state) => format!("refuses it: {}", state.document_refusal),
@@ -83,7 +83,7 @@ mod tests {
         let why = |host: Host| cause(&host, 6, now).unwrap_or_default();
         assert_eq!(why(host(5, true)), "");
         assert!(why(host(4, true)).starts_with("is about to get it"));
-        assert!(why(host(4, false)).starts_with("is off, seen 60.0 min ago"), "{}", why(host(4, false)));
+        assert!(why(host(4, false)).starts_with("is off, seen 1 h ago"), "{}", why(host(4, false)));
         assert!(why(Host { last_seen_micros: 0, ..host(0, false) }).starts_with("has not been here yet"));
         assert!(why(Host { has_old_content: true, ..host(5, true) }).contains("new labels"));
         for newer in [7, DocumentVersion::first_of(1).0] {

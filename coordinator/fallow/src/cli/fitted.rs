@@ -67,6 +67,13 @@ fn fit(
     (columns, rows, note)
 }
 
+/// What a terminal of such a width shows.
+#[cfg(test)]
+pub(super) fn shown_at(width: usize, columns: &[Ranked], rows: &[Vec<String>]) -> String {
+    let (columns, rows, note) = fit(columns.to_vec(), rows.to_vec(), width);
+    format!("{}{note}", table::render(&columns, rows))
+}
+
 fn heading(column: &Column) -> &'static str {
     let (Column::Text(name) | Column::Number(name)) = column;
     name

@@ -41,6 +41,17 @@ pub(super) async fn tell(client: &mut Client, rollout: u64) {
     ));
 }
 
+/// What is said of a change that changes nothing.
+const UNCHANGED: &str = "nothing was changed: it is so already";
+
+/// The same of a change that may have changed nothing.
+pub(super) async fn tell_change(client: &mut Client, rollout: u64, unchanged: bool) {
+    if unchanged {
+        warn(UNCHANGED);
+    }
+    tell(client, rollout).await;
+}
+
 /// Names the rollout that an emergency which was just made has taken the place of: what it brought is gone,
 /// and who began it may not know.
 async fn tell_overtaken(client: &mut Client) {

@@ -5,10 +5,11 @@ use fallow_domain::DocumentVersion;
 use fallow_proto::operator::v1::{ChangeGroupsRequest, Group, ListGroupsRequest, SaidValue};
 use serde_json::{Value, json};
 
+use super::changes::How;
 use super::connect::Target;
 use super::going_out::{self, GoingOut};
-use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, changes, print, print_json};
+use super::table::{Column::Number, Column::Text};
+use super::{Failure, changes, fitted, print, print_json, why};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -40,6 +41,9 @@ enum Command {
 struct Show {
     #[command(flatten)]
     target: Target,
+    /// All columns, however narrow the terminal is.
+    #[arg(long)]
+    wide: bool,
     /// One JSON object instead of a table.
     #[arg(long)]
     json: bool,
@@ -51,7 +55,7 @@ struct Remove {
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     /// Why, for the history of documents.
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT", value_parser = why::message)]
     message: String,
     #[command(flatten)]
     how: GoingOut,
@@ -75,9 +79,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
                 ..ChangeGroupsRequest::default()
             };
             let reply = client.change_groups(request).await?.into_inner();
-            changes::show(&reply, dry_run, None, show.json)?;
-            going_out::tell(&mut client, reply.rollout).await;
-            if !dry_run {
+            changes::show(&reply, dry_run, None, &How { json: show.json, wide: show.wide })?;
+            if dry_run {
+                going_out::tell_waiting(&mut client).await;
+            } else {
+                going_out::tell(&mut client, reply.rollout).await;
                 going_out::tell_at_once(&mut client, reply.rollout, reply.changed_hosts, &how).await;
             }
             Ok(())
@@ -92,9 +98,17 @@ async fn list(show: Show) -> Result<(), Failure> {
         let groups: Vec<Value> = reply.groups.iter().map(to_json).collect();
         return print_json(&json!({ "document_version": reply.document_version, "groups": groups }));
     }
-    let columns =
-        [Text("group"), Number("precedence"), Number("hosts"), Text("selector"), Text("what is different")];
-    let table = table::render(&columns, reply.groups.iter().map(row).collect());
+    let columns = vec![
+        (Text("group"), 0),
+        (Number("precedence"), 2),
+        (Number("hosts"), 1),
+        (Text("selector"), 3),
+        (Text("what is different"), 0),
+    ];
+    let table = match reply.groups.as_slice() {
+        [] => "No groups yet: `fallow apply -f FILE` puts some in place.\n".to_owned(),
+        groups => fitted::render(columns, groups.iter().map(row).collect(), show.wide),
+    };
     print(&format!("{table}document version {}\n", DocumentVersion(reply.document_version)))
 }
 

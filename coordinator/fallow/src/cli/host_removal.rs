@@ -1,12 +1,13 @@
 //! `fallow hosts revoke` and `fallow hosts forget`: a host leaves the fleet (R6.10).
 
 use clap::Args;
-use fallow_proto::operator::v1::{ForgetHostRequest, RevokeHostReply, RevokeHostRequest};
+use fallow_proto::operator::v1::{ExplainHostRequest, ForgetHostRequest, RevokeHostReply, RevokeHostRequest};
 use serde_json::json;
 
-use super::connect::Target;
-use super::why::Why;
-use super::{Failure, print, print_json};
+use super::connect::{Client, Target};
+use super::why::{self, Why};
+use super::{Failure, hosts, print, print_json};
+use crate::printable;
 
 pub(crate) const REVOKE: &str = "\
 Example:
@@ -35,7 +36,7 @@ pub(crate) struct Revoke {
     /// The agent's id, or its name where no other host has it.
     host: String,
     /// Why: shown in the list of hosts, and told the host.
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT", value_parser = why::message)]
     message: String,
     /// Also the hosts that were copies of it, and theirs.
     #[arg(long)]
@@ -64,6 +65,7 @@ pub(crate) async fn revoke(arguments: Revoke) -> Result<(), Failure> {
     let Revoke { host, message, with_copies, target, json } = arguments;
     let mut client = target.connect().await?;
     let request = |host| RevokeHostRequest { host, reason: message.clone() };
+    let known = Known::ask(&mut client, &host).await;
     let mut reply = client.revoke_host(request(host)).await?.into_inner();
     let mut with_it = Vec::new();
     // One that is copied meanwhile is named by the one that it was copied of.
@@ -92,11 +94,46 @@ pub(crate) async fn revoke(arguments: Revoke) -> Result<(), Failure> {
             "copies_revoked": with_it,
         }));
     }
-    print(&format!("Host {} is no host of the fleet any more.\n", reply.agent_id))?;
+    print(&known.revoked(&reply.agent_id))?;
     for copy in with_it {
+        let copy = Known::ask(&mut client, &copy).await.said(&copy);
         print(&format!("Host {copy}, a copy of it, is no host of the fleet any more, either.\n"))?;
     }
     print(&left_by(&reply))
+}
+
+/// What is known of a host before something is done with it; nothing where it cannot be asked.
+#[derive(Default)]
+struct Known {
+    name: String,
+    is_revoked: bool,
+}
+
+impl Known {
+    async fn ask(client: &mut Client, host: &str) -> Self {
+        let asked = client.explain_host(ExplainHostRequest { host: host.to_owned() }).await;
+        let host = asked.ok().and_then(|reply| reply.into_inner().host);
+        host.map_or_else(Self::default, |host| Self {
+            name: hosts::name(&host),
+            is_revoked: host.revoked_at_micros != 0,
+        })
+    }
+
+    /// Its name and its agent's id.
+    fn said(&self, id: &str) -> String {
+        match self.name.as_str() {
+            "" => id.to_owned(),
+            name => format!("{} ({id})", printable::line(name, usize::MAX)),
+        }
+    }
+
+    fn revoked(&self, id: &str) -> String {
+        let host = self.said(id);
+        match self.is_revoked {
+            true => format!("Host {host} was revoked already.\n"),
+            false => format!("Host {host} is no host of the fleet any more.\n"),
+        }
+    }
 }
 
 /// What still leads into the fleet from the machine of a host that was taken out of it.
@@ -118,17 +155,28 @@ fn left_by(reply: &RevokeHostReply) -> String {
 
 pub(crate) async fn forget(arguments: Forget) -> Result<(), Failure> {
     let Forget { host, why, target, json } = arguments;
+    let mut client = target.connect().await?;
+    let known = Known::ask(&mut client, &host).await;
     let request = why.of(ForgetHostRequest { host });
-    let id = target.connect().await?.forget_host(request).await?.into_inner().agent_id;
+    let id = client.forget_host(request).await?.into_inner().agent_id;
     if json {
         return print_json(&json!({ "agent_id": id }));
     }
-    print(&format!("Host {id} is not listed any more.\n"))
+    print(&format!("Host {} is not listed any more.\n", known.said(&id)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r6_10_a_host_that_leaves_is_told_by_name_and_one_that_has_left_before_as_such() {
+        let known = |name: &str, is_revoked| Known { name: name.into(), is_revoked };
+        let left = "Host pc-5 (01J) is no host of the fleet any more.\n";
+        assert_eq!(known("pc-5", false).revoked("01J"), left);
+        assert_eq!(known("pc-5", true).revoked("01J"), "Host pc-5 (01J) was revoked already.\n");
+        assert_eq!(known("", false).revoked("01J"), "Host 01J is no host of the fleet any more.\n");
+    }
 
     #[test]
     fn r6_10_copies_of_a_host_that_is_taken_out_are_named_with_how_to_take_them_out() {

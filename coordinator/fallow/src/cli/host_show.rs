@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Text};
-use super::{Failure, drift, going_out, hosts, print, print_json};
+use super::{Failure, drift, fitted, going_out, hosts, print, print_json};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -33,24 +33,28 @@ pub(crate) struct Show {
     why: bool,
     #[command(flatten)]
     target: Target,
+    /// All columns, however narrow the terminal is.
+    #[arg(long)]
+    wide: bool,
     /// One JSON object, with the values.
     #[arg(long)]
     json: bool,
 }
 
 pub(super) async fn run(arguments: Show) -> Result<(), Failure> {
-    let Show { host, why, target, json } = arguments;
+    let Show { host, why, target, wide, json } = arguments;
     let mut client = target.connect().await?;
     let reply = client.explain_host(ExplainHostRequest { host }).await?.into_inner();
     if json {
         return print_json(&to_json(&reply));
     }
-    print(&to_text(&reply, why))?;
+    let names = hosts::names_of_copied(&mut client, reply.host.as_slice()).await;
+    print(&to_text(&reply, why, &names, wide))?;
     going_out::tell_waiting(&mut client).await;
     Ok(())
 }
 
-fn to_text(reply: &ExplainHostReply, why: bool) -> String {
+fn to_text(reply: &ExplainHostReply, why: bool, names: &hosts::Names, wide: bool) -> String {
     let host = reply.host.clone().unwrap_or_default();
     let state = host.state.clone().unwrap_or_default();
     let mut rows: Vec<(&str, String)> = vec![
@@ -60,7 +64,7 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
         ("link", if host.connected { "up" } else { "down" }.to_owned()),
         ("seen", table::ago(host.last_seen_micros, clock::now())),
         ("document", hosts::follows(&host, reply.document_version)),
-        ("state", hosts::state_of(&host, reply.document_version)),
+        ("state", hosts::state_of(&host, reply.document_version, names)),
         ("signed by", state.organisation_keys.join(" ")),
         ("copied", host.copy_note.clone()),
         ("groups", reply.groups.join(", ")),
@@ -69,7 +73,7 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
         rows.insert(6, ("why not", why));
     }
     rows.extend(reply.taken_back.iter().map(|one| ("taken back", taken_back(one, state.document_version))));
-    rows.retain(|(what, value)| !matches!(*what, "copied" | "signed by") || !value.is_empty());
+    rows.retain(|(what, value)| !matches!(*what, "copied" | "signed by" | "state") || !value.is_empty());
     let label = |label: &Label| {
         let by = match label.source() {
             LabelSource::Enrolment => " (enrolment)",
@@ -80,11 +84,11 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
     };
     rows.extend(reply.labels.iter().map(label));
     let rows = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-    let mut text = table::render(&[Text("what"), Text("value")], rows);
+    let mut text = fitted::render(vec![(Text("what"), 0), (Text("value"), 0)], rows, wide);
     if why {
-        let columns = [Text("value"), Text("is"), Text("by"), Text("prevailed over")];
+        let columns = vec![(Text("value"), 0), (Text("is"), 0), (Text("by"), 0), (Text("prevailed over"), 0)];
         text += "\n";
-        text += &table::render(&columns, reply.values.iter().map(why_row).collect());
+        text += &fitted::render(columns, reply.values.iter().map(why_row).collect(), wide);
     }
     text
 }

@@ -1,5 +1,7 @@
 //! `fallow hosts`.
 
+use std::collections::BTreeMap;
+
 use clap::{Args, Subcommand};
 use fallow_daemon::clock;
 use fallow_domain::agent_state::SuspendedBy;
@@ -9,9 +11,11 @@ use fallow_proto::fleet::v1::{HostState, Metrics};
 use fallow_proto::operator::v1::{Host, ListHostsRequest};
 use serde_json::{Value, json};
 
-use super::connect::Target;
+use super::connect::{Client, Target};
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, drift, fitted, going_out, host_label, host_removal, host_show, print, print_json};
+use super::{
+    Failure, drift, fitted, going_out, host_label, host_removal, host_show, print, print_json, print_told,
+};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -79,6 +83,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
 
 async fn list(arguments: List) -> Result<(), Failure> {
     let mut client = arguments.target.connect().await?;
+    let is_chosen = !arguments.selector.trim().is_empty();
     let request = ListHostsRequest { selector: arguments.selector };
     let mut reply = client.list_hosts(request).await?.into_inner();
     let (now, newest) = (clock::now(), reply.document_version);
@@ -100,22 +105,50 @@ async fn list(arguments: List) -> Result<(), Failure> {
         going_out::tell_waiting(&mut client).await;
         return Ok(());
     }
+    if reply.hosts.is_empty() {
+        return print_told(match is_chosen {
+            true => "No host has such labels: `fallow hosts` lists all.\n",
+            false => {
+                "No hosts yet: `fallow tokens create` makes a token, with which `fallow-agent run` joins.\n"
+            }
+        });
+    }
     let columns = vec![
         (Text("name"), 0),
         (Text("agent"), 9),
-        (Text("host"), 7),
+        (Text("host"), 10),
         (Text("link"), 0),
         (Text("seen"), 2),
         (Number("document"), 8),
         (Number("CPUs"), 4),
         (Number("running"), 3),
         (Number("jobs held"), 5),
-        (Number("CPU time"), 6),
-        (Text("labels"), 10),
+        (Number("CPU time"), 7),
+        (Text("labels"), 6),
         (Text("state"), 0),
     ];
-    let rows = reply.hosts.iter().map(|host| row(host, reply.document_version)).collect();
+    let names = names_of_copied(&mut client, &reply.hosts).await;
+    let rows = reply.hosts.iter().map(|host| row(host, reply.document_version, &names)).collect();
     print(&format!("{}{}", fitted::render(columns, rows, arguments.wide), total(&reply.hosts)))
+}
+
+/// What hosts are called, by the ids of their agents.
+pub(super) type Names = BTreeMap<String, String>;
+
+/// What hosts are called.
+pub(super) fn names(hosts: &[Host]) -> Names {
+    hosts.iter().map(|host| (host.agent_id.clone(), name(host))).collect()
+}
+
+/// What those are called that some of these are copies of. One that is not listed any more has no name.
+pub(super) async fn names_of_copied(client: &mut Client, hosts: &[Host]) -> Names {
+    let here = names(hosts);
+    let is_known = |host: &Host| host.copy_of.is_empty() || here.contains_key(&host.copy_of);
+    if hosts.iter().all(is_known) {
+        return here;
+    }
+    let all = client.list_hosts(ListHostsRequest::default()).await;
+    all.map_or(here, |all| names(&all.into_inner().hosts))
 }
 
 /// How many hosts are listed, and how many of them are there: one line, or none for none.
@@ -165,7 +198,7 @@ pub(super) fn follows(host: &Host, newest: u64) -> String {
 }
 
 /// What a host is called.
-fn name(host: &Host) -> String {
+pub(super) fn name(host: &Host) -> String {
     let state = host.state.clone().unwrap_or_default();
     if state.name.is_empty() { state.hostname } else { state.name }
 }
@@ -174,16 +207,16 @@ fn name(host: &Host) -> String {
 const NAME_COLUMNS: usize = 40;
 
 /// A name as a table shows it.
-fn shown(name: String) -> String {
+pub(super) fn shown(name: String) -> String {
     if name.chars().nth(NAME_COLUMNS).is_none() {
         return name;
     }
     name.chars().take(NAME_COLUMNS - 1).chain(['…']).collect()
 }
 
-fn row(host: &Host, newest: u64) -> Vec<String> {
+fn row(host: &Host, newest: u64, names: &Names) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
-    let said = state_of(host, newest);
+    let said = state_of(host, newest, names);
     vec![
         shown(name(host)),
         host.agent_id.clone(),
@@ -201,7 +234,7 @@ fn row(host: &Host, newest: u64) -> Vec<String> {
 }
 
 /// How a host stands, where that is worth a word.
-pub(super) fn state_of(host: &Host, newest: u64) -> String {
+pub(super) fn state_of(host: &Host, newest: u64, names: &Names) -> String {
     match (host.revoked_at_micros != 0, host.revoked_reason.as_str()) {
         (true, "") => "revoked".to_owned(),
         (true, why) => format!("revoked: {why}"),
@@ -214,14 +247,20 @@ pub(super) fn state_of(host: &Host, newest: u64) -> String {
                 ),
                 false => said(&host.state.clone().unwrap_or_default(), newest),
             };
-            [copy_of(host), said].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
+            [copy_of(host, names), said]
+                .into_iter()
+                .filter(|text| !text.is_empty())
+                .collect::<Vec<_>>()
+                .join("; ")
         }
     }
 }
 
 /// Whose copy a host was, in words; empty for one that was none.
-fn copy_of(host: &Host) -> String {
-    if host.copy_of.is_empty() { String::new() } else { format!("copy of {}", host.copy_of) }
+fn copy_of(host: &Host, names: &Names) -> String {
+    let of = &host.copy_of;
+    let name = names.get(of).filter(|name| !name.is_empty()).unwrap_or(of);
+    if of.is_empty() { String::new() } else { format!("copy of {}", shown(name.clone())) }
 }
 
 /// What keeps a host from doing what it is asked for, in words.
@@ -230,7 +269,7 @@ fn said(state: &HostState, newest: u64) -> String {
     if follows > DocumentVersion(newest) {
         return format!(
             "follows version {follows}, which this coordinator does not have: if it was put back to an earlier \
-             state, `fallow restore` begins a new term"
+             state, `fallow restore --new-term` begins a new term"
         );
     }
     let (refused, rolled_back) = (state.document_refused_version, state.document_rolled_back_version);
@@ -389,21 +428,27 @@ mod tests {
             Host { state: Some(state), ..Default::default() }
         };
         let (fits, long) = ("ž".repeat(40), "ž".repeat(41));
-        assert_eq!(row(&called(&fits), 0)[0], fits);
+        assert_eq!(row(&called(&fits), 0, &Names::new())[0], fits);
         let cut = format!("{}…", "ž".repeat(39));
-        assert_eq!([&row(&called(&long), 0)[0], &row(&called(&long), 0)[2]], [&cut, &cut]);
+        assert_eq!(
+            [&row(&called(&long), 0, &Names::new())[0], &row(&called(&long), 0, &Names::new())[2]],
+            [&cut, &cut]
+        );
         assert_eq!(host_json(&called(&long), 0)["name"], long);
     }
 
     #[test]
     fn r6_10_a_host_that_was_a_copy_says_of_which_one() {
         let mut host = Host { copy_of: "01J".into(), copy_note: "from there".into(), ..Host::default() };
-        assert_eq!(state_of(&host, 0), "copy of 01J");
+        assert_eq!(state_of(&host, 0, &Names::new()), "copy of 01J");
+        let first = HostState { name: "pc-5".into(), ..HostState::default() };
+        let first = Host { agent_id: "01J".into(), state: Some(first), ..Host::default() };
+        assert_eq!(state_of(&host, 0, &names(&[first])), "copy of pc-5");
         host.state = Some(HostState { suspended_by: "owner".into(), ..HostState::default() });
-        assert_eq!(state_of(&host, 0), "copy of 01J; suspended by owner");
+        assert_eq!(state_of(&host, 0, &Names::new()), "copy of 01J; suspended by owner");
         let json = host_json(&host, 0);
         assert_eq!((&json["copy_of"], &json["copy_note"]), (&"01J".into(), &"from there".into()));
-        assert_eq!(state_of(&Host::default(), 0), "");
+        assert_eq!(state_of(&Host::default(), 0, &Names::new()), "");
     }
 
     #[test]
@@ -411,8 +456,8 @@ mod tests {
         let version = DocumentVersion::first_of(2).0;
         let state = HostState { document_version: version, ..HostState::default() };
         let host = Host { state: Some(state), ..Host::default() };
-        assert_eq!(state_of(&host, version), "");
-        let said = state_of(&host, 7);
+        assert_eq!(state_of(&host, version, &Names::new()), "");
+        let said = state_of(&host, 7, &Names::new());
         assert!(said.starts_with("follows version 2.1, which") && said.contains("fallow restore"), "{said}");
     }
 
@@ -425,13 +470,13 @@ mod tests {
             ..HostState::default()
         };
         let mut host = Host { state: Some(state), ..Host::default() };
-        assert_eq!(state_of(&host, 0), "went back from version 7: silence");
+        assert_eq!(state_of(&host, 0, &Names::new()), "went back from version 7: silence");
         let json = host_json(&host, 0);
         let told = (&json["document_rolled_back_version"], &json["document_rollback"]);
         assert_eq!(told, (&7.into(), &"silence".into()));
         let state = host.state.as_mut().unwrap();
         (state.document_refused_version, state.document_refusal) = (7, "it went back from it".into());
-        assert_eq!(state_of(&host, 0), "refused document 7: it went back from it");
+        assert_eq!(state_of(&host, 0, &Names::new()), "refused document 7: it went back from it");
     }
 
     #[test]

@@ -6,8 +6,9 @@ use fallow_proto::operator::v1::{Job, ListJobsRequest, Workunit, WorkunitState};
 use serde_json::{Value, json};
 
 use super::connect::{Client, Target};
+use super::fitted::Ranked;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, fitted, job, print, print_json};
+use super::{Failure, fitted, job, print_json, print_table, print_told};
 
 #[derive(Args, Debug)]
 #[command(
@@ -61,23 +62,38 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         return print_json(&json!({ "workunits": workunits }));
     }
     // A job is named after its workunit.
-    let columns = vec![
+    let (columns, rows) = table(&workunits);
+    let nothing = match arguments.state {
+        Some(_) => "No workunit is in that state.",
+        None => "No jobs yet: `fallow submit` makes some.",
+    };
+    print_table(rows.is_empty(), nothing, || fitted::render(columns, rows, arguments.wide))?;
+    let copied = workunits.iter().flat_map(|workunit| &workunit.jobs).any(|job| job.copied_hosts > 0);
+    if copied { print_told(&format!("{COPIED}\n")) } else { Ok(()) }
+}
+
+/// All jobs, with what they wait for in the last column, which alone is cut: it may be long. Where none
+/// waits, there is no such column.
+fn table(workunits: &[Workunit]) -> (Vec<Ranked>, Vec<Vec<String>>) {
+    let mut columns = vec![
         (Text("project"), 6),
         (Text("workunit"), 7),
-        (Text("state"), 2),
+        (Text("workunit state"), 5),
         (Text("job"), 0),
         (Text("state"), 0),
         (Text("outcome"), 1),
-        (Text("validation"), 4),
-        (Text("host"), 3),
-        (Number("CPU time"), 5),
-        (Number("sent"), 8),
+        (Text("validation"), 3),
+        (Text("host"), 2),
+        (Number("CPU time"), 4),
+        (Number("times sent"), 8),
     ];
-    let rows =
-        workunits.iter().flat_map(|workunit| workunit.jobs.iter().map(|job| row(workunit, job))).collect();
-    print(&fitted::render(columns, rows, arguments.wide))?;
-    let copied = workunits.iter().flat_map(|workunit| &workunit.jobs).any(|job| job.copied_hosts > 0);
-    if copied { print(&format!("{COPIED}\n")) } else { Ok(()) }
+    let jobs = || workunits.iter().flat_map(|workunit| workunit.jobs.iter().map(move |job| (workunit, job)));
+    let mut rows: Vec<_> = jobs().map(|(workunit, job)| row(workunit, job)).collect();
+    if jobs().any(|(_, job)| !job.waits_for.is_empty()) {
+        columns.push((Text("waits for"), 0));
+        rows.iter_mut().zip(jobs()).for_each(|(row, (_, job))| row.push(job.waits_for.clone()));
+    }
+    (columns, rows)
 }
 
 /// All workunits of a project, or of all with an empty name.
@@ -123,7 +139,7 @@ fn row(workunit: &Workunit, job: &Job) -> Vec<String> {
         workunit.name.clone(),
         workunit.state_words().to_owned(),
         job.name.clone(),
-        state(job),
+        job.state_words().to_owned(),
         job.outcome_words().to_owned(),
         job.validation_words().to_owned(),
         host(job),
@@ -166,4 +182,33 @@ fn workunit_json(workunit: &Workunit) -> Value {
         "canonical_job": workunit.canonical_job,
         "jobs": jobs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_11_a_job_that_waits_leaves_a_narrow_terminal_room_for_whose_job_it_is() {
+        let job = |name: &str, waits_for: &str| Job {
+            name: name.into(),
+            waits_for: waits_for.into(),
+            host_id: 1,
+            agent_name: "lab-pc-1".into(),
+            ..Job::default()
+        };
+        let waits = "another host: 9 needed, 3 ask for work, 2 of them copies of one machine".to_owned();
+        let workunit =
+            |jobs| Workunit { project: "primes".into(), name: "w_1".into(), jobs, ..Workunit::default() };
+        let (columns, rows) = table(&[workunit(vec![job("w_1_0", ""), job("w_1_1", &waits)])]);
+        for width in [80, 120] {
+            let shown = fitted::shown_at(width, &columns, &rows);
+            assert!(shown.lines().all(|line| line.chars().count() <= width), "{shown}");
+            for said in ["w_1_1", "lab-pc-1", "another host: 9"] {
+                assert!(shown.contains(said), "{said} at {width}: {shown}");
+            }
+        }
+        let (columns, _) = table(&[workunit(vec![job("w_1_0", "")])]);
+        assert!(!columns.iter().any(|(column, _)| matches!(column, Text("waits for"))), "none waits");
+    }
 }

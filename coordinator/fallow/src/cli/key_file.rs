@@ -11,11 +11,14 @@ use super::{Failure, bounded, warn};
 /// The most that a file with a key has, in bytes.
 const SIZE_MAX: u64 = 16 << 10;
 
-/// The text of a file with a private key. Warns where others can read it, too.
+/// The text of a file with a private key.
 pub(super) fn read(file: &Path) -> Result<String, Failure> {
-    let text = bounded::read_text("key", file, SIZE_MAX)?;
+    bounded::read_text("key", file, SIZE_MAX)
+}
+
+/// Warns of one that others can read. Only of what was found to be a key.
+pub(super) fn warn_if_open_key(file: &Path) {
     warn_if_open(file, "a private key", "make a new key");
-    Ok(text)
 }
 
 /// Warns where a file that holds a secret is not for its owner alone: `anew` says what helps if others have

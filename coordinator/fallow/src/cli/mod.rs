@@ -6,6 +6,7 @@ pub(crate) mod apply;
 pub(crate) mod audit;
 pub(crate) mod backup;
 mod batch;
+mod batch_parts;
 mod bounded;
 mod changes;
 mod code_sign_key;
@@ -91,6 +92,15 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 pub(crate) fn print_told(text: &str) -> Result<(), Failure> {
     use std::io::IsTerminal as _;
     print(&told(text, std::io::stdout().is_terminal()))
+}
+
+/// Prints a table; of one without rows, a sentence.
+pub(crate) fn print_table(
+    is_empty: bool,
+    nothing: &str,
+    table: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    if is_empty { print_told(&format!("{nothing}\n")) } else { print(&table()) }
 }
 
 /// Sentences as they are told: to a terminal broken between words.

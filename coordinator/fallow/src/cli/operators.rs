@@ -13,7 +13,7 @@ use serde_json::json;
 use super::connect::Target;
 use super::table::{self, Column::Text};
 use super::why::Why;
-use super::{Failure, print, print_json, tokens};
+use super::{Failure, print, print_json, print_table, tokens};
 
 pub(crate) const EXAMPLE: &str = "\
 Example:
@@ -159,7 +159,10 @@ async fn show(list: List) -> Result<(), Failure> {
         };
         vec![operator.name.clone(), word(operator).to_owned(), good_for, some(&operator.projects)]
     };
-    print(&table::render(&columns, operators.iter().map(row).collect()))
+    let nothing = "No operators yet: `fallow operators create NAME --role ROLE` makes one.";
+    print_table(operators.is_empty(), nothing, || {
+        table::render(&columns, operators.iter().map(row).collect())
+    })
 }
 
 /// As many names as fit beside the rest in 80 columns; `--json` has all.

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::code_sign_key;
 use super::connect::Target;
 use super::key_file::{self, write_new};
-use super::{Failure, going_out, organisation_sign, print, print_json, print_told, warn};
+use super::{Failure, going_out, organisation_sign, print, print_json, print_told, warn, why};
 
 pub(crate) const EXAMPLE: &str = "\
 Example:
@@ -91,11 +91,12 @@ pub(crate) struct Set {
     /// Public keys, as `fallow organisation new-key` prints them.
     #[arg(required_unless_present = "none")]
     keys: Vec<OrganisationKey>,
-    /// Documents are not signed any more.
+    /// Documents are not signed any more. What was signed is forgotten: with keys again, the first signature
+    /// shows all values as new.
     #[arg(long, conflicts_with = "keys")]
     none: bool,
     /// Why, for the audit log.
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT", value_parser = why::message)]
     message: String,
     #[command(flatten)]
     target: Target,
@@ -159,13 +160,15 @@ pub(super) fn read_key(file: &Path) -> Result<KeyPair, Failure> {
     let parsed = pem::parse(text).map_err(|_| {
         bad("it holds no private key; name the file that `fallow organisation new-key` wrote".to_owned())
     })?;
-    KeyPair::from_der(parsed.contents()).map_err(|error| bad(error.to_string()))
+    let key = KeyPair::from_der(parsed.contents()).map_err(|error| bad(error.to_string()))?;
+    key_file::warn_if_open_key(file);
+    Ok(key)
 }
 
 fn to_text(organisation: &Organisation) -> String {
     let Organisation { keys, document_version, waits, before, .. } = organisation;
     if keys.is_empty() {
-        return "Documents are not signed: hosts follow whatever their coordinator says, but for those that\n\
+        return "Documents are not signed: hosts follow whatever their coordinator says, but for those that \
                 ask for signatures: they follow no change (`fallow hosts show HOST` says which).\n"
             .to_owned();
     }

@@ -26,7 +26,7 @@ use super::going_out::{self, GoingOut};
 use super::key_file::write_new;
 use super::organisation::read_key;
 use super::table::{self, Column::Text};
-use super::{Failure, bounded, print, print_json, print_told, tokens, told};
+use super::{Failure, bounded, print, print_json, print_told, tokens, told, why};
 use crate::printable;
 
 pub(crate) const EXAMPLE: &str = "\
@@ -71,7 +71,7 @@ pub(crate) struct Sign {
     #[arg(long)]
     yes: bool,
     /// Why, for the audit log.
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT", value_parser = why::message)]
     message: String,
     #[command(flatten)]
     going_out: GoingOut,
@@ -105,7 +105,7 @@ pub(crate) async fn run(arguments: Sign) -> Result<(), Failure> {
     let signed = match (&arguments.signed, &arguments.key) {
         (Some(file), _) => read::<Signed>("signed file", file)?,
         (None, None) => {
-            let request = asked(&arguments).await?;
+            let (request, _) = asked(&arguments).await?;
             let file = arguments.save.as_deref().unwrap_or(Path::new(""));
             write(file, &request)?;
             return print_told(&format!(
@@ -116,12 +116,14 @@ pub(crate) async fn run(arguments: Sign) -> Result<(), Failure> {
             ));
         }
         (None, Some(key)) => {
-            let key = read_key(key)?;
-            let request = match &arguments.request {
-                Some(file) => read::<Request>("request", file)?,
+            let (file, key) = (key, read_key(key)?);
+            let (request, signing) = match &arguments.request {
+                // What signs is not asked there.
+                Some(file) => (read::<Request>("request", file)?, Vec::new()),
                 None => asked(&arguments).await?,
             };
-            let signed = sign(&arguments, &key, request)?;
+            let may_sign = || may_sign(file, &key.public().to_string(), &signing);
+            let signed = sign(&arguments, &key, request, may_sign)?;
             if let Some(file) = &arguments.save {
                 write(file, &signed)?;
                 return print_told(&format!(
@@ -136,11 +138,24 @@ pub(crate) async fn run(arguments: Sign) -> Result<(), Failure> {
     bring(&arguments, signed).await
 }
 
-/// What the coordinator has to be signed.
-async fn asked(arguments: &Sign) -> Result<Request, Failure> {
+/// Refuses a key that is none of those that sign here: hosts would refuse it.
+fn may_sign(file: &Path, public: &str, signing: &[String]) -> Result<(), Failure> {
+    if signing.is_empty() || signing.iter().any(|key| key == public) {
+        return Ok(());
+    }
+    Err(Failure::bad_input(format!(
+        "{} is not the key that signs here: it is {public}, and documents are signed by {} (`fallow organisation \
+         show`): nothing was signed",
+        file.display(),
+        signing.join(" or ")
+    )))
+}
+
+/// What the coordinator has to be signed, and by which keys.
+async fn asked(arguments: &Sign) -> Result<(Request, Vec<String>), Failure> {
     let mut client = arguments.target.connect().await?;
     let organisation = client.get_organisation(GetOrganisationRequest::default()).await?.into_inner();
-    let Organisation { authority, document_version, documents, before, .. } = organisation;
+    let Organisation { authority, document_version, documents, before, keys, .. } = organisation;
     if document_version == 0 {
         return Err(Failure::bad_input("there are no documents yet: there is nothing to sign"));
     }
@@ -149,7 +164,7 @@ async fn asked(arguments: &Sign) -> Result<Request, Failure> {
         signature,
         documents,
     });
-    Ok(Request { authority, document_version, documents, before })
+    Ok((Request { authority, document_version, documents, before }, keys))
 }
 
 async fn bring(arguments: &Sign, signed: Signed) -> Result<(), Failure> {
@@ -173,7 +188,12 @@ async fn bring(arguments: &Sign, signed: Signed) -> Result<(), Failure> {
     Ok(())
 }
 
-fn sign(arguments: &Sign, key: &KeyPair, request: Request) -> Result<Signed, Failure> {
+fn sign(
+    arguments: &Sign,
+    key: &KeyPair,
+    request: Request,
+    may_sign: impl Fn() -> Result<(), Failure>,
+) -> Result<Signed, Failure> {
     let Request { authority, document_version, documents, before } = request;
     let unreadable = |what: &str, error: &dyn std::fmt::Display| {
         Failure::bad_input(format!("{what} cannot be read ({error}): nothing was signed"))
@@ -213,6 +233,7 @@ fn sign(arguments: &Sign, key: &KeyPair, request: Request) -> Result<Signed, Fai
         }
         old = Some((statement, accepted.set));
     }
+    may_sign()?;
     let keys = match (&arguments.good_keys[..], &old) {
         ([], Some((statement, _))) => statement.keys.clone(),
         ([], None) => vec![key.public()],

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use fallow_domain::{
     Bytes, Device, DocumentVersion, Duration, ExitCode, Fraction, Hours, Invalid, Preferences,
 };
+use fallow_fleet::Preference;
 use fallow_proto::fleet::preferences::{from_wire, to_wire};
 use fallow_proto::fleet::v1::Document;
 use fallow_proto::operator::v1::{DocumentReply, GetDocumentRequest, SetPreferencesRequest};
@@ -15,7 +16,7 @@ use tonic::Code;
 use super::connect::Target;
 use super::going_out::{self, GoingOut};
 use super::table::{self, Column::Text};
-use super::{Failure, overruled, print, print_json, units};
+use super::{Failure, overruled, print, print_json, units, why};
 
 /// A change is tried so often when others change the document at the same time.
 const ATTEMPTS: u32 = 20;
@@ -71,7 +72,7 @@ struct Set {
     #[command(flatten)]
     changes: Changes,
     /// Why, for the history of documents.
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT", value_parser = why::message)]
     message: String,
     #[command(flatten)]
     how: GoingOut,
@@ -280,9 +281,9 @@ async fn change(set: Set) -> Result<(), Failure> {
             match client.set_preferences(request).await {
                 Err(status) if status.code() == Code::Aborted => status,
                 reply => {
-                    let DocumentReply { document, rollout, changed_hosts } = reply?.into_inner();
+                    let DocumentReply { document, rollout, changed_hosts, unchanged } = reply?.into_inner();
                     overruled::tell(&mut client, &differing(&before, &preferences)).await;
-                    going_out::tell(&mut client, rollout).await;
+                    going_out::tell_change(&mut client, rollout, unchanged).await;
                     print_document(&document.unwrap_or_default(), show.json)?;
                     going_out::tell_at_once(&mut client, rollout, changed_hosts, &how).await;
                     return Ok(());
@@ -301,7 +302,7 @@ fn print_document(document: &Document, as_json: bool) -> Result<(), Failure> {
     if as_json {
         return print_json(&to_json(document.version, &preferences));
     }
-    let rows = rows(&preferences).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    let rows = rows(&preferences).into_iter().map(|(name, value)| vec![name, value]).collect();
     let table = table::render(&[Text("preference"), Text("value")], rows);
     print(&format!("{table}document version {}\n", DocumentVersion(document.version)))
 }
@@ -313,45 +314,10 @@ fn differing(before: &Preferences, after: &Preferences) -> Vec<String> {
     others.map(|((name, _), _)| format!("preferences.{}", name.replace('-', "_"))).collect()
 }
 
-fn rows(preferences: &Preferences) -> [(&'static str, String); 17] {
-    let Preferences {
-        cpu_fraction,
-        cpu_time_fraction,
-        buffer_min,
-        buffer_additional,
-        scheduling_period,
-        checkpoint_period,
-        leave_in_memory,
-        suspended,
-        memory_fraction,
-        disk_fraction,
-        disk_free_min,
-        connection_interval,
-        excluded_devices,
-        hours,
-        run_in_use,
-        run_gpu_in_use,
-        idle_after,
-    } = preferences;
-    [
-        ("cpu-fraction", table::number(cpu_fraction.get())),
-        ("cpu-time-fraction", table::number(cpu_time_fraction.get())),
-        ("buffer-min", buffer_min.to_string()),
-        ("buffer-additional", buffer_additional.to_string()),
-        ("scheduling-period", scheduling_period.to_string()),
-        ("checkpoint-period", checkpoint_period.to_string()),
-        ("leave-in-memory", leave_in_memory.to_string()),
-        ("suspended", suspended.to_string()),
-        ("memory-fraction", table::number(memory_fraction.get())),
-        ("disk-fraction", table::number(disk_fraction.get())),
-        ("disk-free-min", units::shown_size(disk_free_min.0)),
-        ("connection-interval", connection_interval.to_string()),
-        ("excluded-devices", Device::list(excluded_devices)),
-        ("hours", hours.to_string()),
-        ("run-in-use", run_in_use.to_string()),
-        ("run-gpu-in-use", run_gpu_in_use.to_string()),
-        ("idle-after", idle_after.to_string()),
-    ]
+/// Each preference, by the name of its option, as it is shown everywhere.
+fn rows(preferences: &Preferences) -> Vec<(String, String)> {
+    let all = Preference::all_of(preferences).into_iter();
+    all.map(|one| (one.key().replace('_', "-"), one.to_string())).collect()
 }
 
 fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {

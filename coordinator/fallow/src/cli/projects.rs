@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, fitted, print, print_json};
+use super::{Failure, fitted, print_json, print_table};
 
 #[derive(Args, Debug)]
 #[command(
@@ -64,7 +64,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
             project.url.clone(),
         ]
     };
-    print(&fitted::render(columns, projects.iter().map(row).collect(), arguments.wide))
+    let nothing = "No projects yet: `fallow project create NAME` makes one.";
+    print_table(projects.is_empty(), nothing, || {
+        fitted::render(columns, projects.iter().map(row).collect(), arguments.wide)
+    })
 }
 
 /// A part of a whole in percent; a dash where there is no whole.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::connect::Target;
 use super::going_out;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, print, print_json, screen, units};
+use super::{Failure, print, print_json, print_table, screen, units, why};
 use crate::printable;
 
 const EXAMPLE: &str = "\
@@ -111,7 +111,7 @@ struct Order {
     #[arg(long, value_name = "NUMBER", value_parser = units::count(1, u32::MAX))]
     rollout: Option<u32>,
     /// Why, for the audit log.
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT", value_parser = why::message)]
     message: String,
     #[command(flatten)]
     show: Show,
@@ -145,7 +145,7 @@ struct Plan {
     #[arg(long)]
     at_once: bool,
     /// Why, for the audit log.
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT", value_parser = why::message)]
     message: String,
     #[command(flatten)]
     show: Show,
@@ -228,7 +228,8 @@ async fn show_list(list: List) -> Result<(), Failure> {
             phase(rollout).replace('_', " "),
         ]
     };
-    print(&table::render(&columns, rollouts.iter().map(row).collect()))
+    let nothing = "Nothing was rolled out so far: `fallow rollout plan --waves 1,10%,100%` makes changes go out in waves.";
+    print_table(rollouts.is_empty(), nothing, || table::render(&columns, rollouts.iter().map(row).collect()))
 }
 
 async fn plan(plan: Plan) -> Result<(), Failure> {
@@ -374,11 +375,15 @@ fn is_open(rollout: &Rollout) -> bool {
 
 fn counts_text(rollout: &Rollout) -> String {
     let Rollout { hosts, released_hosts, have_it, off, refusing, .. } = rollout;
-    let mut text =
-        format!("released to {released_hosts} of {}: {have_it} have it", table::counted(*hosts, "host"));
-    for (count, what) in [(*off, "are off"), (refusing.len() as u64, "refuse it")] {
+    let said =
+        |count: u64, one: &str, several: &str| format!("{count} {}", if count == 1 { one } else { several });
+    let have = said(*have_it, "has it", "have it");
+    let mut text = format!("released to {released_hosts} of {}: {have}", table::counted(*hosts, "host"));
+    for (count, one, several) in
+        [(*off, "is off", "are off"), (refusing.len() as u64, "refuses it", "refuse it")]
+    {
         if count > 0 {
-            text += &format!(", {count} {what}");
+            text += &format!(", {}", said(count, one, several));
         }
     }
     text

@@ -10,7 +10,7 @@ use super::connect::Target;
 use super::going_out::{self, GoingOut};
 use super::projects::percent;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, changes, overruled, print, print_json, warn};
+use super::{Failure, changes, overruled, print, print_json, warn, why};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -59,7 +59,7 @@ struct Set {
     #[arg(required = true, value_name = "NAME=SHARE", value_parser = pair)]
     shares: Vec<(String, f64)>,
     /// Why, for the history of documents.
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT", value_parser = why::message)]
     message: String,
     #[command(flatten)]
     how: GoingOut,
@@ -101,8 +101,9 @@ async fn change(set: Set) -> Result<(), Failure> {
         return Ok(());
     }
     let keys: Vec<String> = request.shares.iter().map(|one| format!("projects.{}", one.project)).collect();
-    let DocumentReply { document, rollout, changed_hosts } = client.set_shares(request).await?.into_inner();
-    going_out::tell(&mut client, rollout).await;
+    let reply = client.set_shares(request).await?.into_inner();
+    let DocumentReply { document, rollout, changed_hosts, unchanged } = reply;
+    going_out::tell_change(&mut client, rollout, unchanged).await;
     overruled::tell(&mut client, &keys).await;
     print_document(&document.unwrap_or_default(), show.json)?;
     going_out::tell_at_once(&mut client, rollout, changed_hosts, &how).await;

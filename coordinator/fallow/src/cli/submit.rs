@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", requires = "flops")]
     app: Option<String>,
     /// Its name; one is made if there is none.
-    #[arg(long, requires = "app", default_value = "")]
+    #[arg(long, requires = "app", default_value = "", hide_default_value = true)]
     name: String,
     /// What the application is started with.
     #[arg(long, requires = "app", default_value = "", allow_hyphen_values = true)]

@@ -8,6 +8,7 @@ use fallow_domain::{Duration, Instant};
 use crate::printable;
 
 /// A column: its heading, and whether it holds numbers.
+#[derive(Clone, Copy)]
 pub(crate) enum Column {
     Text(&'static str),
     Number(&'static str),

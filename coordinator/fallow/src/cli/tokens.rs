@@ -9,13 +9,13 @@ use serde_json::json;
 use super::connect::Target;
 use super::table::{self, Column::Text};
 use super::why::Why;
-use super::{Failure, print, print_json, units};
+use super::{Failure, print, print_json, print_table, units};
 
 pub(crate) const EXAMPLE: &str = "\
 Example:
-  fallow tokens create >token
+  (umask 077; fallow tokens create >token)
   fallow-agent run --dir lab/agent-1 --token-file token
-  fallow tokens create --uses 400 --expires 7d --label site=brno >token
+  (umask 077; fallow tokens create --uses 400 --label site=brno >token)
 
 A token is one line. It says where the coordinator is and what it is known by,
 so that an agent trusts no other. It is shown here and nowhere else: only the
@@ -133,7 +133,10 @@ async fn make(create: Create) -> Result<(), Failure> {
 }
 
 async fn show(list: List) -> Result<(), Failure> {
-    let tokens = list.target.connect().await?.list_tokens(ListTokensRequest {}).await?.into_inner().tokens;
+    let mut tokens =
+        list.target.connect().await?.list_tokens(ListTokensRequest {}).await?.into_inner().tokens;
+    // The newest is the last, as in other lists.
+    tokens.sort_by_key(|token| token.made_at_micros);
     let now = fallow_daemon::clock::now().as_micros();
     if list.json {
         let all: Vec<_> = tokens.iter().map(|token| as_json(token, now)).collect();
@@ -151,7 +154,8 @@ async fn show(list: List) -> Result<(), Failure> {
             token.labels.join(" "),
         ]
     };
-    print(&table::render(&columns, tokens.iter().map(row).collect()))
+    let nothing = "No tokens yet: `fallow tokens create` makes one.";
+    print_table(tokens.is_empty(), nothing, || table::render(&columns, tokens.iter().map(row).collect()))
 }
 
 pub(super) fn micros(time: Duration) -> i64 {

@@ -38,7 +38,7 @@ pub(crate) fn count(
 
 /// Where to listen: `127.0.0.1:24001`.
 pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "expected an address and a port, such as 127.0.0.1:24001".to_owned())
+    text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:24001 or [::]:24001 (a name goes to --advertise)".to_owned())
 }
 
 /// A time such as `90s`, `2h 30m` or `1day`.
@@ -71,8 +71,18 @@ pub(crate) fn fraction(text: &str) -> Result<Fraction, ArgumentError> {
     Fraction::new(number).or_else(|_| unacceptable(expected))
 }
 
-/// A size such as `64MiB`, `100kB` or `5000`.
+/// A size such as `64MiB` or `100kB`, or 0. A bare number is mostly one of gigabytes that somebody forgot to
+/// say so of.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let expected = || "expected a size with its unit such as 1GiB, 64MiB or 5000B, or 0".to_owned();
+    match amount::split(text) {
+        (number, "") if number.parse() != Ok(0_u64) => Err(expected()),
+        _ => size_or_bytes(text).map_err(|_| expected()),
+    }
+}
+
+/// A size such as `64MiB`, `100kB`, or `5000` for as many bytes.
+pub(crate) fn size_or_bytes(text: &str) -> Result<u64, String> {
     let expected = || "expected a size such as 64MiB, 100kB or 5000".to_owned();
     let (number, unit) = amount::split(text);
     let unit = if unit.is_empty() { "B" } else { unit };
@@ -142,7 +152,9 @@ mod tests {
     fn parts_and_sizes_and_times_are_read_as_people_write_them() {
         assert_eq!(fraction("50%").unwrap(), fraction("0.5").unwrap());
         assert!(fraction("1.5").is_err() && fraction("-1%").is_err() && fraction("NaN").is_err());
-        assert_eq!(size("64MiB"), Ok(64 << 20));
+        assert_eq!([size("64MiB"), size("1 GiB"), size("0")], [Ok(64 << 20), Ok(1 << 30), Ok(0)]);
+        assert!(size("1").unwrap_err().contains("with its unit such as 1GiB"));
+        assert_eq!((size_or_bytes("5000"), size_or_bytes("5kB")), (Ok(5_000), Ok(5_000)));
         assert!(size("99999999999GiB").is_err() && size("MiB").is_err() && size("1 parsec").is_err());
         assert_eq!([1 << 30, 64 << 20, 5_000].map(shown_size), ["1 GiB", "64 MiB", "5000 B"]);
         assert_eq!(time("1m 30s"), Ok(Duration::from_secs(90)));

@@ -15,7 +15,8 @@ pub(crate) struct Why {
     message: String,
 }
 
-fn message(text: &str) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+/// Words for the audit log, of as many bytes as it keeps.
+pub(super) fn message(text: &str) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
     match text.len() {
         0..=MESSAGE_BYTES => Ok(text.to_owned()),
         bytes => {

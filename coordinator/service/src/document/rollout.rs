@@ -7,7 +7,10 @@ use fallow_rollout::{HostNow, Order, Phase, Plan, Rollout, Transition};
 use fallow_store::{Batch, StoreError};
 
 use super::release::{self, ROLLOUT, newest_step, said};
-use super::{Author, DocumentError, Documents, Making, Release, blocking, read_version, signing, under_way};
+use super::{
+    Author, DocumentError, Documents, MESSAGE_MAX, Making, Release, blocking, read_version, signing,
+    under_way,
+};
 use crate::audit::{self, Action};
 
 /// How often an order to take a rollout back is tried where that goes on at the same moment.
@@ -58,11 +61,13 @@ impl Documents {
         }
     }
 
-    /// The number of the rollout by which a version goes out; 0 where it went to all hosts at once.
+    /// The number of the rollout by which a version goes out; 0 where it went to all hosts at once, or is
+    /// out.
     #[must_use]
     pub fn rollout_of(&self, version: DocumentVersion) -> u64 {
         let rollout = self.release().rollout.clone();
-        rollout.filter(|rollout| rollout.candidate == version).map_or(0, |rollout| rollout.number)
+        let rollout = rollout.filter(|rollout| rollout.is_open() && rollout.candidate == version);
+        rollout.map_or(0, |rollout| rollout.number)
     }
 
     /// The newest rollouts, at most so many, oldest first.
@@ -90,7 +95,9 @@ impl Documents {
         for _ in 0..TRIES {
             let rollout = self.release().rollout.clone().ok_or_else(|| {
                 DocumentError::NoRollout(
-                    "nothing was rolled out so far: there is nothing to be told".to_owned(),
+                    "nothing was rolled out so far, so nothing was done: a change goes out in waves where there is a \
+                     plan for it (`fallow rollout plan`)"
+                        .to_owned(),
                 )
             })?;
             rollout.require_seen(seen.0, seen.1)?;
@@ -127,7 +134,8 @@ impl Documents {
             return Err(DocumentError::NoRollout(text));
         }
         let hosts = self.hosts_now(rollout).await;
-        let transition = rollout.order(order, author.actor.name(), &hosts)?;
+        let message = fallow_domain::printable::line(&author.message, MESSAGE_MAX);
+        let transition = rollout.order(order, author.actor.name(), &hosts)?.saying(&message);
         self.advance(rollout, transition, author, now, hosts).await
     }
 

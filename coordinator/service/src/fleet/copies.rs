@@ -250,13 +250,18 @@ impl Fleet {
             let why = format!("a host name has up to {TEXT_BYTES} printable bytes");
             return Err(EnrolError::Absurd(why).into());
         }
+        // It is looked through for each ticket.
+        if ticket.len() > TEXT_BYTES {
+            return Err(CopyError::Ticket);
+        }
+        // Before others wait for this.
+        let key = Authority::key_in(certificate_request).map_err(EnrolError::Request)?;
         // Nobody is taken out of the fleet meanwhile, and no two are counted as one.
         let _alone = lock(&self.changing);
         let (first, certificate) = self.member(peer).map_err(CopyError::Caller)?;
         if now > certificate.not_after {
             return Err(CopyError::Caller(super::link::expired()));
         }
-        let key = Authority::key_in(certificate_request).map_err(EnrolError::Request)?;
         if key == certificate.key {
             return Err(CopyError::OldKey);
         }
@@ -296,7 +301,7 @@ impl Fleet {
             return Err(keys::TOKEN_USE.bad_value(&use_key, "it was made at the same time").into());
         };
         lock(&first.tickets).spend(ticket);
-        let enrolled = Enrolled { id, record, issued };
+        let enrolled = Enrolled { id, record, issued, is_new: true };
         self.add(&enrolled);
         tracing::warn!(
             agent = enrolled.id.0,

@@ -134,6 +134,8 @@ pub(super) struct Enrolled {
     pub(super) id: AgentId,
     pub(super) record: AgentRecord,
     pub(super) issued: Issued,
+    /// It was not one before.
+    pub(super) is_new: bool,
 }
 
 /// What an agent asks with.
@@ -146,6 +148,22 @@ pub(super) struct Asked {
     pub(super) from: String,
 }
 
+impl Asked {
+    /// Whether it can be meant at all.
+    ///
+    /// # Errors
+    /// [`EnrolError::Absurd`].
+    pub(super) fn check(&self) -> Result<(), EnrolError> {
+        let Self { token, hostname, .. } = self;
+        if hostname.len() > TEXT_BYTES || token.len() > TEXT_BYTES || hostname.chars().any(char::is_control) {
+            return Err(EnrolError::Absurd(format!(
+                "a token and a host name have up to {TEXT_BYTES} printable bytes"
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// Trades a use of a token for an identity.
 ///
 /// # Errors
@@ -156,12 +174,8 @@ pub(super) fn enrol(
     now: Instant,
     asked: &Asked,
 ) -> Result<Enrolled, EnrolError> {
+    asked.check()?;
     let Asked { token, hostname, certificate_request, from } = asked;
-    if hostname.len() > TEXT_BYTES || token.len() > TEXT_BYTES || hostname.chars().any(char::is_control) {
-        return Err(EnrolError::Absurd(format!(
-            "a token and a host name have up to {TEXT_BYTES} printable bytes"
-        )));
-    }
     let hash = SecretHash::of(token).to_hex();
     let token_key = keys::token(&hash);
     if store.get(&token_key)?.is_none() {
@@ -214,7 +228,7 @@ pub(super) fn enrol(
         let done = Record::new(Actor::Agent(id.clone()), from, Action::Enrolled, hostname);
         if let BatchResult::Applied { .. } = audit::apply(store, &batch, &done.changed("", given.trim_end()))?
         {
-            return Ok(Enrolled { id, record, issued: certificate });
+            return Ok(Enrolled { id, record, issued: certificate, is_new: true });
         }
         issued = Some(certificate);
     }
@@ -235,7 +249,7 @@ pub(super) fn again(
         return Err(EnrolError::TakenOut);
     }
     let issued = issuer.issue(request, &id, now)?;
-    Ok(Enrolled { id, record, issued })
+    Ok(Enrolled { id, record, issued, is_new: false })
 }
 
 /// The key in a request to renew a certificate.
@@ -315,6 +329,8 @@ mod tests {
         let again = world.ask(1_000, &token, &mine).unwrap();
         assert_eq!((&again.id, &again.record), (&first.id, &first.record));
         assert_eq!(again.issued.says.key, mine.fingerprint());
+        // Nor is it told of in the log once more.
+        assert!(first.is_new && !again.is_new);
         assert_eq!(token::list(&world.store).unwrap()[0].used, 2);
     }
 

@@ -32,6 +32,9 @@ pub enum LabelError {
         /// The label.
         label: String,
     },
+    /// The host was taken out of the fleet.
+    #[error("{0} was taken out of the fleet: its labels are of no use any more, and were left as they are")]
+    Revoked(String),
     /// A label that is none.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -140,6 +143,9 @@ impl Fleet {
     /// [`LabelError`]; nothing is changed then.
     pub async fn relabel(&self, by: &Author, host: &str, edit: &LabelEdit) -> Result<Labels, LabelError> {
         let agent = self.find(host)?;
+        if !agent.is_member() {
+            return Err(LabelError::Revoked(host.to_owned()));
+        }
         let alone = self.relabelling.clone().lock_owned().await;
         let enrolled = |name: &&fallow_domain::LabelName| agent.enrolled_with.get(name.as_str()).is_some();
         if let Some(name) = edit.names().find(enrolled) {

@@ -49,6 +49,10 @@ pub const HELLO: Duration = Duration::from_secs(10);
 /// Connections that an agent can keep at once: one, and those that it has given up and that have not ended
 /// here.
 pub const LINKS: usize = 4;
+/// Calls of an agent beside its link that are worked on at once, whoever has its certificate.
+pub const AT_WORK: usize = 2;
+/// The same of all who have no certificate yet. Those at one place have half of them at most.
+pub const STRANGERS_AT_WORK: usize = 16;
 /// Connections of other processes with a host's identity that may wait for its link at once: most of a room
 /// of machines that were set up from one image. The others come again.
 pub const WAITING: usize = 48;
@@ -70,7 +74,8 @@ pub const TOKENS: u32 = 10_000;
 pub const TOKEN_USES: u32 = 1_000_000;
 /// How long a token may be good: one that is forgotten in a script is a key to the fleet.
 pub const TOKEN_LIFE: Life = Life::from_hours(366 * 24);
-/// A host's certificate is not renewed more often, nor than a hundred times in its life.
+/// A host's certificate is not renewed more often, nor than a hundred times in its life: until then the
+/// newest one is given again.
 pub const RENEWAL: Life = Life::from_secs(10);
 
 /// Heartbeats of the coordinator's without a word from an agent, which is taken for gone at the next one.

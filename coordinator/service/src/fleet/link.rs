@@ -69,7 +69,7 @@ pub(super) async fn serve(
     mut incoming: Streaming<wire::FromAgent>,
     outgoing: Outgoing,
 ) {
-    let end = match greet(&fleet, peer.as_ref(), &mut incoming).await {
+    let end = match greet(&fleet, peer.as_ref(), &mut incoming, &outgoing).await {
         Err(status) => {
             use tonic::Code::{PermissionDenied, Unauthenticated};
             if matches!(status.code(), PermissionDenied | Unauthenticated) {
@@ -96,12 +96,17 @@ async fn greet(
     fleet: &Fleet,
     peer: Option<&Arc<Peer>>,
     incoming: &mut Streaming<wire::FromAgent>,
+    outgoing: &Outgoing,
 ) -> Result<(Arc<Agent>, wire::Hello), Status> {
     let (agent, certificate) = match fleet.member(peer) {
         Ok(member) => member,
         Err(status) => {
             say_refused(&status);
-            fleet.guesses.slow_down().await;
+            tokio::select! {
+                () = fleet.guesses.slow_down() => {}
+                // Who is gone takes no memory while others wait.
+                () = outgoing.closed() => {}
+            }
             return Err(status);
         }
     };
@@ -186,8 +191,8 @@ async fn attend(
     // One that comes and goes all the time fills no log.
     let (times, begun) = (agent.comings.allow(), Instant::now());
     if let Some(times) = times {
-        let (version, document) = (&hello.agent_version, hello.document_version);
-        tracing::info!(version, document, times, "agent connected");
+        let (version, document) = (&hello.agent_version, DocumentVersion(hello.document_version));
+        tracing::info!(version, %document, times, "agent connected");
     }
     let mut connection = Connection::new(fleet, agent, hello, &process.from, outgoing);
     let end = connection.run(incoming, seat, number).await;

@@ -37,6 +37,7 @@ mod seat;
 mod service;
 pub mod state;
 mod stored;
+mod strangers;
 mod takeover;
 pub mod token;
 pub mod totals;
@@ -51,7 +52,7 @@ use fallow_daemon::lock;
 use fallow_domain::{AccountKey, AgentId, DocumentVersion, Instant, Labels, MasterUrl};
 use fallow_store::{KeyRange, Store, StoreError};
 use fallow_telemetry::RateLimit;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::audit::AuditLog;
 use crate::document::Documents;
@@ -119,6 +120,10 @@ pub struct Fleet {
     returns: Mutex<returns::ReturningAgents>,
     /// The hosts that spoke for their machines when a rollout was looked at last.
     speakers: Mutex<BTreeSet<AgentId>>,
+    /// A call keeps its place until its work is done, also where its caller has given up.
+    strangers: strangers::Strangers,
+    /// The newest certificates of those to whom one was just given, and when.
+    renewed: Mutex<BTreeMap<AgentId, (Instant, Vec<u8>)>>,
     /// Held by who changes an agent's record.
     changing: Mutex<()>,
     // One change of labels at a time: each starts from the newest.
@@ -145,8 +150,6 @@ pub(crate) struct Agent {
     /// Its newest certificate is good until then, in microseconds since the epoch; 0 where it was not seen
     /// yet.
     certificate_until: AtomicI64,
-    /// When it was renewed last, in microseconds since the epoch; 0 for not since the coordinator's start.
-    renewed_at: AtomicI64,
     /// The versions of the documents that it was given; none where that was not kept yet.
     given: Mutex<Option<given::Given>>,
     /// Why it may not be linked any more; none as long as it may.
@@ -160,6 +163,10 @@ pub(crate) struct Agent {
     tickets: Mutex<copies::Tickets>,
     /// Of its copies that are told of in the log.
     copies_told: RateLimit,
+    /// Places for work on its calls beside the link, as for strangers.
+    calls: Arc<Semaphore>,
+    /// The place to renew its certificate, which waits for none of these.
+    renewing: Arc<Semaphore>,
     /// Of what the process says that has its link.
     pace: pace::Pace,
     /// The connections that want the link.
@@ -208,6 +215,8 @@ impl Fleet {
             calls: Mutex::default(),
             returns: Mutex::default(),
             speakers: Mutex::default(),
+            strangers: strangers::Strangers::default(),
+            renewed: Mutex::default(),
             changing: Mutex::default(),
             relabelling: Arc::default(),
             stopping: watch::Sender::new(false),
@@ -316,7 +325,6 @@ impl Agent {
             last_seen: AtomicI64::new(0),
             connected: AtomicBool::new(false),
             certificate_until: AtomicI64::new(0),
-            renewed_at: AtomicI64::new(0),
             given: Mutex::new(Some(given::Given::default())),
             removed: watch::Sender::new(removed),
             seat: watch::Sender::default(),
@@ -324,6 +332,8 @@ impl Agent {
             probe_answer: watch::Sender::default(),
             tickets: Mutex::default(),
             copies_told: RateLimit::new(),
+            calls: Arc::new(Semaphore::new(limits::AT_WORK)),
+            renewing: Arc::new(Semaphore::new(1)),
             pace: pace::Pace::default(),
             arrivals: arrivals::Arrivals::default(),
             comings: RateLimit::new(),

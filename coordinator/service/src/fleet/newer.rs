@@ -21,7 +21,7 @@ impl Fleet {
                 %newest,
                 times,
                 "a host follows a newer version of the documents than there is here, and refuses what this coordinator says: if the \
-                 coordinator was put back to an earlier state, `fallow restore` begins a new term, which all hosts take"
+                 coordinator was put back to an earlier state, `fallow restore --new-term` begins a new term, which all hosts take"
             );
         }
     }

@@ -1,8 +1,11 @@
 //! The gRPC face of the fleet.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use fallow_domain::printable;
+use fallow_proto::fleet::limits::TEXT_BYTES;
 use fallow_proto::fleet::v1::fleet_server::Fleet as Service;
 use fallow_proto::fleet::v1::{
     EnrollReply, EnrollRequest, FromAgent, FromCoordinator, RenewReply, RenewRequest, SeparateReply,
@@ -11,7 +14,7 @@ use fallow_proto::fleet::v1::{
 use fallow_telemetry::RateLimit;
 use fallow_telemetry::propagation;
 use fallow_tls::Peer;
-use fallow_work_server::connections::ConnectionHandle;
+use fallow_work_server::connections::{ConnectionHandle, Source};
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::StreamExt as _;
@@ -19,12 +22,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::Instrument as _;
 
-use super::copies::Parting;
+use super::copies::{CopyError, Parting};
 use super::enrol::{self, Asked, EnrolError, Enrolled};
 use super::limits::{LINKS, OUTGOING};
 use super::{Fleet, link};
 use crate::audit::wire::address_of;
 use crate::audit::{Action, Actor, Record};
+use crate::kept::{keeping, on_a_thread};
 use fallow_daemon::{causes, clock};
 
 static REFUSED: RateLimit = RateLimit::new();
@@ -60,16 +64,26 @@ impl Service for FleetService {
         let fleet = self.0.clone();
         let work = async move {
             let refused = Record::new(Actor::Stranger, &from, Action::EnrolmentRefused, &hostname);
+            let source = from.parse().ok().map(|address: SocketAddr| Source::of(address.ip()));
             let asked = Asked { token, hostname, certificate_request, from };
+            // Before it waits for others, with all that it has sent.
+            if let Err(absurd) = asked.check() {
+                fleet.audit.refused(refused.refused(&absurd.to_string()));
+                return Err(refusal(&absurd));
+            }
             let enrolling = fleet.clone();
             // Stored and taken up in one go, or recorded as refused, whether or not the caller goes away
             // meanwhile.
-            let enrolled = tokio::task::spawn_blocking(move || {
-                let enrolled = enrol::enrol(&*enrolling.store, &enrolling.issuer, clock::now(), &asked);
-                enrolled
-                    .inspect(|enrolled| enrolling.add(enrolled))
-                    .inspect_err(|error| enrolling.audit.refused(refused.refused(&error.to_string())))
-            });
+            let place = fleet.strangers.place(source).await;
+            let enrolled = keeping(
+                Arc::new(place),
+                on_a_thread(move || {
+                    let enrolled = enrol::enrol(&*enrolling.store, &enrolling.issuer, clock::now(), &asked);
+                    enrolled
+                        .inspect(|enrolled| enrolling.add(enrolled))
+                        .inspect_err(|error| enrolling.audit.refused(refused.refused(&error.to_string())))
+                }),
+            );
             let enrolled = enrolled.await;
             let enrolled = enrolled.map_err(|died| Status::internal(died.to_string()))?;
             if matches!(&enrolled, Err(error) if is_guess(error)) {
@@ -78,7 +92,11 @@ impl Service for FleetService {
             let enrolled = enrolled.map_err(|error| refusal(&error))?;
             guest.inspect(|guest| guest.authenticated_as(&enrolled.id.0, LINKS));
             let (id, host) = (&enrolled.id.0, &enrolled.record.hostname);
-            tracing::info!(agent = id, host, version = agent_version, "agent enrolled");
+            // Whoever has enrolled may ask again as often as he likes.
+            if enrolled.is_new {
+                let version = printable::line(&agent_version, TEXT_BYTES);
+                tracing::info!(agent = id, host, version, "agent enrolled");
+            }
             Ok(Response::new(EnrollReply { agent_id: enrolled.id.0, certificate: enrolled.issued.der }))
         };
         work.instrument(span).await
@@ -101,7 +119,8 @@ impl Service for FleetService {
         let fleet = self.0.clone();
         let certified = move || fleet.renew(peer.as_ref(), &request.into_inner().certificate_request);
         // It computes a signature.
-        let certified = tokio::task::spawn_blocking(certified).await;
+        let place = agent.renewing.clone().acquire_owned().await;
+        let certified = keeping(Arc::new(place), on_a_thread(certified)).await;
         let certificate = certified.map_err(|died| Status::internal(died.to_string()))??;
         Ok(Response::new(RenewReply { certificate }))
     }
@@ -113,10 +132,16 @@ impl Service for FleetService {
         let SeparateRequest { ticket, certificate_request, hostname } = request.into_inner();
         let asked = Parting { ticket, hostname, certificate_request, from: from.clone() };
         let (fleet, shown) = (self.0.clone(), peer.clone());
-        // Stored and taken up in one go, whether or not the caller goes away meanwhile.
-        let parted =
-            tokio::task::spawn_blocking(move || fleet.separate(shown.as_ref(), &asked, clock::now()));
-        let parted = parted.await.map_err(|died| Status::internal(died.to_string()))?;
+        let parted = match self.0.member(peer.as_ref()) {
+            Ok((agent, _)) => {
+                let place = agent.calls.clone().acquire_owned().await;
+                // Stored and taken up in one go, whether or not the caller goes away meanwhile.
+                let part = on_a_thread(move || fleet.separate(shown.as_ref(), &asked, clock::now()));
+                let parted = keeping(Arc::new(place), part).await;
+                parted.map_err(|died| Status::internal(died.to_string()))?
+            }
+            Err(status) => Err(CopyError::Caller(status)),
+        };
         match parted {
             Ok(Enrolled { id, issued, .. }) => {
                 guest.inspect(|guest| guest.authenticated_as(&id.0, LINKS));

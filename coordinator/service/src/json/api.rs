@@ -20,7 +20,7 @@ use super::body::{self, Messages};
 use super::contract::{self, Contract, DESCRIPTION};
 use super::failure::{self, answer_of};
 use super::openapi::openapi;
-use crate::operator::{AUTHOR, Guard, Guarded, IsPaced, Kept, MESSAGE, Paced, Taken};
+use crate::operator::{AUTHOR, Guard, Guarded, IsPaced, Kept, MESSAGE, Paced, Taken, Turns};
 
 /// What of a request's head is said to the service: who calls, for whom, and in which trace.
 const HANDED_ON: [&str; 5] = ["authorization", AUTHOR, MESSAGE, "traceparent", "tracestate"];
@@ -107,10 +107,11 @@ async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
     let name = path.strip_prefix(contract::ROOT).unwrap_or(path);
     let unknown = || format!("/{}/{name}", operator_server::SERVICE_NAME);
     let grpc_path = method.as_ref().map_or_else(unknown, contract::grpc_path);
+    let turns = Turns::default();
     let (body, unread) = match &method {
         Some(method) => {
             let body = Body::new(Paced::new(body, method.name()));
-            body::request(body, method.input(), method.is_client_streaming())
+            body::request(body, method.input(), method.is_client_streaming(), turns.clone())
         }
         None => body::unread(body),
     };
@@ -128,6 +129,7 @@ async fn answer(api: &Api, request: Request) -> Result<Response, Status> {
     // The connection, and the address at its other end.
     *call.extensions_mut() = head.extensions;
     call.extensions_mut().insert(IsPaced(length_of(&head.headers)));
+    call.extensions_mut().insert(turns);
     let Ok(mut answer) = api.grpc.clone().call(call).await;
     if let Some(status) = refused(&answer) {
         unread.pass_over().await;

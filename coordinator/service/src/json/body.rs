@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 
 use super::failure;
 use super::message::{self, HEAD};
-use crate::operator::{Kept, unblocked};
+use crate::operator::{Kept, Turns, unblocked};
 
 /// Bytes of a message in JSON: as many as gRPC may have for one.
 const TEXT_MAX: usize = 64 << 20;
@@ -23,19 +23,27 @@ const TEXT_MAX: usize = 64 << 20;
 const PASSED_OVER: usize = 16 << 10;
 const PASSING: Duration = Duration::from_secs(1);
 
-/// The messages of a request for gRPC. Nothing of it is read before the first one is asked for. What was not
-/// read comes back in the end.
-pub(super) fn request(body: Body, kind: MessageDescriptor, has_several: bool) -> (Body, Unread) {
+/// The messages of a request for gRPC, each made in its turn. Nothing of it is read before the first one is
+/// asked for. What was not read comes back in the end.
+pub(super) fn request(
+    body: Body,
+    kind: MessageDescriptor,
+    has_several: bool,
+    turns: Turns,
+) -> (Body, Unread) {
     let (back, unread) = oneshot::channel();
     let body = Lent { body: body.into_data_stream(), back: Some(back) };
     let reader = Texts { body, buffer: BytesMut::new(), has_several, is_over: false };
     let messages = Body::from_stream(stream::try_unfold(reader, move |mut reader| {
-        let kind = kind.clone();
+        let (kind, turns) = (kind.clone(), turns.clone());
         async move {
             let Some(text) = reader.next().await? else { return Ok::<_, Status>(None) };
-            // It may take a while.
-            let bytes = unblocked(move || message::to_grpc(&kind, &text)).await??;
-            Ok(Some((Bytes::from(bytes), reader)))
+            let turn = turns.turn(text.len()).await;
+            // It may take a while, and the turn with it where the caller gives up meanwhile.
+            let to_grpc = move || (message::to_grpc(&kind, &text), turn);
+            let (bytes, turn) = unblocked(to_grpc).await?;
+            turns.made(turn);
+            Ok(Some((Bytes::from(bytes?), reader)))
         }
     }));
     (messages, Unread(unread))
@@ -174,10 +182,7 @@ impl Messages {
         // How it ended comes behind it.
         self.next_in_grpc().await?;
         // A list has its turn still.
-        let turn = match kept.making {
-            Some(_) => None,
-            None => kept.share.turn_to_rewrite(message.len()).await,
-        };
+        let turn = kept.share.turn_to_rewrite(message.len(), kept.making.is_some()).await;
         let kind = self.kind.clone();
         let kept = kept.clone();
         let rewrite = move || {

@@ -38,8 +38,8 @@ fn read(kind: &MessageDescriptor, json: &[u8]) -> Result<DynamicMessage, Status>
         return Err(Status::out_of_range(text));
     }
     let unfit = |at: String, error: &serde_json::Error| {
-        // Of the whole message it says ".".
-        let at = if at == "." { String::new() } else { format!("{at}: ") };
+        // Of the whole message it says ".", and of what is no JSON at all "?".
+        let at = if at == "." || at == "?" { String::new() } else { format!("{at}: ") };
         Status::invalid_argument(format!(
             "the body is no {} in JSON: {at}{error}; /v1/openapi.json says which fields there are",
             kind.name()

@@ -2,7 +2,7 @@
 
 use fallow_domain::Instant;
 use fallow_proto::operator::v1 as wire;
-use fallow_work_server::{ProjectInfo, SubmissionPiece};
+use fallow_work_server::{NewAppVersion, ProjectInfo, SubmissionPiece};
 use tonic::Status;
 
 use super::incoming::Received;
@@ -48,11 +48,22 @@ pub(super) fn said(info: &ProjectInfo, changes: &[(String, String)]) -> String {
 
 /// A version of an application.
 pub(super) fn version(received: &Received) -> String {
-    let version = &received.version;
-    format!(
-        "{} {} version {} for {}",
-        received.project, version.application, version.version, version.platform
-    )
+    let NewAppVersion { application, version, platform, .. } = &received.version;
+    app_version(&received.project, application, *version, platform)
+}
+
+/// A version of an application that comes.
+pub(super) fn announced(announced: &wire::AddAppVersionRequest) -> String {
+    let wire::AddAppVersionRequest { project, application, version, platform, .. } = announced;
+    app_version(project, application, *version, platform)
+}
+
+fn app_version(project: &str, application: &str, version: u32, platform: &str) -> String {
+    let (major, minor) = (version / 100, version % 100);
+    // As `fallow app add --version` takes it: 1.0, 1.7 and 1.07.
+    let number =
+        if minor % 10 == 0 { format!("{major}.{}", minor / 10) } else { format!("{major}.{minor:02}") };
+    format!("{application} {number} of project {project}, for {platform}")
 }
 
 /// A submission, or a piece of one.

@@ -46,16 +46,17 @@ pub(super) async fn change(
 ) -> Result<wire::DocumentReply, Status> {
     let made = documents.change_fleet_wide(author, clock::now(), change).await;
     let (before, after) = made.map_err(|error| status::of_document(&error))?;
-    let rollout = documents.rollout_of(after.fleet.version);
+    let unchanged = before == after;
+    let rollout = if unchanged { 0 } else { documents.rollout_of(after.fleet.version) };
     let document = Some(document::to_wire(&after.fleet));
-    let went_out = rollout == 0 && before != after && !documents.release().is_held;
+    let went_out = rollout == 0 && !unchanged && !documents.release().is_held;
     let changed_hosts = if went_out {
         let fleet = fleet.clone();
         unblocked(move || fleet.changed_hosts(&before, &after)).await?
     } else {
         0
     };
-    Ok(wire::DocumentReply { document, rollout, changed_hosts })
+    Ok(wire::DocumentReply { document, rollout, changed_hosts, unchanged })
 }
 
 /// To how many hosts what is released says something else than what was released before.

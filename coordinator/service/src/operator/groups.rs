@@ -61,7 +61,8 @@ pub(super) async fn change(
         }
         made => made.map_err(|error| status::of_document(&error))?,
     };
-    let rollout = documents.rollout_of(after.fleet.version);
+    // What is only tried, or so already, goes out by none.
+    let rollout = if dry_run || before == after { 0 } else { documents.rollout_of(after.fleet.version) };
     let reply = unblocked(move || changed(&fleet, &before, &after, per_host)).await??;
     Ok(wire::ChangeGroupsReply { rollout, ..reply })
 }

@@ -10,13 +10,14 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::future::{Future, ready};
+use std::future::{Future, poll_fn, ready};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Bytes, HttpBody};
-use fallow_daemon::clock;
+use bytes::BytesMut;
+use fallow_daemon::{clock, lock};
 use fallow_proto::operator::v1::operator_server::SERVICE_NAME;
 use fallow_tls::{AccessString, Purpose};
 use fallow_work_server::connections::ConnectionHandle;
@@ -30,9 +31,9 @@ use tonic::transport::server::TcpConnectInfo;
 use tower::Service;
 
 use super::memory::{CallKind, Kept, Memory, Share};
-use super::metered::{LONGEST, Metered};
+use super::metered::{LONGEST, Metered, Room};
 use super::pace::LONG;
-use super::{IsPaced, Paced, Taken, status};
+use super::{IsPaced, Paced, Taken, Turns, status};
 use crate::audit::{Action, Actor, AuditLog, Record};
 use crate::kept::keeping;
 use crate::roles::registry::Admitted;
@@ -45,6 +46,10 @@ use crate::secret::SecretHash;
 const CALLS: usize = 256;
 /// The same of one operator.
 const CALLS_EACH: usize = 16;
+
+/// The method whose requests are many messages, each of them taken as it comes. Of every other long request
+/// few of one operator's are carried out at once.
+const STREAMED: &str = "AddAppVersion";
 
 /// Lets those through who may.
 #[derive(Clone)]
@@ -214,8 +219,9 @@ where
         let fresh = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, fresh);
         let reading = Reading::of(&method, in_json);
+        let takes_turns = method != STREAMED;
         let answer = async move {
-            let answer = within_share(inner, request, share, reading, in_json.is_some()).await;
+            let answer = within_share(inner, request, share, reading, takes_turns).await;
             Ok(answer.unwrap_or_else(Status::into_http))
         };
         match admitted {
@@ -276,44 +282,53 @@ impl Reading {
     }
 }
 
-/// The answer to a call that waits for its place, and for room for what is read and made. Of a call `in_json`
-/// another answer is made of it, which has what the call has taken ([`Kept`]) in its extensions.
+/// The answer to a call that waits for its place, and for room for what is read and made; where it
+/// `takes_turns`, its only message waits for that to be carried out. Of a call in JSON another answer is made
+/// of it, which has what the call has taken ([`Kept`]) in its extensions.
 async fn within_share<S>(
     mut inner: S,
-    request: Request<Body>,
+    mut request: Request<Body>,
     share: Arc<Share>,
     reading: Reading,
-    in_json: bool,
+    takes_turns: bool,
 ) -> Result<Response<Body>, Status>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
 {
     let place = share.place(reading.kind()).await?;
+    let turns = request.extensions_mut().remove::<Turns>();
+    let in_json = turns.is_some();
+    let turns = turns.unwrap_or_default();
     let (head, body) = request.into_parts();
-    let (mut making, mut room, mut messages) = (None, None, None);
+    let (mut making, mut room) = (None, None);
     let body = match reading {
         Reading::Whole(kind) => {
-            let whole = axum::body::to_bytes(axum::body::Body::new(body), usize::MAX).await;
-            let whole = whole.map_err(|error| Status::from_error(error.into_inner()))?;
+            turns.of(&share, None);
+            // What is made of JSON on a thread keeps the place, also where the caller gives up.
+            let whole = keeping(Arc::new((share.clone(), place.clone())), whole(body)).await?;
             // A change's answer is short: it waits behind no list.
             if kind == CallKind::Look {
                 making = Some(share.make().await?);
             }
             Body::new(axum::body::Body::from(whole))
         }
-        Reading::Messages(_) => {
-            let (metered, room) = Metered::new(body, share.clone());
-            messages = Some(room);
+        Reading::Messages(kind) => {
+            let (metered, of_it) = Metered::new(body, share.clone(), takes_turns.then_some(kind));
+            room = Some(of_it);
             Body::new(metered)
         }
-        Reading::Text(_, length) => {
-            room = Some(share.read(length).await?);
+        Reading::Text(kind, length) => {
+            let of_it = Room::default();
+            lock(&of_it).0 = Some(share.read(length).await?);
+            // Its values take much more than its length.
+            turns.of(&share, takes_turns.then(|| (kind, of_it.clone())));
+            room = Some(of_it);
             body
         }
         Reading::Beside => body,
     };
     // Work that goes on when the caller gives up keeps all of it until it is done.
-    let kept = Arc::new((share.clone(), place.clone(), making.clone(), room, messages));
+    let kept = Arc::new((share.clone(), place.clone(), making.clone(), room));
     let call = inner.call(Request::from_parts(head, body));
     let Ok(mut answer) = keeping(kept, call).await;
     if in_json {
@@ -323,6 +338,17 @@ where
     let answer = answer.map(|body| Body::new(Taken::new(body, share, place)));
     drop(making);
     Ok(answer)
+}
+
+/// All of a short request, in one piece: each of its frames may have a byte, and takes more by itself.
+async fn whole(mut body: Body) -> Result<Bytes, Status> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        if let Ok(bytes) = frame?.into_data() {
+            whole.extend_from_slice(&bytes);
+        }
+    }
+    Ok(whole.freeze())
 }
 
 /// The answer to an operator, or what ended his token meanwhile.
@@ -383,8 +409,6 @@ impl HttpBody for UntilOver {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-
     use super::*;
     use crate::document::Author;
     use crate::roles::OperatorTerms;
@@ -491,7 +515,8 @@ mod tests {
         let guarded = Guarded { inner: Reading, gate: guarded.gate };
         let request = |method: &str| {
             let path = format!("http://h/fallow.operator.v1.Operator/{method}");
-            let body = axum::body::Body::from(vec![0; 2 << 20]);
+            let message = [&[0][..], &(2_u32 << 20).to_be_bytes(), &vec![0; 2 << 20]].concat();
+            let body = axum::body::Body::from(message);
             Request::post(path).header("authorization", "Bearer right").body(Body::new(body)).unwrap()
         };
         for (method, expected) in [("ListHosts", Some(tonic::Code::OutOfRange)), ("Submit", None)] {

@@ -53,6 +53,11 @@ pub(super) async fn receive(
     let project = announced.project.clone();
     let incoming = projects.incoming(&project).map_err(|error| status::of_project(&error))?;
     let failed = |path: &PathBuf, error| status::of_project(&ProjectError::file("write", path)(error));
+    // Each in a directory. What the rest of the disk is for: see below.
+    let files = 2 * announced.files.len() as u64 + 1;
+    if !fallow_store::leaves_enough(&incoming, 0, files).unwrap_or(true) {
+        return Err(failed(&incoming, rustix::io::Errno::NOSPC.into()));
+    }
     let dir = tempfile::Builder::new()
         .prefix("version-")
         .tempdir_in(&incoming)
@@ -95,7 +100,7 @@ async fn take(
         left = left.checked_sub(bytes.len() as u64).ok_or_else(changed)?;
         hash.update(&bytes);
         // The rest of the disk is for those who run the fleet.
-        if !fallow_store::leaves_enough(dir, bytes.len() as u64).unwrap_or(true) {
+        if !fallow_store::leaves_enough(dir, bytes.len() as u64, 0).unwrap_or(true) {
             return Err(failed(rustix::io::Errno::NOSPC.into()));
         }
         to.write_all(&bytes).await.map_err(&failed)?;

@@ -28,8 +28,16 @@ const OWN_PLACES: usize = 64;
 const MAKING: usize = 2;
 /// The same with the coordinator's own token.
 const OWN_MAKING: usize = 8;
-/// An answer of so many bytes takes little memory in JSON as well.
-const LITTLE: usize = 64 << 10;
+/// Long requests of one operator that are carried out at once, and as many again that change something: each
+/// takes many times its length, as messages and as what is made of them.
+const WORKING: usize = 2;
+/// The same with the coordinator's own token.
+const OWN_WORKING: usize = 4;
+/// Long answers to viewers and submitters that are turned into JSON at once, and as many again to those who
+/// run the fleet: meanwhile each takes some ten times its length. Nobody waits for a caller there.
+const ALL_REWRITING: usize = 2;
+/// A text or an answer of so many bytes takes little memory on its way from or to JSON as well.
+pub(super) const LITTLE: usize = 64 << 10;
 /// Bytes of requests of one operator, and as many again of answers to him. The longest message has 64 MiB.
 const BYTES: usize = 160 << 20;
 /// Bytes of answers to all operators but the holder of the coordinator's own token, who has [`BYTES`] for
@@ -45,6 +53,10 @@ pub(super) struct Memory {
     submissions: Arc<Budget>,
     /// Requests of operators and administrators.
     orders: Arc<Budget>,
+    /// To turn long answers to viewers and submitters into JSON.
+    rewriting: Arc<Semaphore>,
+    /// The same for operators and administrators.
+    rewriting_orders: Arc<Semaphore>,
     /// Of each who has a call now.
     shares: Mutex<BTreeMap<String, Weak<Share>>>,
 }
@@ -58,8 +70,16 @@ pub(crate) struct Share {
     /// Places for what takes as long as its caller likes.
     for_long: Arc<Semaphore>,
     making: Arc<Semaphore>,
+    /// To carry out long requests that change something.
+    working: Arc<Semaphore>,
+    /// To carry out submissions: they may take minutes, and no order waits for them.
+    submitting: Arc<Semaphore>,
+    /// To make messages of long texts in JSON.
+    reading: Arc<Semaphore>,
     /// To turn long answers that are there into JSON.
     rewriting: Arc<Semaphore>,
+    /// The same of all operators; none for the holder of the coordinator's own token.
+    rewriting_all: Option<Arc<Semaphore>>,
     /// Budgets that answers count in: this operator's, and that of all; the holder of the coordinator's own
     /// token has the first alone.
     answers: Vec<Arc<Budget>>,
@@ -91,6 +111,8 @@ pub(crate) struct Kept {
 
 /// A call's place.
 pub(crate) type Place = Arc<OwnedSemaphorePermit>;
+/// The turn to carry out a long request.
+pub(super) type Working = OwnedSemaphorePermit;
 /// The right to make an answer.
 pub(crate) type Making = Arc<OwnedSemaphorePermit>;
 
@@ -111,7 +133,15 @@ struct Budget {
 impl Default for Memory {
     fn default() -> Self {
         let all = || Budget::new(ALL_BYTES);
-        Self { answers: all(), submissions: all(), orders: all(), shares: Mutex::default() }
+        let rewriting = || Arc::new(Semaphore::new(ALL_REWRITING));
+        Self {
+            answers: all(),
+            submissions: all(),
+            orders: all(),
+            rewriting: rewriting(),
+            rewriting_orders: rewriting(),
+            shares: Mutex::default(),
+        }
     }
 }
 
@@ -119,14 +149,14 @@ impl Memory {
     /// The share of whoever calls.
     pub(super) fn share(&self, caller: &Caller) -> Arc<Share> {
         // No operator has an empty name.
-        let (name, all) = match caller {
-            Caller::Owner => (String::new(), None),
+        let (name, all, rewriting_all) = match caller {
+            Caller::Owner => (String::new(), None, None),
             Caller::Named(operator) => {
-                let requests = match operator.role {
-                    Role::Viewer | Role::Submitter => &self.submissions,
-                    Role::Operator | Role::Administrator => &self.orders,
+                let (requests, rewriting) = match operator.role {
+                    Role::Viewer | Role::Submitter => (&self.submissions, &self.rewriting),
+                    Role::Operator | Role::Administrator => (&self.orders, &self.rewriting_orders),
                 };
-                (operator.name.to_string(), Some([&self.answers, requests]))
+                (operator.name.to_string(), Some([&self.answers, requests]), Some(rewriting.clone()))
             }
         };
         let mut shares = lock(&self.shares);
@@ -134,7 +164,7 @@ impl Memory {
             return share;
         }
         shares.retain(|_, share| share.strong_count() > 0);
-        let share = Arc::new(Share::new(all));
+        let share = Arc::new(Share { rewriting_all, ..Share::new(all) });
         shares.insert(name, Arc::downgrade(&share));
         share
     }
@@ -143,7 +173,10 @@ impl Memory {
 impl Share {
     /// With the budgets of all for answers and for requests, if it has a part in these.
     fn new(all: Option<[&Arc<Budget>; 2]>) -> Self {
-        let (places, making) = if all.is_some() { (PLACES, MAKING) } else { (OWN_PLACES, OWN_MAKING) };
+        let (places, making, working) = match all {
+            Some(_) => (PLACES, MAKING, WORKING),
+            None => (OWN_PLACES, OWN_MAKING, OWN_WORKING),
+        };
         let [answers, requests] = all.map_or([None; 2], |all| all.map(Some));
         let with_own = |of_all: Option<&Arc<Budget>>| {
             std::iter::once(Budget::new(BYTES)).chain(of_all.cloned()).collect()
@@ -153,7 +186,11 @@ impl Share {
             for_changes: Arc::new(Semaphore::new(places)),
             for_long: Arc::new(Semaphore::new(places)),
             making: Arc::new(Semaphore::new(making)),
+            working: Arc::new(Semaphore::new(working)),
+            submitting: Arc::new(Semaphore::new(working)),
+            reading: Arc::new(Semaphore::new(working)),
             rewriting: Arc::new(Semaphore::new(making)),
+            rewriting_all: None,
             answers: with_own(answers),
             requests: with_own(requests),
         }
@@ -187,6 +224,21 @@ impl Share {
         timeout(PATIENCE, room(&self.requests, bytes)).await.map_err(|_| no_room())
     }
 
+    /// The turn to carry out a long request that is there, to its end. It comes always, for those before it
+    /// wait for no caller.
+    pub(super) async fn turn_to_work(&self, kind: CallKind) -> Option<Working> {
+        let of = match kind {
+            CallKind::Long => &self.submitting,
+            CallKind::Look | CallKind::Change => &self.working,
+        };
+        of.clone().acquire_owned().await.ok()
+    }
+
+    /// The turn to make a message of a long text that is there, and nothing beyond.
+    pub(super) async fn turn_to_read(&self) -> Option<Working> {
+        self.reading.clone().acquire_owned().await.ok()
+    }
+
     /// The right to make an answer, when answers that were made before leave room.
     ///
     /// # Errors
@@ -202,8 +254,21 @@ impl Share {
 
     /// The turn to make JSON of an answer of so many bytes. It comes always, for those before it wait for
     /// nobody: a call that was carried out is not refused in the end.
-    pub(crate) async fn turn_to_rewrite(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        if bytes <= LITTLE { None } else { self.rewriting.clone().acquire_owned().await.ok() }
+    /// One that has the right to make it has its own turn already.
+    pub(crate) async fn turn_to_rewrite(
+        &self,
+        bytes: usize,
+        is_made: bool,
+    ) -> [Option<OwnedSemaphorePermit>; 2] {
+        if bytes <= LITTLE {
+            return [None, None];
+        }
+        let own = if is_made { None } else { self.rewriting.clone().acquire_owned().await.ok() };
+        let of_all = match &self.rewriting_all {
+            Some(all) => all.clone().acquire_owned().await.ok(),
+            None => None,
+        };
+        [own, of_all]
     }
 
     /// Counts what was made, however much it is.
@@ -339,6 +404,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn r6_10_few_long_answers_become_json_at_once_however_many_operators_ask() {
+        let memory = Memory::default();
+        let named = |name: &str, role| {
+            let operator = Operator {
+                name: OperatorName::new(name).unwrap(),
+                role,
+                projects: Vec::new(),
+                made_at: Instant::EPOCH,
+                made_by: String::new(),
+                expires_at: Instant::EPOCH,
+                revoked_at: None,
+            };
+            memory.share(&Caller::Named(Arc::new(operator)))
+        };
+        let viewers: Vec<_> = (0..9).map(|number| named(&format!("v{number}"), Role::Viewer)).collect();
+        let mut turns = Vec::new();
+        for viewer in &viewers {
+            drop(viewer.turn_to_rewrite(LITTLE, true).await);
+            turns.extend(timeout(PATIENCE, viewer.turn_to_rewrite(LITTLE + 1, true)).await.ok());
+        }
+        assert_eq!(turns.len(), ALL_REWRITING);
+        // Those who run the fleet wait for none of them.
+        let operator = named("o", Role::Operator);
+        assert!(timeout(PATIENCE, operator.turn_to_rewrite(1 << 30, true)).await.is_ok());
+        drop(memory.share(&Caller::Owner).turn_to_rewrite(1 << 30, false).await);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn r6_10_neither_answers_nor_submissions_take_the_room_of_what_operators_order() {
         let memory = Memory::default();
         let named = |name: &str, role| {
@@ -376,16 +469,16 @@ mod tests {
         let _answers = share.made(2 * BYTES);
         let _made = [share.making.try_acquire().unwrap(), share.making.try_acquire().unwrap()];
         assert!(share.make().await.is_err());
-        let first = share.turn_to_rewrite(LITTLE + 1).await;
-        let second = share.turn_to_rewrite(LITTLE + 1).await;
-        assert!(first.is_some() && second.is_some());
-        assert!(share.turn_to_rewrite(LITTLE).await.is_none(), "a short one needs no turn");
+        let first = share.turn_to_rewrite(LITTLE + 1, false).await;
+        let second = share.turn_to_rewrite(LITTLE + 1, false).await;
+        assert!(first[0].is_some() && second[0].is_some());
+        assert!(share.turn_to_rewrite(LITTLE, false).await[0].is_none(), "a short one needs no turn");
         // Nobody is refused, however long the others take.
-        let (third, ()) = tokio::join!(share.turn_to_rewrite(LITTLE + 1), async {
+        let (third, ()) = tokio::join!(share.turn_to_rewrite(LITTLE + 1, false), async {
             tokio::time::sleep(10 * PATIENCE).await;
             drop(first);
         });
-        assert!(third.is_some());
+        assert!(third[0].is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,17 +10,18 @@ use hyper::body::{Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 
-use super::memory::{Held, Share};
+use super::memory::{CallKind, Held, Share, Working};
 
 /// What comes before each message in gRPC: whether it is compressed, and its length in four bytes.
 const HEAD: usize = 5;
 /// Bytes of the longest message. A longer one is refused by its reader.
 pub(super) const LONGEST: usize = 64 << 20;
 
-/// Room for what is read of a request, as long as it is kept.
-pub(super) type Room = Arc<Mutex<Option<Held>>>;
+/// Room for what is read of a request, and the turn to carry it out, as long as they are kept.
+pub(super) type Room = Arc<Mutex<(Option<Held>, Option<Working>)>>;
 
 type WaitsForRoom = Pin<Box<dyn Future<Output = Result<Held, Status>> + Send>>;
+type WaitsForTurn = Pin<Box<dyn Future<Output = Option<Working>> + Send>>;
 
 /// The body of a request in gRPC's form.
 pub(super) struct Metered {
@@ -33,24 +34,46 @@ pub(super) struct Metered {
     left: usize,
     /// What has come and waits for room.
     waiting: Option<(Bytes, WaitsForRoom)>,
+    /// It is one message, which is carried out when the turn comes for calls of this kind.
+    takes_turns: Option<CallKind>,
+    /// That message has come to its end.
+    is_over: bool,
+    /// Its last bytes, which are held back: first until the request has ended, then until its turn comes.
+    last: Option<(Bytes, Option<WaitsForTurn>)>,
+    is_done: bool,
 }
 
 impl Metered {
-    pub(super) fn new(body: Body, share: Arc<Share>) -> (Self, Room) {
+    /// With `takes_turns` for a request of one message, which may become many times as long.
+    pub(super) fn new(body: Body, share: Arc<Share>, takes_turns: Option<CallKind>) -> (Self, Room) {
         let room = Room::default();
-        let metered =
-            Self { body, share, room: room.clone(), head: Vec::with_capacity(HEAD), left: 0, waiting: None };
+        let metered = Self {
+            body,
+            share,
+            room: room.clone(),
+            head: Vec::with_capacity(HEAD),
+            left: 0,
+            waiting: None,
+            takes_turns,
+            is_over: false,
+            last: None,
+            is_done: false,
+        };
         (metered, room)
     }
 
     /// How much room the message needs that begins in these bytes and does not end in them.
-    fn begins(&mut self, mut bytes: &[u8]) -> Option<usize> {
+    fn begins(&mut self, mut bytes: &[u8]) -> Result<Option<usize>, Status> {
         let mut begun = None;
         while !bytes.is_empty() {
+            if self.is_over {
+                return Err(more_than_one());
+            }
             if self.left > 0 {
                 let passed = self.left.min(bytes.len());
                 self.left -= passed;
                 bytes = &bytes[passed..];
+                self.is_over = self.takes_turns.is_some() && self.left == 0;
                 continue;
             }
             let (head, rest) = bytes.split_at(bytes.len().min(HEAD - self.head.len()));
@@ -61,11 +84,16 @@ impl Metered {
             {
                 self.left = u32::from_be_bytes(length) as usize;
                 self.head.clear();
+                self.is_over = self.takes_turns.is_some() && self.left == 0;
                 begun = Some(self.left);
             }
         }
-        begun.filter(|_| self.left > 0)
+        Ok(begun.filter(|_| self.left > 0))
     }
+}
+
+fn more_than_one() -> Status {
+    Status::invalid_argument("a request of this call is one message, and more came behind it")
 }
 
 impl HttpBody for Metered {
@@ -78,12 +106,34 @@ impl HttpBody for Metered {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = self.get_mut();
         loop {
+            if this.is_done {
+                return Poll::Ready(None);
+            }
+            if let Some((bytes, turn)) = &mut this.last {
+                let Some(turn) = turn else {
+                    match ready!(Pin::new(&mut this.body).poll_frame(context)) {
+                        None => {
+                            let (share, kind) = (this.share.clone(), this.takes_turns);
+                            *turn = Some(Box::pin(async move { share.turn_to_work(kind?).await }));
+                        }
+                        Some(Ok(frame)) if frame.data_ref().is_none_or(Bytes::is_empty) => {}
+                        Some(Ok(_)) => return Poll::Ready(Some(Err(more_than_one()))),
+                        Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                    }
+                    continue;
+                };
+                lock(&this.room).1 = ready!(turn.as_mut().poll(context));
+                let bytes = std::mem::take(bytes);
+                this.last = None;
+                this.is_done = true;
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
             if let Some((bytes, room)) = &mut this.waiting {
                 let held = ready!(room.as_mut().poll(context));
                 let bytes = std::mem::take(bytes);
                 this.waiting = None;
                 return Poll::Ready(Some(held.map(|held| {
-                    *lock(&this.room) = Some(held);
+                    lock(&this.room).0 = Some(held);
                     Frame::data(bytes)
                 })));
             }
@@ -95,11 +145,12 @@ impl HttpBody for Metered {
                 Ok(bytes) => bytes,
                 Err(frame) => return Poll::Ready(Some(Ok(frame))),
             };
-            match this.begins(&bytes) {
+            match this.begins(&bytes)? {
+                None if this.is_over => this.last = Some((bytes, None)),
                 None => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 Some(length) => {
                     // The one before is not kept by whoever reads several.
-                    *lock(&this.room) = None;
+                    lock(&this.room).0 = None;
                     let share = this.share.clone();
                     let room = async move { share.read(length.min(LONGEST)).await };
                     this.waiting = Some((bytes, Box::pin(room)));
@@ -109,7 +160,8 @@ impl HttpBody for Metered {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.waiting.is_none() && self.body.is_end_stream()
+        let is_held_back = self.waiting.is_some() || self.last.is_some();
+        self.is_done || (!is_held_back && self.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -137,7 +189,7 @@ mod tests {
             let parts: Vec<_> =
                 all.chunks(size).map(|part| Ok::<_, Status>(Bytes::copy_from_slice(part))).collect();
             let body = Body::new(axum::body::Body::from_stream(stream::iter(parts)));
-            let (metered, room) = Metered::new(body, share.clone());
+            let (metered, room) = Metered::new(body, share.clone(), None);
             let mut came = axum::body::Body::new(metered).into_data_stream();
             let (mut read, mut most) = (Vec::new(), 0);
             while let Some(part) = came.next().await {
@@ -154,6 +206,85 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn r6_10_a_request_that_is_there_waits_for_its_turn_and_keeps_it_until_it_was_carried_out() {
+        let long = Some(CallKind::Long);
+        let share = Memory::default().share(&Caller::Owner);
+        let request = |size: usize| {
+            let parts: Vec<_> = message(100_000).chunks(size).map(Bytes::copy_from_slice).collect();
+            let body = stream::iter(parts.into_iter().map(Ok::<_, Status>));
+            let (metered, room) =
+                Metered::new(Body::new(axum::body::Body::from_stream(body)), share.clone(), long);
+            (axum::body::Body::new(metered).into_data_stream(), room)
+        };
+        for size in [7, 60_000, 100_005] {
+            let mut at_work = Vec::new();
+            loop {
+                let (mut came, room) = request(size);
+                let whole = async {
+                    let mut read = 0;
+                    while read < 100_005 {
+                        read += came.next().await.unwrap().unwrap().len();
+                    }
+                };
+                if tokio::time::timeout(std::time::Duration::from_hours(1), whole).await.is_err() {
+                    break;
+                }
+                // Its body is not needed any more, but what was made of it is there.
+                at_work.push(room);
+            }
+            assert_eq!(at_work.len(), 4, "{size}");
+        }
+        assert_eq!(share.taken(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r6_10_a_request_of_one_message_is_read_and_has_its_turn_when_it_has_ended_and_not_before() {
+        let share = Memory::default().share(&Caller::Owner);
+        let request = |parts: Vec<Vec<u8>>, has_end: bool| {
+            let parts = stream::iter(parts.into_iter().map(|part| Ok::<_, Status>(Bytes::from(part))));
+            let body = match has_end {
+                true => axum::body::Body::from_stream(parts),
+                false => axum::body::Body::from_stream(parts.chain(stream::pending())),
+            };
+            let (metered, room) = Metered::new(Body::new(body), share.clone(), Some(CallKind::Long));
+            (axum::body::Body::new(metered).into_data_stream(), room)
+        };
+        for (length, behind) in [100_000, 0]
+            .into_iter()
+            .flat_map(|length| [vec![0], message(0), message(7), vec![]].map(|behind| (length, behind)))
+        {
+            let has_end = !behind.is_empty();
+            let all = [message(length), behind.clone()].concat();
+            for size in [3, length + HEAD, length + HEAD + 1, all.len()] {
+                let parts = all.chunks(size).map(<[u8]>::to_vec).collect();
+                let (mut came, room) = request(parts, has_end);
+                let mut read = 0;
+                let end = loop {
+                    match tokio::time::timeout(std::time::Duration::from_hours(1), came.next()).await {
+                        Ok(Some(Ok(part))) => read += part.len(),
+                        end => break end,
+                    }
+                };
+                assert!(read < length + HEAD, "{read} of {length} with {behind:?} behind, {size} at a time");
+                assert!(lock(&room).1.is_none());
+                match end {
+                    Ok(Some(Err(error))) => assert!(error.to_string().contains("one message"), "{error}"),
+                    end => {
+                        assert!(end.is_err() && !has_end, "{end:?} with {behind:?} behind, {size} at a time");
+                    }
+                }
+            }
+        }
+        // Empty frames are no more of it.
+        let (mut came, room) = request(vec![vec![], message(9), vec![], vec![]], true);
+        let mut read = Vec::new();
+        while let Some(part) = came.next().await {
+            read.extend_from_slice(&part.unwrap());
+        }
+        assert!(read == message(9) && lock(&room).1.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn r6_10_a_message_for_which_there_is_no_room_is_refused_before_it_is_read() {
         let share = Memory::default().share(&Caller::Owner);
         let others = [share.read(LONGEST).await.unwrap(), share.read(LONGEST).await.unwrap()];
@@ -162,7 +293,7 @@ mod tests {
         for (head, is_read) in [(begun, true), (longest, false)] {
             let head = stream::iter([Ok::<_, Status>(Bytes::from(head))]);
             let body = Body::new(axum::body::Body::from_stream(head));
-            let (metered, _room) = Metered::new(body, share.clone());
+            let (metered, _room) = Metered::new(body, share.clone(), None);
             let first = axum::body::Body::new(metered).into_data_stream().next().await.unwrap();
             assert_eq!(first.is_ok(), is_read, "{first:?}");
         }

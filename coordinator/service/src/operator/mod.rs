@@ -27,6 +27,7 @@ mod service;
 mod status;
 mod taken;
 mod told;
+mod turns;
 
 use crate::kept::on_a_thread;
 
@@ -39,6 +40,7 @@ pub use message::{MESSAGE, MESSAGE_BYTES, encoded};
 pub(crate) use pace::{IsPaced, Paced};
 pub use service::OperatorService;
 pub(crate) use taken::Taken;
+pub(crate) use turns::Turns;
 
 /// Runs what blocks, or computes for long, on a thread where that is fine.
 pub(crate) async fn unblocked<T: Send + 'static>(

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use fallow_domain::{DocumentVersion, Duration, Labels, printable};
@@ -39,6 +39,9 @@ use fallow_daemon::clock;
 use fallow_store::Store;
 
 static FAILED: RateLimit = RateLimit::new();
+/// Of those that look like failures of this server, for each method: a request that is no message looks so,
+/// too, and is not to hide others.
+static OWN_FAILED: Mutex<BTreeMap<&str, RateLimit>> = Mutex::new(BTreeMap::new());
 /// Bytes of the log that the reason takes for which a call failed.
 const REASON: usize = 1_000;
 
@@ -112,7 +115,11 @@ impl OperatorService {
         if let Err(status) = &result {
             let _entered = span.enter();
             // Whoever may call can have it fail as often, and with as long a name, as he likes.
-            if let Some(times) = if is_own_failure(code) { Some(1) } else { FAILED.allow() } {
+            let times = match is_own_failure(code) {
+                true => fallow_daemon::lock(&OWN_FAILED).entry(method).or_default().allow(),
+                false => FAILED.allow(),
+            };
+            if let Some(times) = times {
                 let reason = printable::line(status.message(), REASON);
                 tracing::warn!(method, code = ?status.code(), reason, times, "an operator's call failed");
             }
@@ -636,8 +643,9 @@ impl Service for OperatorService {
         let caller = caller_of(&request)?;
         let open = release.open().filter(|(rollout, _)| rollout.candidate == said.version);
         let rollout = open.map_or(0, |(rollout, _)| rollout.number);
-        let work =
-            async { Ok(document_for(&caller, wire::DocumentReply { document, rollout, changed_hosts: 0 })) };
+        let work = async {
+            Ok(document_for(&caller, wire::DocumentReply { document, rollout, ..Default::default() }))
+        };
         self.call("GetDocument", span, work).await
     }
 
@@ -663,15 +671,13 @@ impl Service for OperatorService {
         let asked = author.record(Action::ProjectChanged, &name).changed("", &named);
         let done = author.record(Action::ProjectChanged, &name);
         let work = async {
-            tracing::info!(
-                project = name,
-                by = author.actor.name(),
-                ?changes,
-                "settings of a project change"
-            );
+            let by = author.actor.name().to_owned();
             let change = move |projects: &ProjectServer| {
                 let before = projects.project(&name)?;
                 let settings = projects.change_settings(&name, &changes)?;
+                // What is taken is short; how it was written need not be.
+                let said = printable::line(&named, REASON);
+                tracing::info!(project = name, by, changes = said, "settings of a project are changed");
                 let done = done.changed(&audit::said(&before, &changes), &named);
                 Ok((convert::settings(&ProjectInfo { settings, ..before }), Some(done)))
             };
@@ -694,12 +700,12 @@ impl Service for OperatorService {
     ) -> Reply<wire::AddAppVersionReply> {
         let span = span_of(&request, "AddAppVersion");
         let (author, caller) = (author_of(&request, &span), caller_of(&request)?);
-        let asked = author.record(Action::AppVersionAdded, "");
         let mut parts = request.into_inner();
         let announced = match self.announced(&caller, &author, &mut parts).await {
             Ok(announced) => announced,
             Err(refused) => return self.call("AddAppVersion", span, async { Err(refused) }).await,
         };
+        let asked = author.record(Action::AppVersionAdded, &audit::announced(&announced));
         let work = async {
             let received = incoming::receive(&self.projects, announced, parts).await?;
             let done = author.record(Action::AppVersionAdded, &audit::version(&received));

@@ -58,7 +58,9 @@ pub(super) fn of_document(error: &DocumentError) -> Status {
 pub(super) fn of_label(error: &LabelError) -> Status {
     match error {
         LabelError::Host(error) => of_unknown_host(error),
-        LabelError::Enrolled { .. } => Status::failed_precondition(error.to_string()),
+        LabelError::Enrolled { .. } | LabelError::Revoked(_) => {
+            Status::failed_precondition(error.to_string())
+        }
         LabelError::Invalid(error) => of_invalid(error),
         LabelError::Store(error) => of_store(error),
     }

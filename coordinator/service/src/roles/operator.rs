@@ -105,7 +105,8 @@ fn needed_and_whom_to_ask(roles: &[Role]) -> String {
 pub enum Refusal {
     /// His role does not have the right.
     #[error(
-        "{name} has the role {role}, and {method} needs {}",
+        "{name} has the role {role}, and {} needs {}",
+        rights::command(.method),
         needed_and_whom_to_ask(.needs)
     )]
     Role {
@@ -152,7 +153,8 @@ pub enum Refusal {
     },
     /// There is no such method.
     #[error(
-        "this coordinator knows no {method}: it may be older than your tool; bring it to the tool's release"
+        "this coordinator knows no {method}: the name may be misspelt (`fallow openapi` and GET /v1/openapi.json list what there \
+         is), or the coordinator older than your tool: bring it to the tool's release then"
     )]
     Unknown {
         /// What he wanted.
@@ -300,13 +302,15 @@ mod tests {
     #[test]
     fn r6_10_who_is_refused_hears_which_role_he_has_which_he_needs_and_whom_to_ask() {
         let said = operator(Role::Viewer).may_call("SetShares", Instant::EPOCH).unwrap_err().to_string();
-        for part in
-            ["ann has the role viewer", "needs the role operator or administrator", "ask an administrator"]
-        {
+        for part in [
+            "ann has the role viewer",
+            "`fallow shares set` needs the role operator or administrator",
+            "ask an administrator",
+        ] {
             assert!(said.contains(part), "{said}");
         }
         let said = operator(Role::Administrator).may_call("Backup", Instant::EPOCH).unwrap_err().to_string();
-        assert!(said.contains("Backup needs the coordinator's own token"), "{said}");
+        assert!(said.contains("`fallow backup` needs the coordinator's own token"), "{said}");
         let caller = Caller::Named(Arc::new(operator(Role::Submitter)));
         let said = caller.may_use("other").unwrap_err().to_string();
         for part in ["submitter for sieve", "\"other\" is not among them", "ask an administrator"] {

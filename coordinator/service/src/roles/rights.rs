@@ -169,6 +169,57 @@ pub const METHODS: &[(&str, Right)] = &[
     ("RevokeOperator", Right::Administer),
 ];
 
+/// What operators say on the command line for what a method does, for texts to them.
+const COMMANDS: &[(&str, &str)] = &[
+    ("ListTokens", "`fallow tokens list`"),
+    ("ListHosts", "`fallow hosts`"),
+    ("ExplainHost", "`fallow hosts show`"),
+    ("GetDocument", "`fallow shares` or `fallow preferences`"),
+    ("ListDocuments", "`fallow documents`"),
+    ("GetDocumentVersion", "`fallow documents show`"),
+    ("GetDocumentDifference", "`fallow documents diff`"),
+    ("ListGroups", "`fallow groups`"),
+    ("ListRollouts", "`fallow rollout`"),
+    ("GetProject", "`fallow project show`"),
+    ("ListProjects", "`fallow projects`"),
+    ("ListJobs", "`fallow jobs`"),
+    ("GetJob", "`fallow jobs --job`"),
+    ("ListResults", "`fallow results`"),
+    ("Submit", "`fallow submit`"),
+    ("AddAppVersion", "`fallow app add`"),
+    ("SetShares", "`fallow shares set`"),
+    ("SetPreferences", "`fallow preferences set`"),
+    ("PreviewShares", "`fallow shares set --dry-run`"),
+    ("PreviewPreferences", "`fallow preferences set --dry-run`"),
+    ("ChangeGroups", "`fallow apply`, `fallow diff` or `fallow groups remove`"),
+    ("OrderRollout", "`fallow rollout approve`, `promote`, `pause`, `resume` or `abort`"),
+    ("GetOrganisation", "`fallow organisation show`"),
+    ("SignDocuments", "`fallow organisation sign`"),
+    ("SetOrganisation", "`fallow organisation set`"),
+    ("LabelHost", "`fallow hosts label`"),
+    ("CreateProject", "`fallow project create`"),
+    ("SetProject", "`fallow project set`"),
+    ("CreateTokens", "`fallow tokens create`"),
+    ("RevokeToken", "`fallow tokens revoke`"),
+    ("RevokeHost", "`fallow hosts revoke`"),
+    ("ForgetHost", "`fallow hosts forget`"),
+    ("SetRolloutPlan", "`fallow rollout plan`"),
+    ("ListAudit", "`fallow audit`"),
+    ("Shutdown", "the end of the coordinator"),
+    ("BeginTerm", "`fallow restore --new-term`"),
+    ("Backup", "`fallow backup`"),
+    ("Restore", "`fallow restore`"),
+    ("CreateOperator", "`fallow operators create`"),
+    ("ListOperators", "`fallow operators list`"),
+    ("RevokeOperator", "`fallow operators revoke`"),
+];
+
+/// What a method is on the command line, in words; its name where it is none of there.
+#[must_use]
+pub fn command(method: &str) -> &str {
+    COMMANDS.iter().find(|(name, _)| *name == method).map_or(method, |(_, command)| *command)
+}
+
 /// Everything else that operators are served, by its path.
 pub const BESIDE: &[(&str, Right)] = &[
     ("/grpc.health.v1.Health/Check", Right::Ask),
@@ -221,6 +272,14 @@ mod tests {
         let unknown: Vec<_> = listed.iter().filter(|method| !methods.contains(method)).collect();
         assert!(unknown.is_empty(), "the service has no {unknown:?}");
         assert_eq!(needed("Dance"), None);
+    }
+
+    #[test]
+    fn r6_10_every_method_has_words_of_the_command_line() {
+        let in_order = |list: Vec<&'static str>| list.into_iter().collect::<BTreeSet<_>>();
+        let named = in_order(COMMANDS.iter().map(|(name, _)| *name).collect());
+        assert_eq!(named, in_order(METHODS.iter().map(|(name, _)| *name).collect()));
+        assert_eq!((command("SetShares"), command("Dance")), ("`fallow shares set`", "Dance"));
     }
 
     #[test]

@@ -153,17 +153,23 @@ impl Arriving {
 
     /// The account key in the first bytes; none if there is none.
     async fn key(&mut self) -> Result<Option<AccountKey>, Failure> {
+        let (mut looked, mut is_over) = (0, false);
         loop {
             let head = self.received.get(..HEAD_MAX).unwrap_or(&self.received);
-            if let Some(key) = key_in(head) {
-                return Ok(Some(key));
-            }
-            if head.len() == HEAD_MAX {
-                return Ok(None);
+            // It may come byte by byte, and is looked through from its begin each time: so not before there
+            // is twice as much.
+            if is_over || head.len() == HEAD_MAX || head.len() >= 2 * looked {
+                looked = head.len();
+                if let Some(key) = key_in(head) {
+                    return Ok(Some(key));
+                }
+                if is_over || head.len() == HEAD_MAX {
+                    return Ok(None);
+                }
             }
             match self.next().await? {
                 Some(chunk) => self.received.extend_from_slice(&chunk),
-                None => return Ok(None),
+                None => is_over = true,
             }
         }
     }

@@ -110,18 +110,30 @@ async fn head(
     limit: Duration,
 ) -> Result<Result<(UploadRequest, usize), String>, Failure> {
     let whole = async {
+        let (mut looked, mut is_over) = (0, false);
         loop {
-            match UploadRequest::parse(received) {
-                Ok(Head::Complete { request, data_at }) => return Ok(Ok((request, data_at))),
-                Ok(Head::Incomplete) => match next(stream).await? {
-                    Some(chunk) => received.extend_from_slice(&chunk),
-                    None => return Ok(Err("no command".to_owned())),
-                },
-                Err(problem) => return Ok(Err(problem.to_string())),
+            if is_over || is_due(received.len(), looked) {
+                looked = received.len();
+                match UploadRequest::parse(received) {
+                    Ok(Head::Complete { request, data_at }) => return Ok(Ok((request, data_at))),
+                    Ok(Head::Incomplete) if is_over => return Ok(Err("no command".to_owned())),
+                    Ok(Head::Incomplete) => {}
+                    Err(problem) => return Ok(Err(problem.to_string())),
+                }
+            }
+            match next(stream).await? {
+                Some(chunk) => received.extend_from_slice(&chunk),
+                None => is_over = true,
             }
         }
     };
     timeout(limit, whole).await.map_err(|_| Failure::Timeout)?
+}
+
+/// Whether a head of which so much was there at the last look is looked at again. It may come byte by byte,
+/// and is looked through from its begin each time: so not before there is twice as much.
+fn is_due(received: usize, looked: usize) -> bool {
+    received >= 2 * looked
 }
 
 async fn file_size(project: Arc<Project>, name: String) -> Result<Response, Failure> {
@@ -230,6 +242,14 @@ impl Project {
     }
 }
 
+/// The client keeps its file and comes again.
+fn put_off(project: &Project) -> Response {
+    if let Some(times) = FULL.allow() {
+        warn!(project = %project.name, times, "uploads are put off: the disk is almost full, or has room for few more files, and the rest is for operators");
+    }
+    answer(UploadStatus::Transient, "cannot store the file now")
+}
+
 /// Stores the bytes; when they are all there, makes the file final.
 async fn keep(
     project: &Arc<Project>,
@@ -239,6 +259,11 @@ async fn keep(
     mut stream: BodyDataStream,
 ) -> Result<Response, Failure> {
     let part = project.layout.partial(&header.name);
+    // It, and a directory for it. Where that cannot be said, the write says what is wrong.
+    let has_room = fallow_store::leaves_enough(&project.layout.downloads(), 0, 2).unwrap_or(true);
+    if !has_room && !part.exists() {
+        return Ok(put_off(project));
+    }
     let mut file = match open_part(&part, header.offset.0).await.map_err(ours("open", &part))? {
         Some(file) => file,
         None => return Ok(answer(UploadStatus::Transient, "there is less of the file than the offset says")),
@@ -253,12 +278,9 @@ async fn keep(
             return Ok(answer(UploadStatus::Transient, "more bytes than the file has"));
         }
         // Where that cannot be said, the write says what is wrong.
-        if !fallow_store::leaves_enough(&part, chunk.len() as u64).unwrap_or(true) {
-            if let Some(times) = FULL.allow() {
-                warn!(project = %project.name, times, "uploads are put off: the disk is almost full, and the rest is for operators");
-            }
+        if !fallow_store::leaves_enough(&part, chunk.len() as u64, 0).unwrap_or(true) {
             file.flush().await.map_err(ours("write", &part))?;
-            return Ok(answer(UploadStatus::Transient, "cannot store the file now"));
+            return Ok(put_off(project));
         }
         if let Err(problem) = file.write_all(&chunk).await {
             // A full disk, most likely: the client keeps its file and comes again.
@@ -399,6 +421,32 @@ mod tests {
             Ok::<_, std::io::Error>(Chunk::from(vec![byte]))
         });
         Body::from_stream(bytes.chain(stream::pending())).into_data_stream()
+    }
+
+    #[test]
+    fn r6_10_a_head_that_comes_byte_by_byte_is_looked_through_a_few_times_only() {
+        let mut looks = Vec::new();
+        for received in 1..=100_000 {
+            if is_due(received, looks.last().copied().unwrap_or_default()) {
+                looks.push(received);
+            }
+        }
+        assert!(looks.len() == 17 && looks.iter().sum::<usize>() < 200_000, "{looks:?}");
+    }
+
+    #[tokio::test]
+    async fn r6_8_a_head_that_comes_byte_by_byte_is_read_as_any_other() {
+        let lines = "<a>\n".repeat(4_000);
+        let whole = "<file_info>\n<name>f</name>\n<max_nbytes>9</max_nbytes>\n<nbytes>3</nbytes>\n<offset>0</offset>\n<data>\nabc";
+        for (text, is_good) in [(lines.as_str(), false), (whole, true)] {
+            let bytes: Vec<_> =
+                text.bytes().map(|byte| Ok::<_, std::io::Error>(Chunk::from(vec![byte]))).collect();
+            let mut stream = Body::from_stream(stream::iter(bytes)).into_data_stream();
+            let mut received = Vec::new();
+            let Ok(read) = head(&mut stream, &mut received, SOON).await else { panic!("it broke") };
+            assert_eq!(read.is_ok(), is_good);
+            assert!(!is_good || received.ends_with(b"abc"));
+        }
     }
 
     #[tokio::test(start_paused = true)]

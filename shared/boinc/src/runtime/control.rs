@@ -2,7 +2,7 @@
 //!
 //! Model: the channel holds one message, so a client queues. A suspend cancels a waiting resume and the other
 //! way round, for only the last of them matters. An application that leaves a message unread for 180 s is
-//! taken for stuck: it is killed and started again.
+//! taken for stuck: it is killed and started again, if it ever read one.
 
 use std::collections::VecDeque;
 
@@ -22,6 +22,7 @@ pub struct ControlQueue {
     unread_since: Option<Instant>,
     /// The first one that waits could not even be put there.
     unsent: bool,
+    was_read: bool,
 }
 
 impl ControlQueue {
@@ -43,6 +44,7 @@ impl ControlQueue {
             self.unread_since.get_or_insert(now);
             return;
         }
+        self.was_read |= self.unread_since.is_some() && !self.unsent;
         // One that could not be put there goes on waiting: an application that has spoilt its channel reads
         // nothing.
         let since = self.unread_since.take().filter(|_| std::mem::take(&mut self.unsent));
@@ -59,6 +61,21 @@ impl ControlQueue {
     /// The application was stopped until now: that it has read nothing meanwhile is not its fault.
     pub fn excuse(&mut self, now: Instant) {
         self.unread_since = self.unread_since.map(|_| now);
+    }
+
+    /// Whether the application has read any message.
+    pub fn was_read(&self) -> bool {
+        self.was_read
+    }
+
+    /// How long the message in the channel has been unread by now; zero if there is none.
+    pub fn unread_for(&self, now: Instant) -> Duration {
+        self.unread_since.map_or(Duration::ZERO, |since| now.since(since))
+    }
+
+    /// Whether the channel takes no messages.
+    pub fn is_blocked(&self) -> bool {
+        self.unsent
     }
 
     /// True when the application has left a message unread for [`UNREAD_MAX`].

@@ -247,6 +247,28 @@ fn r4_1_what_was_in_a_slot_is_none_of_the_job_that_takes_it_later() {
 }
 
 #[test]
+fn r4_1_what_a_job_is_known_to_hold_by_now_is_shown_before_the_next_measurement() {
+    let mut client = measuring();
+    client.handle(NOW, Event::DiskMeasured(Ok(Box::new(found()))));
+    let slots = vec![(SlotId(0), Bytes(300))];
+    let project = id_of(&client, "a");
+    let id = put_job(&mut client, 1, project, Usage::ONE_CPU);
+    client.edit_job(id, |job| job.slot = Some(SlotId(0)));
+    assert!(asks(&mut client, NOW + Duration::from_mins(1)));
+    let measured = Event::DiskMeasured(Ok(Box::new(DiskFound { slots, ..found() })));
+    client.handle(NOW + Duration::from_mins(1), measured);
+    let before = client.disk_view().unwrap();
+    client.edit_job(id, |job| job.run.disk_held.all = Bytes(450));
+    assert_eq!(others(&mut client), [Bytes(450), Bytes(0)]);
+    let after = client.disk_view().unwrap();
+    assert_eq!(after.used, before.used.plus(Bytes(150)));
+    assert_eq!(after.free, Bytes(before.free.0.saturating_sub(150)));
+    // What it gave back is known when it is measured.
+    client.edit_job(id, |job| job.run.disk_held.all = Bytes(100));
+    assert_eq!(others(&mut client), [Bytes(300), Bytes(0)]);
+}
+
+#[test]
 fn r4_1_the_owners_most_in_bytes_is_the_limit_to_the_byte_and_is_named() {
     let mut client = measuring();
     // A volume on which a part of another disk's size would be something else.
@@ -259,7 +281,8 @@ fn r4_1_the_owners_most_in_bytes_is_the_limit_to_the_byte_and_is_named() {
     };
     client.handle(NOW, files(20_000_000_000));
     let view = client.disk_view().unwrap();
-    assert_eq!((view.limit, view.limit_why.as_str()), (Bytes(20_000_000_000), "the most that may be used"));
+    let why = "the most that may be used: disk_max = 20 GB, preferences.toml";
+    assert_eq!((view.limit, view.limit_why.as_str()), (Bytes(20_000_000_000), why));
     client.handle(NOW, files(300_000_000_000));
     let view = client.disk_view().unwrap();
     assert!(view.limit > Bytes(70_000_000_000) && !view.limit_why.contains("most that"), "{view:?}");

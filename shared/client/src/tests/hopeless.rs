@@ -220,6 +220,7 @@ fn the_gpu_of_a_task_that_is_given_up_goes_to_the_next_when_its_process_is_gone(
         disk_usage: Bytes(0),
         made_room: None,
         memory_exceeded: None,
+        killed: None,
     };
     client.handle(client.now(), Event::TaskEnded { job: task, end: Box::new(end) });
     assert!(was_started(&client, next));

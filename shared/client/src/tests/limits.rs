@@ -78,14 +78,43 @@ fn r6_10_a_task_that_the_system_killed_for_its_memory_has_failed_for_that_and_no
             disk_usage: Bytes(0),
             made_room: None,
             memory_exceeded,
+            killed: None,
         };
         client.handle(NOW, Event::TaskEnded { job: id, end: Box::new(end) });
         let outcome = client.state.jobs[&id].outcome.clone();
         // One that is killed otherwise is started again, which this client has nothing for.
         let outcome = outcome.filter(|outcome| outcome.exit_status == exit::MEM_LIMIT_EXCEEDED);
         let said = outcome.map(|outcome| (outcome.exit_status, outcome.message.unwrap_or_default()));
-        let says = "it needed more memory than the 900.0 MB that it may have here: the system killed it";
+        let says = "it needed more memory than the 900 MB that it may have here: the system killed it";
         let expected = memory_exceeded.map(|_| (exit::MEM_LIMIT_EXCEEDED, says.to_owned()));
         assert_eq!(said, expected, "{memory_exceeded:?} {exit:?}");
+    }
+}
+
+#[test]
+fn r6_2_what_the_agent_killed_is_not_said_to_be_stopped_by_others() {
+    for (killed, says) in [
+        (None, "was stopped by signal 9; it is started again"),
+        (Some("it told nothing"), "was killed by this agent, for it told nothing; it is started again"),
+    ] {
+        let (mut client, id) = with(Process::Executing(7));
+        let end = TaskEnd {
+            exit: exit::Ended::Signal { number: 9, core_dumped: false },
+            finish: None,
+            temporary_exit: None,
+            cpu_time: Duration::ZERO,
+            is_charged: false,
+            stderr: String::new(),
+            outputs: Vec::new(),
+            peak_working_set: Bytes(0),
+            disk_usage: Bytes(0),
+            made_room: None,
+            memory_exceeded: None,
+            killed: killed.map(str::to_owned),
+        };
+        let step = client.handle(NOW, Event::TaskEnded { job: id, end: Box::new(end) });
+        let notices = step.actions.iter().filter(|action| matches!(action.effect, Effect::Notice { .. }));
+        let said = format!("{:?}", notices.collect::<Vec<_>>());
+        assert!(said.contains(says), "{said}");
     }
 }

@@ -1,5 +1,6 @@
 //! What can be seen from inside only: accounts, what is stored of them, and what the parts ask of each other.
 
+mod app_configs;
 mod benchmarks;
 mod comings;
 mod confirmation;
@@ -138,6 +139,7 @@ pub(crate) fn job(id: u64, project: ProjectId, usage: Usage) -> Job {
         version,
         received_at: NOW,
         usage,
+        declared: None,
         flops_estimate: Flops::new(1e12).unwrap(),
         speed: speed(1e9),
         elapsed_max: Duration::from_hours(1_000),

@@ -332,6 +332,7 @@ fn job(id: u64, stage: Stage) -> Job {
         version: version_key(),
         received_at: NOW,
         usage: Usage { cpus: 0.125, coprocessor: Some((ResourceType::Nvidia, 0.5)) },
+        declared: None,
         flops_estimate: Flops::new(1e12).unwrap(),
         speed: speed(2.5e9),
         elapsed_max: secs(40_000),

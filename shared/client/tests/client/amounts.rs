@@ -31,7 +31,7 @@ fn r6_4_what_files_come_to_in_days_ends_transfers_until_days_pass_and_a_restart_
     assert_eq!(world.client.host_view().network_rests, None);
     world.event(moved(6));
     let why = world.client.host_view().network_rests.unwrap();
-    assert!(why.starts_with("files came to 10.0 MB in the last 3 days, of 10.0 MB"), "{why}");
+    assert!(why.starts_with("files came to 10 MB in the last 3 days, of 10 MB"), "{why}");
     let (calls, transfers) = (world.calls("a").len(), world.transfers.len());
     // It is known after a restart, once the files were read, which is before anything else.
     let mut later = world.restored();
@@ -93,7 +93,7 @@ fn r6_4_where_tasks_hold_too_much_of_the_swap_space_some_leave_memory_and_come_b
     world.event(owner(Said { swap_fraction: part(0.5), ..Said::default() }));
     assert!(world.client.counts_swap());
     world.run_for(SECOND * 5);
-    let why = "tasks hold 60.0 MB of the swap space, and may hold 50.0 MB (`swap_fraction`)";
+    let why = "tasks hold 60 MB of the swap space, and may hold 50 MB (`swap_fraction`)";
     assert!(world.log.iter().any(|line| line.contains("QuitTask") && line.contains(why)), "{:?}", world.log);
     let away = |world: &World| {
         let begun =
@@ -164,7 +164,7 @@ fn r6_4_a_task_that_always_holds_too_much_of_the_swap_space_leaves_its_cpus_to_o
     world.run_until("others compute", MINUTE * 5, |world| of(world, "other") == 2);
     world.run_for(MINUTE * 250);
     assert_eq!(world.log.iter().filter(|line| line.contains("QuitTask")).count(), 4);
-    let failed = "it soon held more of the swap space, 60.0 MB now, than the 50.0 MB";
+    let failed = "it soon held more of the swap space, 60 MB now, than the 50 MB";
     assert!(world.log.iter().any(|line| line.contains(failed)), "{:?}", world.log);
     assert_eq!((of(&world, "greedy"), of(&world, "other")), (0, 2));
 }

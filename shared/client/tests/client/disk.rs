@@ -92,7 +92,7 @@ fn r4_8_a_job_that_may_hold_more_than_the_whole_disk_has_is_ended_when_its_files
     let report = &world.projects["a"].reports[0];
     assert_eq!((report.exit_status, report.state.code()), (196, 3));
     let said = report.stderr_out.message.as_ref().unwrap();
-    assert!(said.contains("its files hold 10.0 kB, and may hold 10.0 kB"), "{said}");
+    assert!(said.contains("its files hold 10 kB, and may hold 10 kB"), "{said}");
 }
 
 #[test]

@@ -296,6 +296,7 @@ impl Machine {
             disk_usage: Bytes(0),
             made_room: None,
             memory_exceeded: None,
+            killed: None,
         };
         self.soon.push_back(Event::TaskEnded { job, end: Box::new(end) });
     }

@@ -60,6 +60,7 @@ impl World {
             JobSnapshot {
                 id: JobId(id),
                 project: ProjectId((id % u64::from(count)) as u32),
+                application: None,
                 usage: Usage::ONE_CPU,
                 state: match id {
                     0..8 => {

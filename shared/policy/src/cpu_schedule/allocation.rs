@@ -9,7 +9,7 @@ use super::endangered::endangered;
 use super::free_resources::{FreeResources, HeldDevices};
 use super::{CHECKPOINT_FRESH, ProjectSnapshot, RunAction, ScheduleHost, WhyNotRun, WhyRun};
 use crate::accounting::Debt;
-use crate::job_queue::{Devices, Instances, JobQueue, JobSnapshot, RunState, Subqueue};
+use crate::job_queue::{Devices, Instances, JobQueue, JobSnapshot, Places, RunState, Subqueue};
 
 /// Endangered jobs that do not fit are passed over, but no more than so many in a decision: a bound on work.
 const ENDANGERED_PASSED_MAX: usize = 256;
@@ -63,6 +63,8 @@ pub(super) struct Allocation<'a> {
     /// By place among the projects: what they are owed less what they were given here.
     pub(super) anticipated: Vec<PerType<f64>>,
     pub(super) free: FreeResources,
+    /// The places taken of those that the owner limits.
+    places: Places,
     /// Running tasks on devices, with what they hold of each.
     on_devices: Vec<(JobId, ResourceType, Devices, Instances)>,
     pub(super) picked: BTreeSet<JobId>,
@@ -96,6 +98,7 @@ impl<'a> Allocation<'a> {
             payoff_secs: payoff,
             anticipated: projects.iter().map(|p| p.priority.map(|_, owed| owed.as_secs())).collect(),
             free: FreeResources::new(host),
+            places: Places::default(),
             on_devices: on_devices.collect(),
             picked: BTreeSet::new(),
             passed: BTreeMap::new(),
@@ -126,6 +129,10 @@ impl<'a> Allocation<'a> {
                 break;
             }
             let Some(job) = self.queue.get(id) else { continue };
+            // However many of a project have no place, the others are looked at.
+            if self.lacks_place(job) {
+                continue;
+            }
             match self.place(job) {
                 Some(devices) => {
                     let at = self.projects.iter().position(|project| project.id == job.project);
@@ -162,6 +169,7 @@ impl<'a> Allocation<'a> {
     fn take(&mut self, at: usize, job: &JobSnapshot, devices: Devices, reason: WhyRun) {
         let needs = job.needs();
         self.free.take(&needs, devices);
+        self.places.take(self.queue, job);
         self.picked.insert(job.id);
         self.passed.remove(&job.id);
         if let Some(of) = self.anticipated.get_mut(at) {
@@ -243,7 +251,7 @@ impl<'a> Allocation<'a> {
 
     /// Where a job not yet picked fits into what is left; notes why if nowhere.
     fn place(&mut self, job: &JobSnapshot) -> Option<Devices> {
-        if self.picked.contains(&job.id) {
+        if self.picked.contains(&job.id) || self.lacks_place(job) {
             return None;
         }
         let keep = match job.state {
@@ -261,6 +269,31 @@ impl<'a> Allocation<'a> {
                 None
             }
         }
+    }
+
+    /// Whether as many run already as the owner lets run at once; notes it.
+    fn lacks_place(&mut self, job: &JobSnapshot) -> bool {
+        let why = self.places.none_for(self.queue, job);
+        if let Some(why) = why {
+            self.passed.insert(job.id, WhyNotRun::NoPlace(why));
+        }
+        why.is_some()
+    }
+
+    /// Whether a project could have another job of a type run, or has one run, by what the owner lets run at
+    /// once.
+    pub(super) fn has_places(&self, project: ProjectId, kind: ResourceType) -> bool {
+        if self.queue.at_once(project).is_none() {
+            return true;
+        }
+        let Some(subqueue) = self.queue.subqueue(project, kind) else { return false };
+        let unstarted = subqueue.unstarted.values().filter_map(|bucket| bucket.first());
+        let mut jobs = subqueue.tasks().chain(unstarted.map(|(_, _, id)| *id));
+        jobs.any(|id| {
+            let job = self.queue.get(id);
+            self.picked.contains(&id)
+                || job.is_some_and(|job| self.places.none_for(self.queue, job).is_none())
+        })
     }
 
     fn held_by_others(&self, kind: ResourceType) -> HeldDevices {

@@ -35,7 +35,9 @@ impl Allocation<'_> {
     }
 
     fn most_owed(&self, kind: ResourceType) -> Option<Contender> {
-        let taking_part = self.projects.iter().filter(|p| self.queue.is_runnable_on(p.id, kind));
+        // What keeps one out that runs as many jobs as it may is not the others' tasks.
+        let takes_part = |id| self.queue.is_runnable_on(id, kind) && self.has_places(id, kind);
+        let taking_part = self.projects.iter().filter(|p| takes_part(p.id));
         let owed = taking_part.map(|p| Contender {
             counts: p.share.get() > 0.0,
             anticipated: p.priority[kind].as_secs(),

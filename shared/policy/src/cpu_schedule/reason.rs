@@ -5,7 +5,7 @@ use std::fmt;
 use fallow_domain::{Bytes, Duration, Instant, ResourceType};
 
 use crate::accounting::Debt;
-use crate::job_queue::{Cpus, Devices, Instances};
+use crate::job_queue::{Cpus, Devices, Instances, NoPlace};
 
 /// Why a job runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -134,6 +134,8 @@ pub enum WhyNotRun {
         /// The devices that it ran on.
         devices: Devices,
     },
+    /// As many jobs of its project or its application run as the host's owner lets run at once.
+    NoPlace(NoPlace),
     /// Its project takes no part, as when it is suspended.
     ProjectOut,
 }
@@ -184,6 +186,12 @@ impl fmt::Display for WhyNotRun {
                 write!(f, "it needs {} of {usable} usable {kind}s", needed.as_f64())
             }
             Self::DeviceGone { devices } => write!(f, "device {devices} may not be used any more"),
+            Self::NoPlace(NoPlace::OfProject(most)) => {
+                write!(f, "the owner lets {most} of its project's jobs run at once")
+            }
+            Self::NoPlace(NoPlace::OfApplication(most)) => {
+                write!(f, "the owner lets {most} of its application's jobs run at once")
+            }
             Self::ProjectOut => write!(f, "its project takes no part"),
         }
     }

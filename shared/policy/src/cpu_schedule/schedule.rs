@@ -15,7 +15,14 @@ impl Allocation<'_> {
             return Instances::ZERO;
         }
         let mut could_use = Instances::ZERO;
-        for subqueue in self.projects.iter().filter_map(|p| self.queue.subqueue(p.id, kind)) {
+        for project in self.projects {
+            let can_run =
+                |job: &JobSnapshot| job.is_runnable() && self.free.can_never_run(&job.needs()).is_none();
+            if let Some(limited) = self.queue.usable_at_once(project.id, kind, can_run) {
+                could_use = could_use.plus(limited);
+                continue;
+            }
+            let Some(subqueue) = self.queue.subqueue(project.id, kind) else { continue };
             could_use = could_use.plus(subqueue.runnable_instances);
             let tasks = subqueue.tasks().filter_map(|id| self.queue.get(id)).map(|job| (job.needs(), 1));
             let unstarted = subqueue.unstarted.iter().map(|(needs, bucket)| (*needs, bucket.len()));

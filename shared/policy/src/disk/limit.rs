@@ -153,7 +153,34 @@ pub enum Bound {
         free_min: Bytes,
         /// What is missing of it although nothing may be used: others fill the volume.
         short: Bytes,
+        /// The volume's size.
+        size: Bytes,
     },
+}
+
+impl Bound {
+    /// The owner's preference that it comes from.
+    pub const fn preference(&self) -> &'static str {
+        match self {
+            Self::UsedMax => "disk_max",
+            Self::Fraction { .. } => "disk_fraction",
+            Self::FreeMin { .. } => "disk_free_min",
+        }
+    }
+
+    /// What makes it wider, after `Free so much on the disk or`; or all that helps, where no space does.
+    pub(crate) fn widen(&self, to_free: Bytes) -> String {
+        match self {
+            Self::UsedMax | Self::Fraction { .. } => {
+                format!("Free {to_free} on the disk or raise {}", self.preference())
+            }
+            Self::FreeMin { free_min, size, .. } if free_min >= size => format!(
+                "Nothing that is freed is enough: disk_free_min is {free_min}, and the whole volume has {size}. Lower \
+                 disk_free_min, or have the agent work on a larger volume"
+            ),
+            Self::FreeMin { .. } => format!("Free {to_free} on the disk or lower disk_free_min"),
+        }
+    }
 }
 
 /// What the agent and all its projects may use together, and why.
@@ -184,7 +211,7 @@ impl TotalLimit {
         if beside_others < limit.bytes {
             let free_min = owner.free_min;
             let short = Bytes(free_min.0.saturating_sub(volume.free.plus(volume.ours).0));
-            limit = Self { bytes: beside_others, bound: Bound::FreeMin { free_min, short } };
+            limit = Self { bytes: beside_others, bound: Bound::FreeMin { free_min, short, size } };
         }
         match owner.used_max {
             Some(bytes) if bytes < limit.bytes => Self { bytes, bound: Bound::UsedMax },
@@ -248,16 +275,33 @@ mod tests {
             assert!(found.to_string().contains(words), "{found}");
         };
         check(Some(20), 0.9, 1, volume(100, 80, 0), 20, "the most that may be used");
-        check(Some(60), 0.5, 1, volume(100, 80, 0), 50, "50% of the disk's 100.0 GB");
-        check(Some(40), 0.9, 10, volume(100, 40, 5), 35, "leaves 10.0 GB");
-        check(None, 0.5, 1, volume(100, 80, 0), 50, "50% of the disk's 100.0 GB");
-        check(None, 0.9, 10, volume(100, 40, 5), 35, "leaves 10.0 GB");
+        check(Some(60), 0.5, 1, volume(100, 80, 0), 50, "50% of the disk's 100 GB");
+        check(Some(40), 0.9, 10, volume(100, 40, 5), 35, "leaves 10 GB");
+        check(None, 0.5, 1, volume(100, 80, 0), 50, "50% of the disk's 100 GB");
+        check(None, 0.9, 10, volume(100, 40, 5), 35, "leaves 10 GB");
         // Others filled the disk: what is ours already exceeds the limit.
         check(None, 0.9, 10, volume(100, 2, 30), 22, "of the disk free");
         check(None, 0.9, 10, volume(100, 0, 3), 0, "of the disk free");
         let owner = OwnerDisk { used_max: None, fraction: Fraction::ONE, free_min: Bytes(10 * GB) };
         let short = |free, ours| TotalLimit::new(&owner, &volume(100, free, ours)).short();
         assert_eq!((short(0, 3), short(8, 3), short(80, 3)), (Bytes(7 * GB), Bytes(0), Bytes(0)));
+    }
+
+    #[test]
+    fn r4_8_what_helps_against_a_limit_is_said_by_its_preference_and_not_where_it_cannot_help() {
+        let helps = |used_max: Option<u64>, fraction, free_min, size| {
+            let (used_max, free_min) = (used_max.map(|gb| Bytes(gb * GB)), Bytes(free_min * GB));
+            let owner = OwnerDisk { used_max, fraction: Fraction::clamped(fraction), free_min };
+            TotalLimit::new(&owner, &volume(size, 1, 0)).bound.widen(Bytes(20 * GB))
+        };
+        assert_eq!(helps(Some(0), 1.0, 0, 100), "Free 20 GB on the disk or raise disk_max");
+        assert_eq!(helps(None, 0.001, 0, 100), "Free 20 GB on the disk or raise disk_fraction");
+        assert_eq!(helps(None, 1.0, 10, 100), "Free 20 GB on the disk or lower disk_free_min");
+        let small = helps(None, 1.0, 60, 50);
+        assert!(
+            small.starts_with("Nothing that is freed is enough") && small.contains("has 50 GB"),
+            "{small}"
+        );
     }
 
     #[test]

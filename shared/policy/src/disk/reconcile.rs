@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(due.remove.len(), 1);
         assert_eq!(
             due.remove[0].to_string(),
-            "remove orphan of project 1 (7 B): nothing has owned it for 60.0 min"
+            "remove orphan of project 1 (7 B): nothing has owned it for 1 h"
         );
         // Removing failed: again at the next scan.
         assert_eq!(reconcile(&nothing, &files, &due.orphans, at(3_700)).remove.len(), 1);

@@ -226,7 +226,8 @@ impl fmt::Display for DiskSuspension {
             f,
             "computing is suspended: usage exceeds the disk limit of {limit} by {missing}. Deleted: {files} ({freed}); \
              given back: {jobs}. What is left are {own} of the agent's own and {kept} that running and unreported jobs \
-             need. Free {to_free} on the disk or raise the limit; computing then resumes by itself"
+             need. {}; computing then resumes by itself",
+            limit.bound.widen(to_free)
         )
     }
 }

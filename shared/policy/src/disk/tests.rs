@@ -385,7 +385,7 @@ fn r4_13_each_step_names_file_project_rule_and_bytes() {
     assert_eq!(
         admission.deletions()[0].to_string(),
         "delete b1 of project 2 (60 B): it exceeds its disk limit of 25 B by 65 B and project 1 needs room; \
-         priority 1, not used for 100.0 days"
+         priority 1, not used for 100 days"
     );
     assert_eq!(admission.to_string(), "it fits without 1 file (60 B)");
     job(&mut disk, 7, 2, JobStage::Queued, 9, &["b1", "b2"]);
@@ -397,7 +397,7 @@ fn r4_13_each_step_names_file_project_rule_and_bytes() {
             "give back job 7 of project 2: the disk limit is exceeded and only files that jobs need are left; of its \
          project's queued jobs it has the latest deadline; this frees 90 B",
             "delete b1 of project 2 (60 B): the disk limit is exceeded and job 7, which needed it, is given back; \
-         priority 1, not used for 100.0 days",
+         priority 1, not used for 100 days",
         ]
     );
 }

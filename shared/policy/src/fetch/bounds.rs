@@ -12,15 +12,23 @@
 //! And a request asks for no more seconds than there is room for jobs. A request names seconds; with jobs
 //! of a tenth of a second an hour's work would be 36,000 jobs.
 //!
+//! Where the owner limits how many jobs of a project run at once, it is asked for no more of a type than
+//! those come to within the buffer ([`within_places`]), however much idles beside them. Where he limits
+//! some of its applications only, nobody knows which jobs a request brings: it is asked as if there were no
+//! limit until jobs gather that would not begin within the buffer. (BOINC takes the smallest limit of an
+//! application for that of the whole project, which leaves the others short.)
+//!
 //! As long as no job of a project has been seen here, nobody knows how long its jobs are, nor whether they
 //! run at all. So its first request asks for one second of each type, which brings one job of each. Every
 //! further request follows the plan.
 
 use std::fmt;
 
-use fallow_domain::{Duration, InstanceSeconds, PerType};
+use fallow_domain::{Duration, InstanceSeconds, PerType, ProjectId, ResourceType};
 
-use super::WorkRequest;
+use super::{IDLE_MIN, REQUEST_MIN, WorkRequest};
+use crate::job_queue::JobQueue;
+use crate::plan_host::PlanHost;
 
 /// No more jobs of one project are held than this (BOINC: 1,000 runnable jobs).
 pub const JOBS_MAX: usize = 1_000;
@@ -64,6 +72,8 @@ pub enum FetchLimit {
     Uploading(usize),
     /// Its downloads stall.
     DownloadsStall,
+    /// What its owner says of it cannot be read, and may forbid it.
+    Unread,
 }
 
 /// Why a project is not to be asked for work, if it is not.
@@ -79,18 +89,36 @@ pub fn fetch_limit(held: &ProjectHoldings) -> Option<FetchLimit> {
     }
 }
 
-/// The types of which a project holds too many jobs that cannot run now, with their numbers: it is asked for
-/// no more of these. The jobs are not over; they wait to be started again, or are too large for what may be
-/// used here.
+/// The types of which a project holds too many jobs that cannot run now: it is asked for no more of these.
+/// The jobs are not over; they wait to be started again, are too large for what may be used here, or wait for
+/// a place among those that the owner gives them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UnrunnableTypes(PerType<Option<usize>>);
+pub struct UnrunnableTypes(PerType<Option<Gathered>>);
+
+/// What is held of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gathered {
+    /// So many jobs.
+    Jobs(usize),
+    /// As much as the owner lets run within the buffer.
+    Places,
+}
 
 impl UnrunnableTypes {
     /// From the jobs that are set aside, by main type. `instances` are those of the type of which the host
     /// has most.
     pub fn of(unrunnable: &PerType<usize>, instances: u32) -> Self {
         let most = UNRUNNABLE_PER_INSTANCE * instances.max(1) as usize;
-        Self(unrunnable.map(|_, jobs| Some(*jobs).filter(|jobs| *jobs > most)))
+        Self(unrunnable.map(|_, jobs| Some(*jobs).filter(|jobs| *jobs > most).map(Gathered::Jobs)))
+    }
+
+    /// And those of which as much is held as the owner lets run.
+    #[must_use]
+    pub fn and_full(mut self, full: &PerType<bool>) -> Self {
+        for (kind, _) in full.iter().filter(|(_, is_full)| **is_full) {
+            self.0[kind].get_or_insert(Gathered::Places);
+        }
+        self
     }
 
     /// Whether there are none.
@@ -116,6 +144,43 @@ pub fn within_job_limit(request: WorkRequest, held: usize, job: Duration) -> Wor
     }
 }
 
+/// The most that a project may be asked for of a type, where the owner limits how many of its jobs run at
+/// once; none where that leaves it open. `window` is how much work is to be held, by the clock.
+pub fn within_places(
+    queue: &JobQueue,
+    project: ProjectId,
+    kind: ResourceType,
+    host: &PlanHost,
+    window: Duration,
+) -> Option<(InstanceSeconds, f64)> {
+    let most = queue.never_more(project, kind)?.min(f64::from(host.instances[kind]));
+    let active = host.active_fraction.get().max(0.01);
+    let holds = queue.remaining_on(project, kind).as_secs_f64();
+    let lacks = most * window.max(Duration::ZERO).as_secs_f64() - holds / active;
+    // However short the buffer, there is to be a job for each place.
+    let free = most - queue.held_instances(project, kind).as_f64();
+    let free = if free >= IDLE_MIN { free } else { 0.0 };
+    let least = if free > 0.0 { REQUEST_MIN.as_secs_f64() } else { 0.0 };
+    let lacks = if lacks >= REQUEST_MIN.as_secs_f64() { lacks } else { least };
+    Some((InstanceSeconds::new(lacks), free))
+}
+
+/// A request, cut to what the owner lets run of a project at once.
+#[must_use]
+pub fn cut_to_places(
+    request: WorkRequest,
+    places: impl Fn(ResourceType) -> Option<(InstanceSeconds, f64)>,
+) -> WorkRequest {
+    let WorkRequest { mut seconds, mut instances } = request;
+    for kind in ResourceType::ALL {
+        if let Some((most, free)) = places(kind) {
+            seconds[kind] = seconds[kind].min(most);
+            instances[kind] = instances[kind].min(free);
+        }
+    }
+    WorkRequest { seconds, instances }
+}
+
 /// What a project is asked for of which no job has been seen: a second of each type that may be used here.
 pub fn first_request(usable: &PerType<u32>) -> WorkRequest {
     let seconds = |count: &u32| match count {
@@ -131,6 +196,7 @@ impl fmt::Display for FetchLimit {
             Self::Jobs(jobs) => write!(f, "{jobs} of its jobs are here"),
             Self::Uploading(jobs) => write!(f, "the results of {jobs} jobs wait to be sent to it"),
             Self::DownloadsStall => write!(f, "its downloads stall"),
+            Self::Unread => write!(f, "what the owner says of it cannot be read"),
         }
     }
 }
@@ -140,7 +206,14 @@ impl fmt::Display for UnrunnableTypes {
         let held = self.0.iter().filter_map(|(kind, jobs)| Some((kind, (*jobs)?)));
         for (n, (kind, jobs)) in held.enumerate() {
             let sep = if n > 0 { ", " } else { "" };
-            write!(f, "{sep}{kind}: {jobs} of its jobs are here that cannot run now")?;
+            match jobs {
+                Gathered::Jobs(jobs) => {
+                    write!(f, "{sep}{kind}: {jobs} of its jobs are here that cannot run now")?;
+                }
+                Gathered::Places => {
+                    write!(f, "{sep}{kind}: as much of its work is here as the owner lets run")?;
+                }
+            }
         }
         Ok(())
     }

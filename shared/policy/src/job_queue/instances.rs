@@ -79,6 +79,8 @@ pub struct Needs {
     pub memory: Bytes,
     /// Instances of its coprocessor type, if it uses one.
     pub coprocessor: Option<(ResourceType, Instances)>,
+    /// The application of whose places it needs one, where these are limited.
+    pub application: Option<u32>,
 }
 
 impl Needs {

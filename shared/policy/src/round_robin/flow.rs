@@ -60,6 +60,8 @@ pub(super) struct Flow {
     pub(super) bound: f64,
     /// What its jobs could use at once.
     pub(super) can_use: f64,
+    /// What they may use at once, by the places that the owner gives them.
+    places: f64,
     /// How far it is.
     pub(super) time: f64,
     /// Instance-seconds left.
@@ -84,7 +86,7 @@ pub(super) struct Flow {
 
 impl Flow {
     /// Begins anew, keeping memory.
-    pub(super) fn begin(&mut self, project: usize, weight: f64, summary: &Summary) {
+    pub(super) fn begin(&mut self, project: usize, weight: f64, summary: &Summary, places: f64) {
         let (mut full, mut pending) = (std::mem::take(&mut self.full), std::mem::take(&mut self.pending));
         full.clear();
         pending.clear();
@@ -92,6 +94,7 @@ impl Flow {
             project,
             weight,
             can_use: summary.amount,
+            places,
             work: summary.work,
             longest: summary.longest,
             smallest: f64::from(summary.smallest),
@@ -110,6 +113,11 @@ impl Flow {
     /// The most seconds left of any of its jobs.
     pub(super) const fn longest_left(&self) -> f64 {
         self.longest
+    }
+
+    /// The most that it can be given.
+    pub(super) const fn most(&self) -> f64 {
+        self.can_use.min(self.places)
     }
 
     pub(super) fn is_over(&self) -> bool {

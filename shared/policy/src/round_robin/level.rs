@@ -27,9 +27,9 @@ fn pour(total: f64, flows: &mut [Flow], weight: impl Fn(&Flow) -> f64) -> f64 {
         let mut filled = false;
         for flow in flows.iter_mut() {
             let weight = weight(flow);
-            if weight > 0.0 && flow.next_rate.is_nan() && flow.can_use <= weight * level {
-                flow.next_rate = flow.can_use;
-                left -= flow.can_use;
+            if weight > 0.0 && flow.next_rate.is_nan() && flow.most() <= weight * level {
+                flow.next_rate = flow.most();
+                left -= flow.most();
                 weights -= weight;
                 filled = true;
             }

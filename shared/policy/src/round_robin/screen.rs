@@ -39,7 +39,7 @@ pub(super) fn busy(flows: &[Flow], horizon: &Horizon) -> Option<f64> {
     let mut busy = f64::INFINITY;
     for flow in flows {
         let rate = flow.next_rate;
-        if rate <= RATE_EPSILON || rate >= flow.can_use || rate < flow.own - RATE_EPSILON {
+        if rate <= RATE_EPSILON || rate >= flow.most() || rate < flow.own - RATE_EPSILON {
             return None;
         }
         // What is left when the rate is too much is less than the rate, for the longest of the jobs.

@@ -10,7 +10,7 @@ use super::flow::Flow;
 use super::frame::{Findings, Horizon, RATE_EPSILON, TypeCapacity};
 use super::taken::Taken;
 use super::{Outlook, PlanProject, level, screen};
-use crate::job_queue::{JobQueue, Subqueue, Summary};
+use crate::job_queue::{Instances, JobQueue, Subqueue, Summary};
 use crate::plan_host::PlanHost;
 
 /// The memory of a simulation, kept from one to the next.
@@ -68,7 +68,7 @@ impl Simulation {
             cpus: if kind.is_coprocessor() { cpus + 0.999_999 } else { cpus },
         };
         let subqueues = |at: usize| projects.get(at).and_then(|project| queue.subqueue(project.id, kind));
-        let count = self.gather(kind, projects, &subqueues, &capacity);
+        let count = self.gather(kind, projects, queue, &subqueues, &capacity);
         let Self { horizon, flows, found, taken, instances, own } = self;
         let Some(flows) = flows.get_mut(..count) else { return 0.0 };
         found.late.clear();
@@ -118,6 +118,7 @@ impl Simulation {
         &mut self,
         kind: ResourceType,
         projects: &[PlanProject],
+        queue: &JobQueue,
         subqueues: &impl Fn(usize) -> Option<&'q Subqueue>,
         capacity: &TypeCapacity,
     ) -> usize {
@@ -137,7 +138,10 @@ impl Simulation {
                     self.flows.push(Flow::default());
                 }
                 if let Some(flow) = self.flows.get_mut(count) {
-                    flow.begin(at, project.share.get(), &summary);
+                    let places = queue.usable_at_once(project.id, kind, |_| true);
+                    let cut = places.filter(|places| *places < queue.held_instances(project.id, kind));
+                    let places = cut.map_or(f64::INFINITY, Instances::as_f64);
+                    flow.begin(at, project.share.get(), &summary, places);
                     count += 1;
                 }
             }
@@ -146,6 +150,8 @@ impl Simulation {
         for (own, project) in self.own.iter_mut().zip(projects) {
             *own *=
                 instances * if shares > 0.0 { project.share.get() / shares } else { 1.0 / takers.max(1.0) };
+            // What the owner keeps it from using it is not short of.
+            *own = queue.never_more(project.id, kind).map_or(*own, |most| own.min(most));
         }
         for flow in self.flows.iter_mut().take(count) {
             flow.own = self.own.get(flow.project).copied().unwrap_or_default();

@@ -11,6 +11,7 @@ mod job_queue;
 mod just_in_time;
 mod just_in_time_property;
 mod metrics;
+mod places;
 mod round_robin;
 mod rpc_session;
 mod rpc_timing;

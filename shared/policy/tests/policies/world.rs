@@ -17,6 +17,7 @@ pub(crate) fn job(id: u64, project: u32, deadline_hours: i64) -> JobSnapshot {
     JobSnapshot {
         id: JobId(id),
         project: ProjectId(project),
+        application: None,
         usage: Usage::ONE_CPU,
         state: RunState::Unstarted,
         deadline: at_min(60 * deadline_hours),

@@ -219,7 +219,7 @@ fn r6_5_a_host_whose_coordinator_acknowledges_nothing_goes_back_to_the_version_t
     host.pass(LOOK * 3);
     assert_eq!((host.version(), host.links), (1, 1));
     let (version, why) = host.went_back_from().unwrap();
-    assert!(version == 3 && why == "the coordinator acknowledged nothing for 10.0 min of time on", "{why}");
+    assert!(version == 3 && why == "the coordinator acknowledged nothing for 10 min of time on", "{why}");
     assert_eq!(host.client.preferences().buffer_min, plain(1).preferences.buffer_min);
     let told =
         "went back from version 3 of the coordinator's document to version 1: the coordinator acknowledged";

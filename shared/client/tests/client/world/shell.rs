@@ -134,6 +134,7 @@ impl World {
                         disk_usage: Bytes(0),
                         made_room: None,
                         memory_exceeded: None,
+                        killed: None,
                     }),
                 };
                 self.queue.push((self.now + LEAVING, ended));

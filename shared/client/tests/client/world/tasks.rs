@@ -116,6 +116,7 @@ impl World {
                 disk_usage: Bytes(1000),
                 made_room: None,
                 memory_exceeded: None,
+                killed: None,
             }),
         });
     }
@@ -240,6 +241,7 @@ fn finished_after(cpu_time: Duration, is_charged: bool) -> TaskEnd {
         disk_usage: Bytes(0),
         made_room: None,
         memory_exceeded: None,
+        killed: None,
     }
 }
 
