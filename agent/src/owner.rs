@@ -4,6 +4,7 @@
 //! nobody's to give: another of them may lie anywhere.
 
 use std::ffi::CStr;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, chmod, chownat, fstat, openat};
@@ -19,6 +20,16 @@ pub(crate) const BLOCKS: u32 = 8_192;
 /// Whether a number is that of a user that jobs run as.
 pub fn is_jobs(number: u32) -> bool {
     (FIRST..FIRST + BLOCK * BLOCKS).contains(&number)
+}
+
+/// Whether a number is that of the user of a slot, of whatever agent.
+pub fn is_of_slot(number: u32, slot: u32) -> bool {
+    is_jobs(number) && slot.checked_add(1) == Some((number - FIRST) % BLOCK)
+}
+
+/// The first number of the block that a number is in.
+pub(crate) const fn block_of(number: u32) -> u32 {
+    number - (number - FIRST) % BLOCK
 }
 
 /// Whose a file is: a user and a group of the same number, or the agent's own.
@@ -43,6 +54,24 @@ impl Owner {
         is_jobs(data.st_uid).then(|| Self::numbered(data.st_uid))
     }
 
+    /// Sees to it that what is open is its.
+    ///
+    /// # Errors
+    /// It is another's: a volume knows no users, or has an owner of its own for all.
+    pub(crate) fn check(self, file: impl AsFd) -> io::Result<()> {
+        let data = fstat(file.as_fd())?;
+        // The agent's own may have any group.
+        let is_group = !is_jobs(self.gid.as_raw()) || data.st_gid == self.gid.as_raw();
+        match data.st_uid == self.uid.as_raw() && is_group {
+            true => Ok(()),
+            false => Err(io::Error::other(format!(
+                "it was given to the user {}, and is the user {}'s: its volume does not keep whose files are",
+                self.uid.as_raw(),
+                data.st_uid
+            ))),
+        }
+    }
+
     /// Gives it a file or directory that is open, in whatever way.
     pub(crate) fn give(self, file: impl AsFd) -> Result<(), Errno> {
         chownat(file.as_fd(), c"", Some(self.uid), Some(self.gid), AtFlags::EMPTY_PATH)
@@ -63,6 +92,23 @@ pub struct JobUser {
 pub(crate) struct Handover {
     pub(crate) from: Uid,
     pub(crate) to: Owner,
+}
+
+/// Gives a file of the agent's that is open to a user, if it has no other name.
+pub(crate) fn give_made_file(file: &OwnedFd, to: Owner) -> Result<(), Errno> {
+    let data = fstat(file.as_fd())?;
+    let is_file = FileType::from_raw_mode(data.st_mode) == FileType::RegularFile;
+    let is_made = is_file && data.st_uid == Owner::own().uid.as_raw() && data.st_nlink == 1;
+    if is_made { to.give(file) } else { Ok(()) }
+}
+
+/// Gives what the agent has just made, a directory that is open, to a user. What is not the agent's, or could
+/// have been moved there by others, is not what it has made: that stays as it is.
+pub(crate) fn give_made(dir: &OwnedFd, to: Owner) -> Result<(), Errno> {
+    let data = fstat(dir.as_fd())?;
+    // Whoever moves a directory to another one writes to it.
+    let is_made = data.st_uid == Owner::own().uid.as_raw() && data.st_mode & 0o022 == 0;
+    if is_made { to.give(dir) } else { Ok(()) }
 }
 
 /// Gives what is called `name` in the directory `parent` from one user to another, if it is that one's, and
@@ -86,16 +132,25 @@ pub(crate) fn give_at(
     Ok(())
 }
 
-/// Takes a file that a job's user made: it is the agent's from now on, so that no later job of the same slot
-/// can change it.
-pub(crate) fn take_over(file: &OwnedFd) -> Result<(), Errno> {
+/// Takes a file that a job's user made, and that is open: it is the agent's from now on, so that no later job
+/// of the same slot can change it. False where it has other names, which may lie anywhere: then it stays the
+/// job's, and what is in it has to be copied.
+pub(crate) fn take_over(file: &OwnedFd) -> Result<bool, Errno> {
     let data = fstat(file.as_fd())?;
     if !is_jobs(data.st_uid) || FileType::from_raw_mode(data.st_mode) != FileType::RegularFile {
-        return Ok(());
+        return Ok(true);
+    }
+    if data.st_nlink != 1 {
+        return Ok(false);
     }
     Owner::own().give(file.as_fd())?;
-    let mode = Mode::from_raw_mode(data.st_mode & 0o755 | 0o600);
-    chmod(in_proc(file.as_fd()), mode)
+    chmod(in_proc(file.as_fd()), taken_mode(&data))?;
+    Ok(true)
+}
+
+/// The mode that a file has when it was taken from a job.
+pub(crate) fn taken_mode(data: &Stat) -> Mode {
+    Mode::from_raw_mode(data.st_mode & 0o755 | 0o600)
 }
 
 /// The name of an open file that leads to that very one, also where it was opened for nothing.

@@ -45,6 +45,35 @@ pub fn threads_of_user(user: rustix::fs::Uid) -> u32 {
     all().iter().filter(|process| is_own(process)).fold(0, |sum, process| sum.saturating_add(process.threads))
 }
 
+/// Those of `processes` that run as a user, or could become it again.
+pub fn of_user(processes: &[Process], user: rustix::fs::Uid) -> Vec<Process> {
+    let user = user.as_raw().to_string();
+    let is_its = |process: &&Process| {
+        let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap_or_default();
+        let all = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+        !process.zombie && all.split_whitespace().any(|id| id == user)
+    };
+    processes.iter().filter(is_its).copied().collect()
+}
+
+/// Ends all processes of a user, and waits until they are gone.
+///
+/// # Errors
+/// Some are there still, for the system cannot kill them.
+pub fn end_of_user(user: rustix::fs::Uid) -> io::Result<()> {
+    let give_up = Instant::now() + DYING_MAX;
+    loop {
+        if end(|all| of_user(all, user)) == 0 {
+            return Ok(());
+        }
+        if Instant::now() > give_up {
+            let why = format!("processes of the user {} cannot be killed", user.as_raw());
+            return Err(io::Error::other(why));
+        }
+        std::thread::sleep(StdDuration::from_millis(10));
+    }
+}
+
 /// What the processes of `session` use together, out of a list of [`all`].
 pub fn used(processes: &[Process], session: u32) -> Used {
     total(processes.iter().filter(|process| process.session == session))
@@ -77,6 +106,9 @@ pub fn marked(processes: impl IntoIterator<Item = Process>, prefix: &str) -> Vec
 
 /// So long a process may load its program before it is taken for one without an environment.
 const LOADING_MAX: StdDuration = StdDuration::from_millis(500);
+
+/// So long it takes at most until a process is gone that was killed, unless it waits for a disk.
+const DYING_MAX: StdDuration = StdDuration::from_secs(5);
 
 /// What a process's environment says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,7 @@ use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-pub use confined::{Filter, Means, Rules, confine, filter_calls, give_up_new_privileges, try_user};
+pub use confined::{Filter, Means, Rules, as_user, confine, filter_calls, give_up_new_privileges};
 pub use entry::{Entry, enter};
 pub use limits::{Limits, limit, lock_limit};
 pub use own_code::give_back_code;

@@ -6,25 +6,44 @@
 //! first the group by which jobs pass through the agent's directories, then a user and a group for each slot,
 //! then a group for each project, by which its own jobs alone read its files.
 //!
+//! No two agents of a host have one block, for each ends whatever runs as a user of its slots: an agent holds
+//! its block's lock in [`HELD`] as long as it runs, and takes no block in which another's jobs run, also those
+//! of a container, which has no such lock. So a copy of a directory comes to another block than the original.
+//!
 //! How files come to these users is in [`crate::owner`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use fallow_daemon::file;
+use fallow_daemon::file_lock::{FileLock, LockError};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chmod, chownat, fstat, open};
 use rustix::thread::CapabilitySet;
 
-use crate::owner::{BLOCK, BLOCKS, FIRST, Handover, Owner, in_proc, is_jobs};
+use crate::brand::Brand;
+use crate::dir::DataDir;
+use crate::owner::{BLOCK, BLOCKS, FIRST, Handover, JobUser, Owner, block_of, in_proc, is_jobs};
+use crate::proc;
 use crate::sys;
+use crate::tree;
 use crate::walk::{Counted, Walk};
 
 /// Where in a block the groups of projects begin.
 const PROJECTS: u32 = BLOCK / 2;
+
+/// Where agents say which blocks are theirs while they run.
+const HELD: &str = "/run/fallow-agent-users";
+
+/// So many blocks are looked at for one that is nobody else's.
+const LOOKED_AT: u32 = 16;
+
+/// What is made in the directories of jobs to try them.
+const TRIAL: &str = ".trial";
 
 /// What the agent has to be able to do with processes and files that are not its user's.
 const NEEDED: [(CapabilitySet, &str); 7] = [
@@ -43,6 +62,8 @@ pub struct Users {
     first: u32,
     /// The groups of projects are given out one at a time.
     giving: Arc<Mutex<()>>,
+    /// Nobody else on this host has them.
+    _held: Arc<FileLock>,
 }
 
 impl Users {
@@ -58,17 +79,18 @@ impl Users {
         if let Some((_, name)) = NEEDED.iter().find(|(needed, _)| !has.contains(*needed)) {
             return Err(format!("the agent lacks the capability {name}"));
         }
+        let mark = DataDir::at(dir).mark();
         let dir = fs::canonicalize(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let first = block(&dir)?;
-        // The group of the block is no job's user: nobody is there who could do anything to the attempt.
-        let (user, group) = (Uid::from_raw(first), Gid::from_raw(first));
-        sys::try_user(user, group)
-            .map_err(|error| format!("users such as {first} cannot be had here: {error}"))?;
         way(&dir)?;
-        try_to_give(&dir, Owner { uid: user, gid: group }).map_err(|error| {
-            format!("what lies in {} cannot be given to another user: {error}", dir.display())
-        })?;
-        Ok(Self { first, giving: Arc::default() })
+        let (first, held) = take_block(block(&dir)?, &used_by_others(&mark))?;
+        // The group of the block is no job's user: nobody is there who could do anything to the attempt.
+        let user = Owner::numbered(first);
+        sys::as_user(JobUser { owner: user, groups: Vec::new() }, || Ok(()))
+            .map_err(|error| format!("users such as {first} cannot be had here: {error}"))?;
+        Trial::make(&dir, user)
+            .and_then(|trial| trial.run())
+            .map_err(|error| format!("jobs of other users cannot work in {}: {error}", dir.display()))?;
+        Ok(Self { first, giving: Arc::default(), _held: Arc::new(held) })
     }
 
     /// The user of a slot; none where there are more slots than users.
@@ -96,7 +118,7 @@ impl Users {
     /// Lets the jobs of a project, and nobody else's, read its directory. Gives the group by which they do.
     pub(crate) fn let_read(&self, project: &Path) -> io::Result<Gid> {
         let _one_at_a_time = fallow_daemon::lock(&self.giving);
-        let groups = self.first + PROJECTS..self.first + BLOCK;
+        let groups = self.of_projects();
         let mut taken: BTreeMap<u32, BTreeSet<std::ffi::OsString>> = BTreeMap::new();
         let all = project.parent().ok_or(io::ErrorKind::InvalidInput)?;
         for entry in fs::read_dir(all)?.flatten() {
@@ -111,6 +133,25 @@ impl Users {
         let group = Gid::from_raw(group.ok_or_else(|| io::Error::other("there are too many projects"))?);
         grant(project, group, Mode::RGRP | Mode::XGRP)?;
         Ok(group)
+    }
+}
+
+impl Users {
+    fn of_projects(&self) -> std::ops::Range<u32> {
+        self.first + PROJECTS..self.first + BLOCK
+    }
+
+    /// Closes the directories of projects to the jobs of others, also of those that no job has begun of.
+    pub(crate) fn close_projects(&self, projects: &Path) {
+        let own = rustix::process::geteuid().as_raw();
+        for entry in fs::read_dir(projects).into_iter().flatten().flatten() {
+            let Ok(data) = entry.metadata() else { continue };
+            if data.is_dir() && data.uid() == own {
+                let is_anothers = is_jobs(data.gid()) && !self.of_projects().contains(&data.gid());
+                // What is another's way in is none of these jobs'.
+                let _ = file::close(&entry.path(), if is_anothers { 0o077 } else { 0o027 });
+            }
+        }
     }
 }
 
@@ -135,7 +176,8 @@ pub(crate) fn hand_over(slot: &OwnedFd, owner: Owner) -> io::Result<()> {
     let mut counted = Counted::default();
     while !walk.step(&mut counted, u64::MAX) {}
     // At last: who is interrupted does it once more.
-    Ok(owner.give(slot)?)
+    owner.give(slot)?;
+    owner.check(slot)
 }
 
 /// Gives a group rights to a directory of the agent's, and all others none.
@@ -195,15 +237,137 @@ fn way(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Gives a file away that has no name: there are volumes that know no users.
-fn try_to_give(dir: &Path, owner: Owner) -> io::Result<()> {
-    let path = dir.join(format!(".owner-{}", std::process::id()));
-    let _ = fs::remove_file(&path);
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-    fs::remove_file(&path)?;
-    owner.give(&file)?;
-    match fstat(&file)?.st_uid == owner.uid.as_raw() {
-        true => Ok(()),
-        false => Err(io::Error::other("its volume knows no users")),
+/// The first block from the wished one on that nobody else has, with its lock.
+fn take_block(wished: u32, used: &BTreeSet<u32>) -> Result<(u32, FileLock), String> {
+    let cannot = |error: io::Error| {
+        format!("{HELD}, by which agents keep from each other's users, cannot be written: {error}")
+    };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(HELD).map_err(cannot)?;
+    let number = (wished - FIRST) / BLOCK;
+    let blocks = (0..LOOKED_AT).map(|next| FIRST + (number + next) % BLOCKS * BLOCK);
+    for first in blocks.filter(|first| !used.contains(first)) {
+        match FileLock::take(&Path::new(HELD).join(first.to_string())) {
+            Ok(held) => return Ok((first, held)),
+            Err(LockError::InUse(_)) => {}
+            Err(LockError::Io(error)) => return Err(cannot(error)),
+        }
     }
+    Err(format!("other agents have all users from {wished} on (see {HELD})"))
+}
+
+/// The blocks as whose users processes run that are no job's of the agent with this mark.
+fn used_by_others(mark: &str) -> BTreeSet<u32> {
+    let brand = Brand::of_agent(mark);
+    let block = |process: &proc::Process| {
+        let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).ok()?;
+        let all = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        all.split_whitespace().filter_map(|id| id.parse().ok()).find(|id| is_jobs(*id)).map(block_of)
+    };
+    let all = proc::all().into_iter().filter(|process| !process.zombie);
+    let jobs: BTreeMap<u32, (proc::Process, u32)> =
+        all.filter_map(|process| Some((process.pid, (process, block(&process)?)))).collect();
+    let own: BTreeSet<u32> = proc::marked(jobs.values().map(|(process, _)| *process), mark)
+        .into_iter()
+        .map(|process| process.pid)
+        .collect();
+    let others = jobs.values().filter(|(process, _)| !own.contains(&process.pid) && !brand.is_on(process));
+    others.map(|(_, block)| *block).collect()
+}
+
+/// An attempt at all that jobs and the agent do with each other's files, where they do it: a volume may know
+/// no users, or let root do nothing, and rights may be given that no mode says.
+struct Trial {
+    user: JobUser,
+    /// In the directory of slots, and in that of projects.
+    slot: PathBuf,
+    project: PathBuf,
+    /// Directories that were not there.
+    made: Vec<PathBuf>,
+}
+
+impl Trial {
+    /// Lets jobs pass through the agent's directory and those in it, unless they were let through before: as
+    /// long as jobs of an earlier life run, that stays as it is.
+    fn make(dir: &Path, owner: Owner) -> io::Result<Self> {
+        let subs = [crate::dir::SLOTS, crate::dir::PROJECTS].map(|name| dir.join(name));
+        let user = JobUser { owner, groups: vec![owner.gid] };
+        let [slot, project] = subs.each_ref().map(|sub| sub.join(TRIAL));
+        let mut trial = Self { user, slot, project, made: Vec::new() };
+        for sub in &subs {
+            if !sub.exists() {
+                crate::dir::make_closed(sub)?;
+                trial.made.push(sub.clone());
+            }
+        }
+        for dir in subs.iter().map(PathBuf::as_path).chain([dir]) {
+            let group = fs::metadata(dir)?.gid();
+            match is_jobs(group) {
+                true => trial.user.groups.push(Gid::from_raw(group)),
+                false => grant(dir, owner.gid, Mode::XGRP)?,
+            }
+        }
+        trial.clear();
+        Ok(trial)
+    }
+
+    fn run(&self) -> io::Result<()> {
+        let said = |path: &Path| {
+            let path = path.display().to_string();
+            move |error: io::Error| io::Error::other(format!("{path}: {error}"))
+        };
+        // A slot is the job's, and what is in its project's directory it reads.
+        for dir in [&self.slot, &self.project] {
+            crate::dir::make_closed(dir).map_err(said(dir))?;
+        }
+        let slot = tree::open_directory(rustix::fs::CWD, &name_of(&self.slot)?).map_err(io::Error::from);
+        let slot = slot.map_err(said(&self.slot))?;
+        let owner = self.user.owner;
+        owner.give(&slot).map_err(Into::into).and_then(|()| owner.check(&slot)).map_err(said(&self.slot))?;
+        let input = self.project.join("input");
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&input);
+        file.as_mut().map_or(Ok(()), |file| file.write_all(b"input")).map_err(said(&input))?;
+        let_read(&file.map_err(said(&input))?).map_err(said(&input))?;
+        grant(&self.project, owner.gid, Mode::RGRP | Mode::XGRP).map_err(said(&self.project))?;
+        let output = self.slot.join("output");
+        let job = {
+            let (input, output, cannot) = (input.clone(), output.clone(), (said(&input), said(&output)));
+            move || {
+                let read = fs::read(input).map_err(cannot.0)?;
+                let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(output);
+                made.as_mut().map_or(Ok(()), |made| made.write_all(&read)).map_err(&cannot.1)?;
+                made.map(drop).map_err(&cannot.1)
+            }
+        };
+        sys::as_user(self.user.clone(), job)?;
+        // What it has made is its own, and the agent reads it and takes it.
+        let take = || {
+            let mut file = crate::files::open_plain(&output)?;
+            owner.check(&file)?;
+            let mut made = Vec::new();
+            file.read_to_end(&mut made)?;
+            Owner::own().give(&file)?;
+            Owner::own().check(&file)
+        };
+        take().map_err(said(&output))
+    }
+
+    fn clear(&self) {
+        for dir in [&self.slot, &self.project] {
+            let _ = tree::remove(dir);
+        }
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        self.clear();
+        for dir in &self.made {
+            let _ = fs::remove_dir(dir);
+        }
+    }
+}
+
+fn name_of(path: &Path) -> io::Result<std::ffi::CString> {
+    use std::os::unix::ffi::OsStrExt as _;
+    Ok(std::ffi::CString::new(path.as_os_str().as_bytes())?)
 }

@@ -204,6 +204,9 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     for view in client.project_views() {
         dir.name_project(&view.url, &view.directory);
     }
+    if let Some(users) = confinement.users() {
+        dir.run_jobs_as(users.clone());
+    }
     // Leftovers first: no process of an earlier life may meet one of this.
     let slots = blocking({
         let (dir, records, groups) = (dir.clone(), records.clone(), Arc::clone(&groups));

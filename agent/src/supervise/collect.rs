@@ -18,7 +18,7 @@ use flate2::{Compression, GzBuilder};
 
 use super::record::{Output, SlotRecord};
 use super::slot_dir::SlotDir;
-use crate::dir::{DataDir, PARTIAL};
+use crate::dir::{DataDir, PARTIAL, make_closed};
 use crate::files::{is_its_own, open_own, open_plain, shown};
 use crate::walk::{Usage, usage_below};
 
@@ -220,6 +220,7 @@ fn found(
         return Ok(None);
     }
     let place = project.join(&output.name);
+    let of_job = slot;
     let slot = slot.filter(|slot| slot.has(&output.place()));
     // Before it is moved: to another volume that is a copy, in which holes take space.
     let opened = slot.map_or_else(|| open_own(&place), |slot| slot.read(&output.place()));
@@ -235,6 +236,12 @@ fn found(
             return Err(error);
         }
         tracing::error!(output = shown(&output.name), %error, "cannot move an output to its project's directory");
+    }
+    if let Some(Err(error)) = of_job.map(|slot| slot.take_rest(&place)) {
+        if !is_its_own(&error) {
+            return Err(error);
+        }
+        tracing::error!(output = shown(&output.name), %error, "an output stays its job's");
     }
     // Also one that its job had closed: it is opened up here alone.
     let size = open_own(&place).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
@@ -290,7 +297,7 @@ fn compress(path: &Path, is_to_leave: &dyn Fn() -> bool) -> io::Result<()> {
     plain.rewind()?;
     // Among the parts, so that a half-written one is never taken for a file of the project.
     let parts = path.with_file_name(PARTIAL);
-    fs::create_dir_all(&parts)?;
+    make_closed(&parts)?;
     let packed = parts.join(path.file_name().unwrap_or_default());
     // One that was not finished before. A directory of that name is a job's doing: emptying it might not end.
     match fs::remove_file(&packed) {

@@ -5,6 +5,7 @@
 //! `boinc_ufr_NAME`. The other way, `trickle_down_TIME` and `boinc_ufs_NAME` are put into the slot, and the
 //! channel says that they are there.
 
+use std::io;
 use std::path::Path;
 
 use fallow_boinc::names;
@@ -23,8 +24,17 @@ use crate::files::{md5_of, shown};
 const SAME_SECOND: i64 = 60;
 
 /// Moves `trickle_up.xml` to the project's directory. Gives its name there and its size; none where there is
-/// none to move, and what is there is taken away then (BOINC likewise).
-pub(super) fn take_trickle(place: &SlotDir, project: &Path, result_name: &str) -> Option<(String, Bytes)> {
+/// none to move, and what is there is taken away then (BOINC likewise). Of a job that `runs` it may have to be
+/// copied.
+///
+/// # Errors
+/// There is no space for that: it stays where it is, to be taken later.
+pub(super) fn take_trickle(
+    place: &SlotDir,
+    project: &Path,
+    result_name: &str,
+    runs: bool,
+) -> io::Result<Option<(String, Bytes)>> {
     let size = place.read(files::TRICKLE_UP).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
     let moved = match size {
         Ok(size) if size <= TRICKLE_MAX => {
@@ -32,10 +42,14 @@ pub(super) fn take_trickle(place: &SlotDir, project: &Path, result_name: &str) -
             let free = (now..now + SAME_SECOND)
                 .map(|secs| files::trickle_up(result_name, secs))
                 .find(|name| names::is_file_name(name) && project.join(name).symlink_metadata().is_err());
-            free.and_then(|name| {
-                place.move_out(files::TRICKLE_UP, &project.join(&name)).ok()?;
-                Some((name, size))
-            })
+            let moved = free.as_ref().map(|name| match runs {
+                true => place.move_out_of_open(files::TRICKLE_UP, &project.join(name), TRICKLE_MAX.0),
+                false => place.move_out(files::TRICKLE_UP, &project.join(name)),
+            });
+            match moved {
+                Some(Err(error)) if runs && lacks_space(&error) => return Err(error),
+                moved => free.filter(|_| matches!(moved, Some(Ok(())))).map(|name| (name, size)),
+            }
         }
         _ => None,
     };
@@ -47,7 +61,11 @@ pub(super) fn take_trickle(place: &SlotDir, project: &Path, result_name: &str) -
         );
         let _ = place.remove(files::TRICKLE_UP);
     }
-    moved
+    Ok(moved)
+}
+
+fn lacks_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The outputs that the application wants sent early. The requests are taken away. Those for anything else
@@ -75,7 +93,7 @@ pub(super) fn output_now(place: &SlotDir, project: &Path, output: &Output) -> Op
     let path = project.join(&output.name);
     // The application goes on with its own name of it.
     if place.has(&output.place())
-        && let Err(error) = place.link_out(&output.place(), &path)
+        && let Err(error) = place.link_out(&output.place(), &path, output.longest().0)
     {
         tracing::warn!(output = shown(&output.name), %error, "cannot take an output that is to be sent early");
         return None;
@@ -96,7 +114,7 @@ pub(super) fn take_left(dir: &DataDir, place: &SlotDir, url: &fallow_domain::Mas
     let Some([flag, text @ ..]) = bytes.get(at..) else { return };
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if *flag != 0 && TrickleUp::parse(&String::from_utf8_lossy(text)).new_trickle_up {
-        take_trickle(place, &dir.project(url), result_name);
+        let _ = take_trickle(place, &dir.project(url), result_name, false);
     }
 }
 
@@ -112,7 +130,7 @@ mod tests {
         let place = SlotDir::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
         for number in 0..3 {
             fs::write(place.path().join(files::TRICKLE_UP), number.to_string()).unwrap();
-            assert!(take_trickle(&place, dir.path(), "job_1_0").is_some());
+            assert!(take_trickle(&place, dir.path(), "job_1_0", true).unwrap().is_some());
         }
         let kept = fs::read_dir(dir.path()).unwrap().flatten();
         assert_eq!(
@@ -121,9 +139,9 @@ mod tests {
             3
         );
         std::os::unix::fs::symlink("/etc/passwd", place.path().join(files::TRICKLE_UP)).unwrap();
-        assert_eq!(take_trickle(&place, dir.path(), "job_1_0"), None);
+        assert_eq!(take_trickle(&place, dir.path(), "job_1_0", true).unwrap(), None);
         fs::File::create(place.path().join(files::TRICKLE_UP)).unwrap().set_len(TRICKLE_MAX.0 + 1).unwrap();
-        assert_eq!(take_trickle(&place, dir.path(), "job_1_0"), None);
+        assert_eq!(take_trickle(&place, dir.path(), "job_1_0", true).unwrap(), None);
         assert!(!place.path().join(files::TRICKLE_UP).exists());
     }
 

@@ -157,8 +157,7 @@ pub fn life_mark(dir: &DataDir, life: &str) -> String {
 /// The beginning of the marks of all processes of an agent: `PATH:PLACE:`. In containers two directories can
 /// have the same path, and never the same place.
 pub fn agent_mark(dir: &DataDir) -> String {
-    let (device, inode) = dir.place().unwrap_or_default();
-    format!("{}:{device:x}.{inode:x}:", dir.path().display())
+    dir.mark()
 }
 
 /// The handle to the supervising thread.

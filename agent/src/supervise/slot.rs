@@ -18,6 +18,7 @@ use super::slot_dir::SlotDir;
 use super::{Context, Shared, record};
 use crate::files::open_plain;
 use crate::owner::Owner;
+use crate::proc;
 
 /// So much stays free where inputs are copied: what the agent's store asks for, several times over, for
 /// others write too.
@@ -89,14 +90,20 @@ fn fresh(context: &Shared, setup: &TaskSetup) -> Result<SlotDir, StartFailure> {
     Ok(place)
 }
 
-/// Gives a slot to the user that its job runs as, where it is another's. Nothing runs in it.
+/// Gives a slot to the user that its job runs as, where it is another's. Nothing runs in it: whatever runs as
+/// that user is left of a job before, and ends.
 fn hand_over(context: &Context, setup: &TaskSetup, place: &mut SlotDir) -> Result<(), StartFailure> {
     // Whoever is not root has one user for all.
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let owner = owner(context, setup)?.unwrap_or_else(Owner::own);
     let path = place.path().to_path_buf();
+    let user = owner(context, setup)?;
+    if let Some(user) = user {
+        proc::end_of_user(user.uid)
+            .map_err(|error| StartFailure::from_io("give to its job's user", &path, &error))?;
+    }
+    let owner = user.unwrap_or_else(Owner::own);
     place.hand_over(owner).map_err(|error| StartFailure::from_io("give to its job's user", &path, &error))
 }
 

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
@@ -22,8 +22,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::dir::{PARTIAL, copy_name};
-use crate::owner::{self, Handover, Owner};
+use crate::dir::{PARTIAL, copy_name, make_closed};
+use crate::owner::{self, Owner};
 use crate::trash::Trash;
 use crate::tree;
 use crate::users;
@@ -62,12 +62,18 @@ impl SlotDir {
         Ok(place)
     }
 
+    /// The job's user whose it is, if it is not the agent's own.
+    pub(super) const fn owner(&self) -> Option<Owner> {
+        self.owner
+    }
+
     /// Gives it to a user with all that is in it, where it is another's. Nothing runs in it.
     pub(super) fn hand_over(&mut self, owner: Owner) -> io::Result<()> {
-        let data = fstat(&self.dir)?;
-        if data.st_uid != owner.uid.as_raw() {
+        if owner.check(&self.dir).is_err() {
             users::hand_over(&self.dir, owner)?;
         }
+        // There are volumes that say they have done so.
+        owner.check(&self.dir)?;
         self.owner = Owner::jobs(&fstat(&self.dir)?);
         if self.owner.is_some() {
             fchmod(&self.dir, Mode::from_raw_mode(OWN_MODE))?;
@@ -182,40 +188,72 @@ impl SlotDir {
         let (dir, last) = self.way(name, false)?;
         match self.put(to, || renameat(&dir, &last, CWD, to)) {
             // Slots and projects lie in one directory, so in one volume unless somebody mounted between them.
-            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => self.copy_out(name, to),
-            Ok(()) => self.look_at(to, owner::take_over),
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => self.copy_out(name, to, u64::MAX),
+            Ok(()) => self.take_over(to),
             Err(error) => Err(error),
         }
     }
 
-    /// Looks at what came out of the slot, where its job comes to it no more, and does something about it. A
-    /// job that runs may have put another's file under that name just then: that goes again.
-    fn look_at(&self, path: &Path, act: impl FnOnce(&OwnedFd) -> Result<(), Errno>) -> io::Result<()> {
+    /// The same while the job runs: where it is another user, that one keeps what it has open, and the agent
+    /// has a copy. What is longer than `max` is not moved.
+    pub(super) fn move_out_of_open(&self, name: &str, to: &Path, max: u64) -> io::Result<()> {
+        match self.owner {
+            Some(_) => self.copy_out(name, to, max),
+            None => self.move_out(name, to),
+        }
+    }
+
+    /// Makes what came out of the slot the agent's own, where its job comes to it no more and is gone. It may
+    /// have put another's file under that name: that goes again.
+    fn take_over(&self, path: &Path) -> io::Result<()> {
         if self.owner.is_none() {
             return Ok(());
         }
         let file = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        if !self.is_its(fstat(&file)?.st_uid) {
+        let data = fstat(&file)?;
+        if !self.is_its(data.st_uid) {
             std::fs::remove_file(path)?;
             return Err(io::Error::other("not the job's own file"));
         }
-        Ok(act(&file)?)
+        self.take_open(&file, path)
+    }
+
+    /// The same of what was moved out before, and may still be the job's: whoever did it has died, or found no
+    /// space.
+    pub(super) fn take_rest(&self, path: &Path) -> io::Result<()> {
+        if self.owner.is_none() {
+            return Ok(());
+        }
+        match openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            file => self.take_open(&file?, path),
+        }
+    }
+
+    fn take_open(&self, file: &OwnedFd, path: &Path) -> io::Result<()> {
+        if owner::take_over(file)? {
+            return Ok(());
+        }
+        let data = fstat(file)?;
+        let length = u64::try_from(data.st_size).unwrap_or_default();
+        let source = File::open(owner::in_proc(file.as_fd()))?;
+        self.copy(source, (length, owner::taken_mode(&data)), path)
     }
 
     /// Gives a file of the slot a second name, where another file or a directory gives way to it. On another
-    /// volume it is a copy.
-    pub(super) fn link_out(&self, name: &str, to: &Path) -> io::Result<()> {
+    /// volume it is a copy of so much, and also where the job is another user, who could change it later.
+    pub(super) fn link_out(&self, name: &str, to: &Path, max: u64) -> io::Result<()> {
+        if self.owner.is_some() {
+            return self.copy_to(name, to, max);
+        }
         let (dir, last) = self.way(name, false)?;
         let parts = to.with_file_name(PARTIAL);
-        std::fs::create_dir_all(&parts)?;
+        make_closed(&parts)?;
         let link = parts.join(copy_name(to.file_name().unwrap_or_default()));
         self.trash.take(&link)?;
         match linkat(&dir, &last, CWD, &link, AtFlags::empty()) {
-            Ok(()) => self.look_at(&link, |_| Ok(()))?,
-            Err(Errno::XDEV) => {
-                let mut copy = File::options().write(true).create_new(true).open(&link)?;
-                io::copy(&mut self.read(name)?, &mut copy)?;
-            }
+            Ok(()) => {}
+            Err(Errno::XDEV) => return self.copy_to(name, to, max),
             Err(error) => return Err(error.into()),
         }
         let put = self.put(to, || renameat(CWD, &link, CWD, to));
@@ -228,15 +266,15 @@ impl SlotDir {
     pub(super) fn move_in(&self, from: &Path, name: &str) -> io::Result<()> {
         let (dir, last) = self.way(name, true)?;
         self.trash.take_at(dir.as_fd(), &last)?;
+        // That very file is given, whatever has the name in the slot by then.
+        let file = openat(CWD, from, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         match renameat(CWD, from, &dir, &last) {
             Err(Errno::XDEV) => {
                 io::copy(&mut crate::files::open_plain(from)?, &mut self.make(name, 0o644)?)?;
                 std::fs::remove_file(from)
             }
             Ok(()) => {
-                let from = Owner::own().uid;
-                let give = |to| owner::give_at(dir.as_fd(), &last, Handover { from, to });
-                Ok(self.owner.map_or(Ok(()), give)?)
+                self.owner.map_or(Ok(()), |owner| owner::give_made_file(&file, owner)).map_err(Into::into)
             }
             Err(error) => Err(error.into()),
         }
@@ -247,21 +285,37 @@ impl SlotDir {
         self.way(name, true).map(drop)
     }
 
-    /// The same to another volume: the copy takes its place when it is whole.
-    fn copy_out(&self, name: &str, to: &Path) -> io::Result<()> {
-        let mut source = self.read(name)?;
+    /// Moves a file out as a copy, which takes its place when it is whole.
+    fn copy_out(&self, name: &str, to: &Path, max: u64) -> io::Result<()> {
+        self.copy_to(name, to, max)?;
+        self.remove(name)
+    }
+
+    /// Copies a file out of the slot that is not longer than `max`.
+    fn copy_to(&self, name: &str, to: &Path, max: u64) -> io::Result<()> {
+        let source = self.read(name)?;
+        let mode = owner::taken_mode(&fstat(&source)?);
+        self.copy(source, (max, mode), to)
+    }
+
+    /// Puts a copy of a file to `to`, whole or not at all. Somebody may be making it longer meanwhile.
+    fn copy(&self, source: File, (max, mode): (u64, Mode), to: &Path) -> io::Result<()> {
         let parts = to.with_file_name(PARTIAL);
-        std::fs::create_dir_all(&parts)?;
+        make_closed(&parts)?;
         let copy = parts.join(copy_name(to.file_name().unwrap_or_default()));
         self.trash.take(&copy)?;
-        let target = File::options().write(true).create_new(true).open(&copy);
-        let copied = target
-            .and_then(|mut target| io::copy(&mut source, &mut target))
-            .and_then(|_| self.put(to, || renameat(CWD, &copy, CWD, to)));
+        let target = File::options().write(true).create_new(true).mode(0o600).open(&copy);
+        let copied = target.and_then(|mut target| {
+            if io::copy(&mut source.take(max.saturating_add(1)), &mut target)? > max {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            fchmod(&target, mode)?;
+            self.put(to, || renameat(CWD, &copy, CWD, to))
+        });
         if copied.is_err() {
             let _ = std::fs::remove_file(&copy);
         }
-        copied.and_then(|()| self.remove(name))
+        copied
     }
 
     /// Renames to `to`. A directory that is there is taken away, and one around it that a job closed is
@@ -297,15 +351,26 @@ impl SlotDir {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         match tree::open_directory(dir.as_fd(), name) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if make => {
-                self.trash.take_at(dir.as_fd(), name)?;
-                mkdirat(dir, name, Mode::from_raw_mode(0o771))?;
-                let made = tree::open_directory(dir.as_fd(), name)?;
-                self.give(&made)?;
-                Ok(made)
-            }
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if make => self.make_directory(dir, name),
+            // A job may have put another's there.
+            Ok(there) if !self.is_its(fstat(&there)?.st_uid) => match make {
+                true => self.make_directory(dir, name),
+                false => Err(io::Error::other("not a directory of the job's")),
+            },
             opened => Ok(opened?),
         }
+    }
+
+    /// Makes a directory, and gives it to the job's user if it is still the one that was made.
+    fn make_directory(&self, dir: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
+        self.trash.take_at(dir.as_fd(), name)?;
+        mkdirat(dir, name, Mode::from_raw_mode(0o751))?;
+        let made = tree::open_directory(dir.as_fd(), name)?;
+        self.owner.map_or(Ok(()), |owner| owner::give_made(&made, owner))?;
+        if !self.is_its(fstat(&made)?.st_uid) {
+            return Err(io::Error::other("not the directory that was made"));
+        }
+        Ok(made)
     }
 }
 
@@ -398,5 +463,44 @@ mod tests {
             SlotDir::open(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).is_err(),
             "a link is no slot"
         );
+    }
+
+    #[test]
+    fn r6_10_a_directory_is_given_to_a_job_only_if_the_agent_has_made_it() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Only root can give files away.
+        }
+        use std::os::unix::fs::{PermissionsExt as _, chown};
+        let dir = tempfile::tempdir().unwrap();
+        let mut place =
+            SlotDir::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
+        let job = Owner::numbered(owner::FIRST + 1);
+        place.hand_over(job).unwrap();
+        let whose = |path: &Path| fs::metadata(path).unwrap().uid();
+        let (ours, open) = (dir.path().join("ours"), dir.path().join("open"));
+        for (path, mode) in [(&ours, 0o755), (&open, 0o777)] {
+            fs::create_dir(path).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            let there = File::open(path).unwrap().into();
+            owner::give_made(&there, job).unwrap();
+        }
+        assert_eq!((whose(&ours), whose(&open)), (job.uid.as_raw(), 0), "the second may come from anywhere");
+        // What somebody else owns is not gone into, and nothing in it is given.
+        fs::rename(&open, place.path().join("sub")).unwrap();
+        let held = File::open(place.path().join("sub")).unwrap();
+        assert!(place.read("sub/in").is_err());
+        place.write("sub/in", b"x", 0o644).unwrap();
+        let made = place.path().join("sub");
+        assert_eq!((whose(&made), whose(&made.join("in"))), (job.uid.as_raw(), job.uid.as_raw()));
+        assert_eq!(held.metadata().unwrap().uid(), 0);
+        // Nor is a file that has another name.
+        let file = dir.path().join("file");
+        fs::write(&file, "x").unwrap();
+        fs::hard_link(&file, dir.path().join("letter")).unwrap();
+        place.move_in(&file, "moved").unwrap();
+        assert_eq!(whose(&dir.path().join("letter")), 0);
+        // A volume that does not keep owners is found out.
+        chown(place.path(), Some(0), Some(0)).unwrap();
+        assert!(job.check(&place.dir).unwrap_err().to_string().contains("does not keep"));
     }
 }

@@ -29,6 +29,7 @@ use super::unsent_messages::UnsentMessages;
 use super::{Context, Delivery, Order, Shared, collect, launch, messages, slot, verify};
 use crate::brand;
 use crate::files::shown;
+use crate::owner::Owner;
 use crate::proc::{self, Sessions, Used};
 use crate::sys::{self, Segment, Urgency};
 use crate::walk::Missed;
@@ -512,8 +513,9 @@ impl Task {
         let project = shared.dir.project(&self.url);
         self.announced |= said.new_trickle_up;
         if self.announced && !unsent.is_full() {
-            self.announced = false;
-            if let Some((name, nbytes)) = messages::take_trickle(&process.place, &project, &self.name) {
+            let taken = messages::take_trickle(&process.place, &project, &self.name, true);
+            self.announced = taken.is_err();
+            if let Ok(Some((name, nbytes))) = taken {
                 unsent.push(job, name, nbytes);
             }
         }
@@ -539,7 +541,8 @@ impl Task {
         let text = process.channels().and_then(|channels| channels.receive(Channel::TrickleUp));
         let project = shared.dir.project(&self.url);
         let is_announced = self.announced || text.is_some_and(|text| TrickleUp::parse(&text).new_trickle_up);
-        is_announced.then(|| messages::take_trickle(&process.place, &project, &self.name)).flatten()
+        let take = || messages::take_trickle(&process.place, &project, &self.name, false).ok()?;
+        is_announced.then(take).flatten()
     }
 
     /// What the application said last, if anything: also at an earlier look, whose sample may not have been
@@ -621,7 +624,7 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     let threads = setup.special.then(|| std::fs::File::open(format!("/proc/{}/task", leader.pid)));
     let (exit, cpu, young) = wait(&leader, meter);
     drop(threads);
-    let strays = kill_strays(meter, young, &shared.mark(setup.slot));
+    let strays = kill_strays(meter, young, &shared.mark(setup.slot), place.owner());
     meter.gone.store(true, Ordering::Relaxed);
     // First of all what is left in its group: nothing of it is to meddle with what that says.
     meter.group().inspect(|group| group.kill());
@@ -656,9 +659,10 @@ fn of_task(all: &[proc::Process], sessions: &Sessions, brand: u64) -> Vec<proc::
     all.iter().filter(is_own).copied().collect()
 }
 
-/// Kills what left the session: it is known by its number, by the session that it made for itself, or by its
-/// mark, and ends with its task all the same. `young` were made since the last look. Returns those sessions.
-fn kill_strays(meter: &Meter, young: Sessions, mark: &str) -> Sessions {
+/// Kills what left the session: it is known by its number, by the session that it made for itself, by its
+/// mark, or by the user that nobody but this task has, and ends with its task all the same. `young` were made
+/// since the last look. Returns those sessions.
+fn kill_strays(meter: &Meter, young: Sessions, mark: &str, user: Option<Owner>) -> Sessions {
     let mut strays = meter.strays().clone();
     strays.extend(young);
     // Several rounds, for one may fork between the look and the kill.
@@ -666,7 +670,8 @@ fn kill_strays(meter: &Meter, young: Sessions, mark: &str) -> Sessions {
         let all = proc::all();
         proc::follow(&mut strays, &all);
         let known = proc::end(|all| of_task(all, &strays, meter.brand()));
-        if known + proc::kill_marked(mark) == 0 {
+        let others = user.map_or(0, |user| proc::end(|all| proc::of_user(all, user.uid)));
+        if known + others + proc::kill_marked(mark) == 0 {
             break;
         }
         std::thread::sleep(StdDuration::from_millis(20));

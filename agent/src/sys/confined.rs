@@ -7,8 +7,6 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 
-use rustix::fs::{Gid, Uid};
-
 use crate::owner::JobUser;
 
 /// A filter of system calls, as the kernel takes it.
@@ -104,23 +102,21 @@ pub fn confine(command: &mut Command, means: Means) {
 /// Has the calling thread, and no other, be another user for good, with these groups and no others. The
 /// kernel takes root's capabilities from it. Async-signal-safe.
 fn become_user(user: &JobUser) -> io::Result<()> {
-    become_numbers(user.owner.uid, user.owner.gid, &user.groups)
-}
-
-fn become_numbers(uid: Uid, gid: Gid, groups: &[Gid]) -> io::Result<()> {
-    rustix::thread::set_thread_groups(groups)?;
+    let (uid, gid) = (user.owner.uid, user.owner.gid);
+    rustix::thread::set_thread_groups(&user.groups)?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
     Ok(())
 }
 
-/// Whether processes can become this user: a container may not have it, and a service manager may forbid it.
+/// Does something as another user, in a thread that ends with it. A container may not have that user, and a
+/// service manager may forbid to become it.
 ///
 /// # Errors
-/// The system's.
-pub fn try_user(uid: Uid, gid: Gid) -> io::Result<()> {
+/// The system's, or that of what is done.
+pub fn as_user(user: JobUser, act: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("user".into());
-    let tried = thread.spawn(move || become_numbers(uid, gid, &[]))?;
+    let tried = thread.spawn(move || become_user(&user).and_then(|()| act()))?;
     let tried = tried.join().unwrap_or_else(|_| Err(io::Error::other("the attempt did not end")));
     // A thread that changes its user closes all of its process to others, so to this agent's own looks.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)?;

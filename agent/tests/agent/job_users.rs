@@ -284,3 +284,210 @@ fn r6_10_a_directory_that_other_users_cannot_come_to_has_no_users_for_jobs_and_t
     let user = layers.iter().find(|layer| layer.name == "user").unwrap();
     assert!(!user.on && user.why.contains("closed to other users"), "{}", user.why);
 }
+
+/// An output that is not copied, with its script's way to it.
+const TO: &str = "to=$(sed 's/<[^>]*>//g' out)";
+/// Waits until the test has seen what there is to see.
+const WAIT: &str = "until [ -f go ]; do sleep 0.1; done";
+
+/// The first user of jobs, as the layer tells it.
+fn first_user(confinement: &Confinement) -> u32 {
+    let layers = confinement.layers();
+    let user = layers.iter().find(|layer| layer.name == "user").unwrap();
+    assert!(user.on, "{}", user.why);
+    user.why.split(' ').find_map(|word| word.parse().ok()).unwrap()
+}
+
+#[test]
+fn r6_10_a_start_of_the_agent_closes_nothing_to_jobs_of_an_earlier_life_that_still_run() {
+    if !is_root() {
+        return;
+    }
+    let bench = bench(true);
+    let mut setup =
+        bench.script(&format!(": > ready; {WAIT}; cat ../../projects/127.0.0.1_9_test/data >&2; exit 3"));
+    put(&bench.data.project(&setup.url).join("data"), b"right");
+    setup.files =
+        vec![SlotFile { name: "data".into(), open_name: "in".into(), output: false, ..output(false) }];
+    bench.supervisor.start_task(setup);
+    bench.started();
+    let slot = bench.data.slot(SLOT);
+    wait_for("the job", || slot.join("ready").exists().then_some(()));
+    // As the next start does it, before it has ended what is left.
+    fallow_agent::dir::DataDir::at(bench.data.path()).make_usable().unwrap();
+    put(&slot.join("go"), b"");
+    let end = ended(&bench);
+    assert_eq!((end.exit, end.stderr.as_str()), (Ended::Code(3), "right"));
+    // To others they are closed all the same.
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!((mode(&bench.data.slots()), mode(&bench.data.projects())), (0o710, 0o710));
+}
+
+#[test]
+fn r6_10_what_the_agent_takes_of_a_job_is_no_other_name_of_a_file_and_open_to_nobody() {
+    if !is_root() {
+        return;
+    }
+    let bench = bench(true);
+    let told = crate::messages::say(6, "<have_new_trickle_up/>\\n");
+    let mut setup = bench.script(&format!(
+        "exec 3>trickle_up.xml; echo one >&3; {told} {WAIT}; echo two >&3; {TO}; echo right > $to; chmod 777 $to; \
+         ln $to kept; echo 0 > boinc_finish_called"
+    ));
+    setup.files = vec![output(false)];
+    let project = bench.data.project(&setup.url);
+    bench.supervisor.start_task(setup);
+    let name = bench.next("a message", |event| match event {
+        Event::TrickleFound { name, .. } => Some(name),
+        Event::TaskStartFailed { reason, .. } => panic!("not started: {reason}"),
+        _ => None,
+    });
+    assert_eq!(std::fs::metadata(project.join(&name)).unwrap().uid(), 0);
+    put(&bench.data.slot(SLOT).join("go"), b"");
+    let end = ended(&bench);
+    assert_eq!((end.exit, end.outputs.len()), (Ended::Code(0), 1), "{}", end.stderr);
+    assert_eq!(std::fs::read(project.join(&name)).unwrap(), b"one\n");
+    let (taken, kept) = (project.join("output_1"), bench.data.slot(SLOT).join("kept"));
+    let data = [&taken, &kept].map(|path| std::fs::metadata(path).unwrap());
+    assert!(data[0].uid() == 0 && is_jobs(data[1].uid()), "{} {}", data[0].uid(), data[1].uid());
+    assert!(data[0].ino() != data[1].ino() && data[0].nlink() == 1 && data[0].mode() & 0o7777 == 0o755);
+    assert_eq!(std::fs::read(&taken).unwrap(), b"right\n");
+    assert_eq!(std::fs::read_dir(project.join(".partial")).unwrap().count(), 0);
+}
+
+#[test]
+fn r6_10_an_output_that_is_sent_early_is_the_agents_whatever_its_job_does_with_its_own() {
+    if !is_root() {
+        return;
+    }
+    let bench = bench(true);
+    let told = crate::messages::say(6, "<have_new_upload_file/>\\n");
+    let mut setup = bench.script(&format!(
+        "{TO}; echo part > $to; : > boinc_ufr_out; {told} {WAIT}; echo evil >> $to; rm $to; echo 0 > boinc_finish_called"
+    ));
+    setup.files = vec![output(false)];
+    let place = bench.data.project(&setup.url).join("output_1");
+    bench.supervisor.start_task(setup);
+    let early = bench.next("an early output", |event| match event {
+        Event::UploadWanted { output, .. } => Some(output),
+        Event::TaskStartFailed { reason, .. } => panic!("not started: {reason}"),
+        _ => None,
+    });
+    let owner = || std::fs::metadata(&place).unwrap().uid();
+    assert_eq!(owner(), 0);
+    put(&bench.data.slot(SLOT).join("go"), b"");
+    let end = ended(&bench);
+    assert_eq!((end.outputs.len(), owner()), (1, 0), "{}", end.stderr);
+    assert_eq!((std::fs::read(&place).unwrap(), &end.outputs[0].md5), (b"part\n".to_vec(), &early.md5));
+}
+
+#[test]
+fn r6_10_nothing_runs_as_the_user_of_a_slot_after_its_job_has_ended_nor_when_the_next_begins() {
+    if !is_root() {
+        return;
+    }
+    let bench = bench(true);
+    // It has left by all means: its session, its parents, its environment, and its number.
+    let stray = "prlimit --pid $$ --locks=7:7; echo $$ >stray; exec sleep 1000";
+    let detached = format!("(setsid env -i /bin/sh -c '(/bin/sh -c \"$0\" &)' '{stray}' >/dev/null 2>&1 &)");
+    let text = format!("{detached}; until [ -s stray ]; do sleep 0.1; done; sleep 2; exit 3");
+    bench.supervisor.start_task(bench.script(&text));
+    let end = ended(&bench);
+    assert_eq!(end.exit, Ended::Code(3), "{}", end.stderr);
+    let stray = std::fs::read_to_string(bench.data.slot(SLOT).join("stray")).unwrap();
+    assert!(!is_alive(stray.trim().parse().unwrap()), "it is there still");
+    let user = std::fs::metadata(bench.data.slot(SLOT)).unwrap().uid();
+    for fresh in [true, false] {
+        let mut left = std::process::Command::new("sleep");
+        std::os::unix::process::CommandExt::uid(&mut left, user);
+        let mut left = left.arg("1000").spawn().unwrap();
+        let mut setup = bench.script(&format!("kill -0 {} && exit 4; exit 3", left.id()));
+        setup.fresh = fresh;
+        bench.supervisor.start_task(setup);
+        let waited = left.wait().unwrap();
+        assert_eq!((ended(&bench).exit, waited.success()), (Ended::Code(3), false), "fresh: {fresh}");
+    }
+}
+
+#[test]
+fn r6_10_a_project_that_no_job_has_begun_of_is_closed_to_the_jobs_of_others() {
+    if !is_root() {
+        return;
+    }
+    let bench = bench(true);
+    let other = bench.data.projects().join("127.0.0.1_9_other");
+    put(&other.join("key"), b"secret");
+    for path in [&other, &other.join("key")] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let text =
+        "ls ../../projects/127.0.0.1_9_other || cat ../../projects/127.0.0.1_9_other/key && exit 4; exit 3";
+    bench.supervisor.start_task(bench.script(text));
+    let end = ended(&bench);
+    assert_eq!(end.exit, Ended::Code(3), "{}", end.stderr);
+    assert_eq!(std::fs::metadata(&other).unwrap().mode() & 0o027, 0);
+    // And one that is made now is closed from the beginning.
+    let made = bench.data.projects().join("127.0.0.1_9_new");
+    fallow_agent::dir::make_closed(&made.join(".partial")).unwrap();
+    assert_eq!(std::fs::metadata(&made).unwrap().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn r6_10_a_copy_of_an_agents_directory_has_other_users_than_the_original_that_runs() {
+    if !is_root() {
+        return;
+    }
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let probe = |number: usize| Confinement::probe(Allowed::default(), dirs[number].path());
+    let original = probe(0);
+    let first = first_user(&original);
+    let group = std::fs::metadata(dirs[0].path()).unwrap().gid();
+    assert_eq!(group, first - 1);
+    std::os::unix::fs::chown(dirs[1].path(), None, Some(group)).unwrap();
+    assert_ne!(first_user(&probe(1)), first);
+    // It was killed, and jobs of it are there still.
+    drop(original);
+    let mut job = std::process::Command::new("sleep");
+    std::os::unix::process::CommandExt::uid(&mut job, first);
+    let mut job = job.arg("1000").spawn().unwrap();
+    let other = first_user(&probe(1));
+    job.kill().unwrap();
+    job.wait().unwrap();
+    assert_ne!(other, first);
+    assert_eq!(first_user(&probe(0)), first, "nobody has them, and they are its own");
+}
+
+/// A right of one user's to a directory, by an access control list: to do nothing there.
+fn close_to(user: u32, dir: &Path) -> rustix::io::Result<()> {
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    // The owner, that user, the group, what is granted at most, and all others.
+    for (tag, rights, id) in
+        [(1, 7, u32::MAX), (2, 0, user), (4, 1, u32::MAX), (16, 1, u32::MAX), (32, 0, u32::MAX)]
+    {
+        list.extend([tag, 0, rights, 0]);
+        list.extend(id.to_le_bytes());
+    }
+    rustix::fs::setxattr(dir, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty())
+}
+
+#[test]
+fn r6_10_where_jobs_could_not_work_as_other_users_they_have_none_and_the_agent_says_where() {
+    if !is_root() {
+        return;
+    }
+    for sub in ["slots", "projects"] {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["slots", "projects"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let group = first_user(&Confinement::probe(Allowed::default(), dir.path())) - 1;
+        if let Err(error) = close_to(group, &dir.path().join(sub)) {
+            println!("skipped: no access control lists here: {error}");
+            return;
+        }
+        let layers = Confinement::probe(Allowed::default(), dir.path()).layers();
+        let user = layers.iter().find(|layer| layer.name == "user").unwrap();
+        assert!(!user.on && user.why.contains(&format!("{sub}/.trial")), "{}", user.why);
+        assert!(!dir.path().join(sub).join(".trial").exists());
+    }
+}
