@@ -7,16 +7,17 @@
 //! then a group for each project, by which its own jobs alone read its files.
 //!
 //! No two agents of a host have one block, for each ends whatever runs as a user of its slots: an agent holds
-//! its block's lock in [`HELD`] as long as it runs, and takes no block in which another's jobs run, also those
-//! of a container, which has no such lock. So a copy of a directory comes to another block than the original.
+//! its block's lock in `/run/fallow-agent-users` as long as it runs, and takes no block in which another's
+//! jobs run, also those of a container, which has no such lock. So a copy of a directory comes to another
+//! block than the original.
 //!
 //! How files come to these users is in [`crate::owner`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -300,11 +301,10 @@ impl Trial {
             }
         }
         for dir in subs.iter().map(PathBuf::as_path).chain([dir]) {
-            let group = fs::metadata(dir)?.gid();
-            match is_jobs(group) {
-                true => trial.user.groups.push(Gid::from_raw(group)),
-                false => grant(dir, owner.gid, Mode::XGRP)?,
-            }
+            let now = fs::metadata(dir)?.gid();
+            let group = if is_jobs(now) { Gid::from_raw(now) } else { owner.gid };
+            grant(dir, group, Mode::XGRP)?;
+            trial.user.groups.push(group);
         }
         trial.clear();
         Ok(trial)
@@ -324,18 +324,18 @@ impl Trial {
         let owner = self.user.owner;
         owner.give(&slot).map_err(Into::into).and_then(|()| owner.check(&slot)).map_err(said(&self.slot))?;
         let input = self.project.join("input");
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&input);
-        file.as_mut().map_or(Ok(()), |file| file.write_all(b"input")).map_err(said(&input))?;
-        let_read(&file.map_err(said(&input))?).map_err(said(&input))?;
+        fs::write(&input, b"input")
+            .and_then(|()| let_read(&crate::files::open_plain(&input)?))
+            .map_err(said(&input))?;
         grant(&self.project, owner.gid, Mode::RGRP | Mode::XGRP).map_err(said(&self.project))?;
         let output = self.slot.join("output");
         let job = {
-            let (input, output, cannot) = (input.clone(), output.clone(), (said(&input), said(&output)));
+            let (output, cannot) = (output.clone(), (said(&input), said(&output)));
             move || {
                 let read = fs::read(input).map_err(cannot.0)?;
-                let mut made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(output);
-                made.as_mut().map_or(Ok(()), |made| made.write_all(&read)).map_err(&cannot.1)?;
-                made.map(drop).map_err(&cannot.1)
+                let closed = fs::Permissions::from_mode(0o600);
+                let made = fs::write(&output, read).and_then(|()| fs::set_permissions(&output, closed));
+                made.map_err(cannot.1)
             }
         };
         sys::as_user(self.user.clone(), job)?;

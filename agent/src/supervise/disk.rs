@@ -13,7 +13,6 @@
 //! honest one may do so once.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -26,7 +25,6 @@ use super::task::Meter;
 use crate::brand;
 use crate::dir::SLOTS;
 use crate::nameless::Nameless;
-use crate::owner::is_jobs;
 use crate::proc::{self, Process, Sessions};
 use crate::sys::{self, Urgency};
 use crate::walk::{COUNTED_MAX, Counted, Missed, Usage, Walk};
@@ -118,12 +116,7 @@ fn count_in_turn(places: &[Files], data: &Path, most: u64) {
 
 impl Files {
     fn held(&self, in_slot: Usage) -> Usage {
-        // What the agent has copied of a job that is another user is its own.
-        let user = self.slot.symlink_metadata().map(|data| data.uid()).ok().filter(|user| is_jobs(*user));
-        let is_its = |path: &&PathBuf| {
-            user.is_none_or(|user| path.symlink_metadata().is_ok_and(|data| data.uid() == user))
-        };
-        self.outputs.iter().filter(is_its).map(|path| usage_of_one(path)).fold(in_slot, Usage::plus)
+        self.outputs.iter().map(|path| usage_of_one(path)).fold(in_slot, Usage::plus)
     }
 
     /// Takes note of a count that is over.

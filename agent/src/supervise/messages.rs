@@ -24,8 +24,8 @@ use crate::files::{md5_of, shown};
 const SAME_SECOND: i64 = 60;
 
 /// Moves `trickle_up.xml` to the project's directory. Gives its name there and its size; none where there is
-/// none to move, and what is there is taken away then (BOINC likewise). Of a job that `runs` it may have to be
-/// copied.
+/// none to move, and what is there is taken away then (BOINC likewise). Of a job that `runs` it may have to
+/// be copied.
 ///
 /// # Errors
 /// There is no space for that: it stays where it is, to be taken later.

@@ -218,8 +218,8 @@ impl SlotDir {
         self.take_open(&file, path)
     }
 
-    /// The same of what was moved out before, and may still be the job's: whoever did it has died, or found no
-    /// space.
+    /// The same of what was moved out before, and may still be the job's: whoever did it has died, or found
+    /// no space.
     pub(super) fn take_rest(&self, path: &Path) -> io::Result<()> {
         if self.owner.is_none() {
             return Ok(());
