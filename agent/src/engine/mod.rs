@@ -185,7 +185,7 @@ impl Engine {
         }
         if std::mem::take(&mut self.is_new_project) {
             let found = crate::preferences::read_app_configs(&self.dir, &self.client);
-            self.tell(Event::AppConfigsRead(found), None).await?;
+            self.tell(Event::NewAppConfigsRead(found), None).await?;
         }
         Ok(())
     }

@@ -157,7 +157,7 @@ impl Engine {
         let app_configs = crate::preferences::read_app_configs(&self.dir, &self.client);
         let faults = app_configs.values().filter_map(|found| match found {
             AppConfigFound::Wrong(faults) => Some(faults.join("\n")),
-            AppConfigFound::Read(..) => None,
+            AppConfigFound::Read(..) | AppConfigFound::Sent => None,
         });
         let faults: Vec<String> = faults.collect();
         if files.troubles.is_empty() && !faults.is_empty() {

@@ -19,7 +19,8 @@ use crate::files::open_own;
 pub fn read_app_configs(dir: &DataDir, client: &Client) -> BTreeMap<ProjectId, AppConfigFound> {
     let project = |view: fallow_client::ProjectView| {
         let path = dir.project(&view.url).join(APP_CONFIG);
-        Some((view.id, read(&path)?))
+        let found = read(&path)?;
+        Some((view.id, if client.has_sent_app_config(view.id) { AppConfigFound::Sent } else { found }))
     };
     client.project_views().into_iter().filter_map(project).collect()
 }

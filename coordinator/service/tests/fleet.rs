@@ -330,7 +330,8 @@ async fn r6_3_a_coordinator_that_stood_still_takes_no_agent_for_gone() {
 #[tokio::test]
 async fn r6_10_an_agent_that_says_very_much_is_read_at_its_pace_and_others_are_not_held_up() {
     let dir = tempfile::tempdir().unwrap();
-    let link = LinkSettings { heartbeat: Duration::from_hours(1), messages_a_second: 20 };
+    let link =
+        LinkSettings { heartbeat: Duration::from_hours(1), messages_a_second: 20, ..LinkSettings::default() };
     let (coordinator, mut operator) = start_with(dir.path(), link).await;
     let loud = identity(&coordinator, &mut operator).await;
     let other = identity(&coordinator, &mut operator).await;

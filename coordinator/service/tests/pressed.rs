@@ -378,7 +378,7 @@ async fn r6_10_submissions_of_many_short_workunits_take_no_more_memory_than_a_su
     let workunit = NewWorkunit { application: "app".into(), flops_estimate: 1e9, ..Default::default() };
     let request = SubmitRequest {
         project: "sieve".into(),
-        workunits: vec![workunit; 100_000],
+        workunits: vec![workunit; 10_000],
         check_only: true,
         ..Default::default()
     };

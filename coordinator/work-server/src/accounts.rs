@@ -295,7 +295,7 @@ impl Project {
 
     /// They were sent one.
     pub(crate) fn note_agents_told(&self) -> Result<(), ProjectError> {
-        let _alone = lock(&self.adding);
+        let _alone = lock(&self.setting);
         let told = ProjectRecord { agents_told: true, ..lock(&self.record).clone() };
         self.transact_durably(|txn| txn.put("project", self.keys.settings(), &told))?;
         *lock(&self.record) = told;
@@ -394,6 +394,26 @@ mod tests {
         drop(project);
         let project = Project::open(store, dir.path(), URL, "p").unwrap();
         assert_eq!(project.info().account_key, own, "once is enough");
+    }
+
+    #[test]
+    fn r6_10_settings_of_a_project_change_while_jobs_are_submitted_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: std::sync::Arc<dyn Store> =
+            std::sync::Arc::new(SledStore::open(dir.path().join("store")).unwrap());
+        let settings = ProjectSettings::default();
+        let project = Project::create(store, dir.path(), URL, "p", settings, None, now()).unwrap();
+        let project = std::sync::Arc::new(project);
+        let _submission = lock(&project.adding);
+        let (done, is_done) = std::sync::mpsc::channel();
+        let changed = project.clone();
+        std::thread::spawn(move || {
+            changed.change_settings(&[("account-creation".to_owned(), "true".to_owned())]).unwrap();
+            changed.note_agents_told().unwrap();
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(std::time::Duration::from_secs(60)).expect("they wait for the submission");
+        assert!(project.settings().account_creation && !project.has_agents_to_tell());
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Project {
     /// Registers a version and gives the names of its files in the download directory.
     pub(crate) fn add_app_version(&self, new: &NewAppVersion) -> Result<Vec<String>, ProjectError> {
         check(new)?;
-        let _alone = lock(&self.adding);
+        let _alone = lock(&self.publishing);
         let plan_class = plan_class(new.usage);
         let key = self.keys.version(&new.application, &new.platform, new.version, plan_class);
         if self.read().contains(&key)? {
@@ -53,7 +53,9 @@ impl Project {
             });
         }
         let names = names(new)?;
-        self.check_slot(new, &names)?;
+        let mut in_slot = SlotNames::of(Owner::Application);
+        names.iter().try_for_each(|names| in_slot.add(names.in_slot()))?;
+        self.check_slot(new, &in_slot)?;
         let taken = self.published()?;
         let mut version = Version {
             application: new.application.clone(),
@@ -81,6 +83,9 @@ impl Project {
                 friendly => friendly.to_owned(),
             },
         };
+        // Files are on the medium: submissions, which count on names in slots, wait for a moment only.
+        let _no_workunit_meanwhile = lock(&self.adding);
+        self.check_slot(new, &in_slot)?;
         self.transact_durably(|txn| {
             txn.leave_space();
             txn.put("application", self.keys.app(&app.name), &app)?;
@@ -107,15 +112,13 @@ impl Project {
     /// Refuses files that have no place of their own in a slot: beside each other, beside those of the
     /// client, and beside those of workunits whose jobs may yet run with this version, whose names are
     /// counted.
-    fn check_slot(&self, new: &NewAppVersion, names: &[Names]) -> Result<(), ProjectError> {
-        let mut in_slot = SlotNames::of(Owner::Application);
-        names.iter().try_for_each(|names| in_slot.add(names.in_slot()))?;
+    fn check_slot(&self, new: &NewAppVersion, in_slot: &SlotNames) -> Result<(), ProjectError> {
         for is_output in [false, true] {
             let (prefix, mut after) = (self.keys.open_names(&new.application, is_output), None);
             loop {
                 let page = self.read().scan(&prefix, after.as_deref(), PAGE)?;
                 for (key, _) in &page {
-                    if let Some((file, name)) = takes_place(&in_slot, tail(key, &prefix), is_output)
+                    if let Some((file, name)) = takes_place(in_slot, tail(key, &prefix), is_output)
                         && let Some(workunit) = self.open_workunit_with(&new.application, is_output, &name)?
                     {
                         return Err(ProjectError::TakesPlace { file, workunit, name });

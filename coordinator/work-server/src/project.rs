@@ -54,9 +54,13 @@ pub(crate) struct Project {
     pub(crate) store: Arc<dyn Store>,
     /// Held by whoever changes records.
     writer: Mutex<()>,
-    /// Held by whoever adds applications or workunits: files are written before the records that speak of
-    /// them, and must not be another call's by then.
+    /// Held by whoever adds a version of an application, from its files on. They may take minutes.
+    pub(crate) publishing: Mutex<()>,
+    /// Held by whoever adds workunits, or what they have to go with: files are written before the records
+    /// that speak of them, and must not be another call's by then.
     pub(crate) adding: Mutex<()>,
+    /// Held by whoever changes the project's own record: settings wait behind no submission.
+    pub(crate) setting: Mutex<()>,
     catalog: RwLock<Arc<Catalog>>,
     /// Agents whose accounts are being made.
     pub(crate) pending_accounts: PendingAccounts,
@@ -159,7 +163,9 @@ impl Project {
             layout,
             store,
             writer: Mutex::new(()),
+            publishing: Mutex::new(()),
             adding: Mutex::new(()),
+            setting: Mutex::new(()),
             catalog: RwLock::new(Arc::new(catalog)),
             pending_accounts: PendingAccounts::default(),
             uploading: Mutex::new(BTreeSet::new()),
@@ -245,7 +251,7 @@ impl Project {
         &self,
         changes: &[(String, String)],
     ) -> Result<ProjectSettings, ProjectError> {
-        let _alone = lock(&self.adding);
+        let _alone = lock(&self.setting);
         let mut changed = ProjectSettings::clone(&self.settings());
         changes.iter().try_for_each(|(key, value)| changed.set(key, value))?;
         let record = ProjectRecord { settings: changed.clone(), ..lock(&self.record).clone() };

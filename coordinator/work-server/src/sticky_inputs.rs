@@ -14,7 +14,7 @@ use ring::digest::{SHA256, digest};
 use tracing::warn;
 
 use super::error::ProjectError;
-use super::layout::{Layout, remove_if_there, write_by};
+use super::layout::{Layout, leave_space, remove_if_there, write_by};
 use super::operator_types::NewInput;
 
 /// Before the name under which such an input is kept, in the name of its file.
@@ -99,6 +99,7 @@ impl<'a> StickyInputs<'a> {
             // Others may name it from now on: there whole, or not at all.
             // Beside it, `.new` behind its name may be another input's name.
             let new = self.layout.incoming().join(&file.name);
+            leave_space(&self.layout.downloads(), input.content.len() as u64, 1)?;
             write_by(&path, &new, &input.content, 0o644)?;
             file.is_there = true;
             self.written.push(path);

@@ -31,8 +31,13 @@ use super::workunit::{InputRef, Workunit, WorkunitState};
 const APPLICATIONS_NAMED: usize = 20;
 /// The longest that a job may take: clients count in seconds, and deadlines beyond mean nothing.
 const DELAY_MAX: Duration = Duration::from_hours(10 * 365 * 24);
-/// The most workunits in one piece: it is one batch in the store.
-pub const SUBMIT_MAX: usize = 100_000;
+/// The most workunits in one piece: it is one batch in the store, and what others store waits behind it.
+pub const SUBMIT_MAX: usize = 5_000;
+/// The most inputs of all workunits in one piece: each is a file, and on the medium before the batch. And the
+/// most outputs and first jobs, each of which is in the batch.
+const ALL_MAX: usize = 25_000;
+/// The most names of a submission that an older version has stored together.
+const PAGE_MAX: u64 = 100_000;
 /// The most workunits of a whole submission.
 const TOTAL_MAX: u64 = 10_000_000;
 /// The longest key of a submission, and fingerprint of one.
@@ -167,10 +172,10 @@ impl Project {
         }
         let txn = self.read();
         let (prefix, begin) = (self.keys.all_submission_names(key), |at| self.keys.submission_names(key, at));
-        // Pieces may have been cut at other places when they were taken. A page has SUBMIT_MAX names at most.
+        // Pieces may have been cut at other places when they were taken, by an older version as well.
         let from = match txn.contains(&begin(offset))? {
             true => offset,
-            false => (offset + 1).saturating_sub(SUBMIT_MAX as u64),
+            false => (offset + 1).saturating_sub(PAGE_MAX),
         };
         let mut after = from.checked_sub(1).map(begin);
         while out.len() < count {
@@ -283,6 +288,8 @@ impl Project {
                 true => sticky_inputs.write(&input)?,
                 false => {
                     let file_name = format!("{name}{INPUT}{position}");
+                    // Other projects' submissions were told of the same room, and take it meanwhile.
+                    leave_space(&self.layout.downloads(), input.content.len() as u64, 1)?;
                     write_unsynced(&self.layout.download(&file_name), &input.content, 0o644)?;
                     (file_name, input.content.len() as u64, md5_hex(&input.content))
                 }
@@ -350,8 +357,20 @@ pub(super) fn split_input_name(name: &str) -> Option<&str> {
 
 fn check_piece(piece: &SubmissionPiece) -> Result<(), Invalid> {
     if piece.workunits.len() > SUBMIT_MAX {
-        let expected = "at most 100,000 at a time";
+        let expected = "at most 5,000 at a time";
         return Err(Invalid::new("number of workunits", piece.workunits.len(), expected));
+    }
+    type Count = fn(&NewWorkunit) -> usize;
+    let counts: [(&'static str, Count); 3] = [
+        ("number of inputs", |workunit| workunit.inputs.len()),
+        ("number of outputs", |workunit| workunit.outputs.len()),
+        ("number of initial jobs", |workunit| workunit.rules.initial_jobs as usize),
+    ];
+    for (what, count) in counts {
+        let all = piece.workunits.iter().map(count).fold(0, usize::saturating_add);
+        if all > ALL_MAX {
+            return Err(Invalid::new(what, all, "at most 25,000 of all workunits at a time"));
+        }
     }
     if piece.total > TOTAL_MAX {
         let expected = "at most 10,000,000 in one submission";

@@ -9,6 +9,7 @@ use fallow_store::{SledStore, Store};
 use super::*;
 use crate::operator_types::{NewAppVersion, OutputSpec};
 use crate::settings::ProjectSettings;
+use crate::workunit::Rules;
 
 /// Workunits of one submission, from a place on.
 fn piece(offset: u64, count: usize, check_only: bool) -> SubmissionPiece {
@@ -33,6 +34,28 @@ fn started(dir: &std::path::Path) -> (Project, Instant) {
     };
     project.add_app_version(&version).unwrap();
     (project, now)
+}
+
+#[test]
+fn r6_10_a_piece_has_no_more_workunits_and_inputs_than_others_can_wait_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (project, now) = started(dir.path());
+    let submit =
+        |workunits| project.submit_piece(SubmissionPiece::whole(workunits), now).unwrap_err().to_string();
+    let workunit = NewWorkunit::new("app", Flops::new(1e9).unwrap());
+    let refused = submit(vec![workunit.clone(); SUBMIT_MAX + 1]);
+    assert!(refused.contains("at most 5,000 at a time"), "{refused}");
+    let inputs = (0..100).map(|number| NewInput { open_name: format!("in{number}"), ..NewInput::default() });
+    let output = |number| OutputSpec { open_name: format!("out{number}"), max_bytes: Bytes(1) };
+    let rules = Rules { initial_jobs: 100, max_total_jobs: 100, ..workunit.rules };
+    for (what, workunit) in [
+        ("number of inputs", NewWorkunit { inputs: inputs.collect(), ..workunit.clone() }),
+        ("number of outputs", NewWorkunit { outputs: (0..100).map(output).collect(), ..workunit.clone() }),
+        ("number of initial jobs", NewWorkunit { rules, ..workunit }),
+    ] {
+        let refused = submit(vec![workunit; ALL_MAX / 100 + 1]);
+        assert!(refused.contains(what) && refused.contains("at most 25,000 of all workunits"), "{refused}");
+    }
 }
 
 /// Shows R6.8.

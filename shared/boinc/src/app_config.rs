@@ -183,10 +183,32 @@ impl<'a> Parser<'a> {
         self.remark(tag, what.into(), true);
     }
 
+    /// The whole file is one element. What stands in a comment beside it, such as an older version, says
+    /// nothing; another element beside it may be what was to limit.
     fn file(&mut self) -> Result<AppConfig, FormatError> {
-        let root = self.reader.root("app_config")?;
+        let root = match self.reader.next_element()? {
+            Some(tag) if tag.name == "app_config" => tag,
+            Some(tag) => {
+                let expected = format!("<app_config>, not <{}>", shown(tag.name));
+                return Err(self.reader.error_at(&tag, expected));
+            }
+            // Nothing is left where it could be: that is the error.
+            None => self.reader.root("app_config")?,
+        };
+        let file = self.root(&root)?;
+        if let Some(tag) = self.reader.next_element()? {
+            let name = shown(tag.name);
+            self.fault(
+                &tag,
+                format!("<{name}> follows </app_config>; all of the file belongs into one <app_config>"),
+            );
+        }
+        Ok(file)
+    }
+
+    fn root(&mut self, root: &Tag<'a>) -> Result<AppConfig, FormatError> {
         let mut file = AppConfig::default();
-        while let Some(tag) = self.reader.next_child(&root)? {
+        while let Some(tag) = self.reader.next_child(root)? {
             match tag.name {
                 "app" if file.apps.len() < ENTRIES_MAX => {
                     let app = self.app(&tag)?;
@@ -331,7 +353,8 @@ impl<'a> Parser<'a> {
             return Ok(true);
         }
         let flag = |text: &str| match text {
-            "1" => Some(true),
+            // `<x></x>` is the same as `<x/>`.
+            "1" | "" => Some(true),
             "0" => Some(false),
             _ => None,
         };

@@ -150,13 +150,43 @@ fn r6_4_a_file_that_is_no_text_or_would_grow_is_refused_at_once() {
     assert_eq!(faults(b"<app_config>\n\0</app_config>"), ["line 2: there is a NUL character in it"]);
     assert_eq!(faults(&[b' '; APP_CONFIG_MAX + 1]), ["line 1: the file is longer than 64 KiB"]);
     assert_eq!(faults(b""), ["line 1: expected <app_config>"]);
-    assert_eq!(faults(b"<global_preferences/>"), ["line 1: expected <app_config>"]);
+    assert_eq!(faults(b"<global_preferences/>"), ["line 1: expected <app_config>, not <global_preferences>"]);
     let deep = "<x>".repeat(5_000);
     assert!(read(&deep).is_err());
     let many = "<y/>".repeat(10_000);
     let (_, notes) = read(&many).unwrap();
     assert_eq!(notes.len(), REMARKS_MAX);
     assert!(!faults(format!("<app_config>{}</app_config>", "<app/>".repeat(5_000)).as_bytes()).is_empty());
+}
+
+#[test]
+fn r6_4_what_is_commented_out_beside_the_files_element_says_nothing_and_nothing_else_may_stand_there() {
+    let one = "<app_config><project_max_concurrent>1</project_max_concurrent></app_config>";
+    let old = "<!-- <app_config></app_config> -->";
+    let most = |text: String| AppConfig::parse(text.as_bytes()).unwrap().0.project_max_concurrent;
+    for text in [
+        format!("{old}\n{one}"),
+        format!("<!-- put this <app_config> into the project's directory -->\n{one}"),
+        format!("<?xml version=\"1.0\"?>\n<!-- it was\n{one} -->\n{one}\n{old}\n"),
+        format!("\u{feff}{one}"),
+    ] {
+        assert_eq!(most(text.clone()), NonZeroU32::new(1), "{text}");
+    }
+    assert_eq!(faults(format!("{old}\n").as_bytes()), ["line 2: expected <app_config>"]);
+    assert_eq!(faults(format!("<x>\n{one}</x>").as_bytes()), ["line 1: expected <app_config>, not <x>"]);
+    let follows = "line 2: <app_config> follows </app_config>; all of the file belongs into one <app_config>";
+    assert_eq!(faults(format!("<app_config/>\n{one}").as_bytes()), [follows]);
+    assert_eq!(faults(format!("{one}\n<!-- {one}").as_bytes()), ["line 2: expected --> after <!--"]);
+}
+
+#[test]
+fn r6_4_a_flag_that_is_empty_is_set_however_it_is_written() {
+    for flag in ["<report_results_immediately/>", "<report_results_immediately></report_results_immediately>"]
+    {
+        assert!(read(flag).unwrap().0.report_results_immediately, "{flag}");
+    }
+    let off = read("<report_results_immediately>0</report_results_immediately>").unwrap().0;
+    assert!(!off.report_results_immediately);
 }
 
 #[test]

@@ -8,19 +8,22 @@
 //! A file that cannot be read when the agent starts may be the one that forbids: until it is mended, nothing
 //! of its project is begun or fetched. Others are not concerned.
 //!
+//! Files are read when the agent starts and when the owner says so: what he is about to write counts only
+//! then. When a project is attached, its file is read too, and no other one is taken.
+//!
 //! Not stored: files are read anew at each start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_boinc::app_config::{AppConfig, Remark};
-use fallow_domain::{JobId, PerType, ProjectId, ResourceType, Usage, printable};
+use fallow_boinc::app_config::{APP_CONFIG, AppConfig, Remark};
+use fallow_domain::{Duration, JobId, PerType, ProjectId, ResourceType, Usage, printable};
 use fallow_policy::fetch::{WorkRequest, bounds as fetch_bounds};
-use fallow_policy::job_queue::AtOnce;
+use fallow_policy::job_queue::{AtOnce, Instances};
 
 use crate::machine::Client;
-use crate::state::{Job, Process, Project};
+use crate::state::Process;
 use crate::versions::VersionKey;
-use crate::{Entity, NoticeLevel};
+use crate::{Entity, FileKey, NoticeLevel};
 
 /// Longest name in a text for people, in bytes.
 const NAME_MAX: usize = 100;
@@ -34,6 +37,8 @@ pub enum AppConfigFound {
     Read(AppConfig, Vec<Remark>),
     /// What is wrong with it, each with the file and the line.
     Wrong(Vec<String>),
+    /// It is none of the owner's ([`Client::has_sent_app_config`]), and says nothing.
+    Sent,
 }
 
 /// What is in force of one project's file, in words.
@@ -51,6 +56,8 @@ pub struct AppConfigView {
 #[derive(Debug, Default)]
 pub(crate) struct AppConfigs {
     found: BTreeMap<ProjectId, AppConfigFound>,
+    /// The projects of which it was looked for one.
+    looked: BTreeSet<ProjectId>,
 }
 
 impl AppConfigs {
@@ -58,7 +65,7 @@ impl AppConfigs {
     pub(crate) fn of(&self, project: ProjectId) -> Option<&AppConfig> {
         match self.found.get(&project)? {
             AppConfigFound::Read(file, _) => Some(file),
-            AppConfigFound::Wrong(_) => None,
+            AppConfigFound::Wrong(_) | AppConfigFound::Sent => None,
         }
     }
 
@@ -74,9 +81,19 @@ impl AppConfigs {
         all.filter(|id| before.get(id) != self.found.get(id)).copied().collect()
     }
 
+    /// Of projects that were never looked at there are these; what is known of others stays. Returns the
+    /// projects for which something else holds now.
+    fn add(&mut self, found: BTreeMap<ProjectId, AppConfigFound>) -> BTreeSet<ProjectId> {
+        let new: Vec<_> = found.into_iter().filter(|(id, _)| !self.looked.contains(id)).collect();
+        let ids = new.iter().map(|(id, _)| *id).collect();
+        self.found.extend(new);
+        ids
+    }
+
     /// A project is detached, and its directory goes.
     pub(crate) fn forget(&mut self, project: ProjectId) {
         self.found.remove(&project);
+        self.looked.remove(&project);
     }
 
     /// The number by which policies know a job's application, if its file limits that.
@@ -117,11 +134,57 @@ impl AppConfigs {
     }
 }
 
+/// The projects to which the owner's limits leave less of a type than their shares, each with the most
+/// instances of it. There what they use says nothing about what they are owed: more could not be had.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BelowShare(BTreeMap<ProjectId, PerType<Option<f64>>>);
+
+impl BelowShare {
+    /// The most instances of a type that such a project gets.
+    pub(crate) fn most(&self, project: ProjectId, kind: ResourceType) -> Option<f64> {
+        self.0.get(&project)?[kind]
+    }
+
+    /// Whether a project is one of them.
+    pub(crate) fn holds(&self, project: ProjectId, kind: ResourceType) -> bool {
+        self.most(project, kind).is_some()
+    }
+
+    /// Whether there are none of a type.
+    pub(crate) fn is_empty_of(&self, kind: ResourceType) -> bool {
+        self.0.values().all(|most| most[kind].is_none())
+    }
+
+    /// What a project used, but for the types of which it is held below its share: there its account stands
+    /// still, for more than it used could not be had, and less is not asked of it.
+    pub(crate) fn but_of_held(&self, project: ProjectId, used: &PerType<Duration>) -> PerType<Duration> {
+        used.map(|kind, used| if self.holds(project, kind) { Duration::ZERO } else { *used })
+    }
+}
+
 impl Client {
     /// The files were read: all that there are.
     pub(crate) fn app_configs_read(&mut self, found: BTreeMap<ProjectId, AppConfigFound>) {
-        let known = found.into_iter().filter(|(id, _)| self.state.projects.contains_key(id)).collect();
-        for id in self.app_configs.replace(known) {
+        let known = self.of_known(found);
+        let changed = self.app_configs.replace(known);
+        self.app_configs_changed(changed);
+    }
+
+    /// They were read after a project was attached: those of others are as they were read before, whatever
+    /// stands there now.
+    pub(crate) fn new_app_configs_read(&mut self, found: BTreeMap<ProjectId, AppConfigFound>) {
+        let known = self.of_known(found);
+        let changed = self.app_configs.add(known);
+        self.app_configs_changed(changed);
+    }
+
+    fn of_known(&self, found: BTreeMap<ProjectId, AppConfigFound>) -> BTreeMap<ProjectId, AppConfigFound> {
+        found.into_iter().filter(|(id, _)| self.state.projects.contains_key(id)).collect()
+    }
+
+    fn app_configs_changed(&mut self, changed: BTreeSet<ProjectId>) {
+        self.app_configs.looked = self.state.projects.keys().copied().collect();
+        for id in changed {
             self.limit_jobs(id);
             self.count_jobs_anew(id);
             self.reports_changed();
@@ -167,9 +230,26 @@ impl Client {
             let mut versions = self.state.versions.of(id).peekable();
             let limits_all = versions.peek().is_some()
                 && versions.all(|(key, _)| self.app_configs.number(id, &key.app).is_some());
-            AtOnce { project: file.project_max_concurrent, applications, limits_all }
+            AtOnce {
+                project: file.project_max_concurrent,
+                applications,
+                limits_all,
+                largest: self.largest_of(id),
+            }
         });
         self.workload.limit(id, limits);
+    }
+
+    /// The most that jobs of a project's versions are counted with, by main type.
+    fn largest_of(&self, id: ProjectId) -> PerType<Instances> {
+        let mut largest = PerType::<Instances>::default();
+        for (key, version) in self.state.versions.of(id) {
+            let Ok(declared) = crate::arrival::usage(version) else { continue };
+            let usage = self.app_configs.counted(key, declared);
+            let kind = usage.main_type();
+            largest[kind] = largest[kind].max(Instances::of_type(usage, kind));
+        }
+        largest
     }
 
     /// Jobs without a process are counted with what their versions use now; all are placed anew.
@@ -182,7 +262,8 @@ impl Client {
         }
     }
 
-    fn count_anew(&mut self, id: JobId) {
+    /// Counts a job without a process with what its version uses now, for it is started with that next.
+    pub(crate) fn count_anew(&mut self, id: JobId) {
         let Some(job) = self.state.jobs.get(&id) else { return };
         if job.process != Process::None || job.outcome.is_some() {
             return;
@@ -219,12 +300,25 @@ impl Client {
         (full, PerType::from_fn(|kind| queue.beyond_limits(id, kind, within)))
     }
 
-    /// Whether the owner's limit leaves a project less of a type than its share, so that what it uses says
-    /// nothing about what it is owed: more could not be had.
-    pub(crate) fn is_held_below_share(&self, project: &Project, kind: ResourceType) -> bool {
-        let Some(most) = self.workload.queue().never_more(project.id, kind) else { return false };
-        let fraction = self.share_fraction(project, |other| !other.detach_when_done);
-        most < fraction * f64::from(self.plan_host().instances[kind])
+    /// Of which projects the owner lets less run than their shares, as things stand now.
+    pub(crate) fn held_below_share(&self) -> BelowShare {
+        let (queue, host) = (self.workload.queue(), self.plan_host());
+        let held = |id: ProjectId| {
+            let project = self.state.projects.get(&id)?;
+            let fraction = self.share_fraction(project, |other| !other.detach_when_done);
+            let most = PerType::from_fn(|kind| {
+                let most = queue.cut_to(id, kind, &host.instances)?;
+                (most < fraction * f64::from(host.instances[kind])).then_some(most)
+            });
+            (most != PerType::default()).then_some((id, most))
+        };
+        BelowShare(queue.limited().filter_map(held).collect())
+    }
+
+    /// Whether the file of that name is one that the project itself has sent, to an agent that did not refuse
+    /// the name yet.
+    pub fn has_sent_app_config(&self, project: ProjectId) -> bool {
+        self.state.files.get(&FileKey { project, name: APP_CONFIG.to_owned() }).is_some()
     }
 
     /// What is in force of a project's file, if it has one.
@@ -232,6 +326,11 @@ impl Client {
         match self.app_configs.found.get(&id)? {
             AppConfigFound::Wrong(faults) => {
                 Some(AppConfigView { is_wrong: true, says: Vec::new(), remarks: faults.clone() })
+            }
+            AppConfigFound::Sent => {
+                let what = "the project has sent this file, which says nothing of its owner; a file of yours \
+                            counts after you have detached the project and attached it again";
+                Some(AppConfigView { remarks: vec![what.to_owned()], ..AppConfigView::default() })
             }
             AppConfigFound::Read(file, notes) => {
                 let remarks = notes.iter().map(ToString::to_string).chain(self.unmatched(id, file));
@@ -269,10 +368,15 @@ impl Client {
 
     /// What a file says, in words, with how many run of what it limits.
     fn says(&self, id: ProjectId, file: &AppConfig) -> Vec<String> {
-        let running = || self.state.jobs.values().filter(|job| job.project == id && job.process.computes());
+        let running = self.state.jobs.values().filter(|job| job.project == id && job.process.computes());
+        let mut by_app: BTreeMap<&str, usize> = BTreeMap::new();
+        for job in running {
+            *by_app.entry(&job.version.app).or_default() += 1;
+        }
         let mut says = Vec::new();
         if let Some(most) = file.project_max_concurrent {
-            says.push(format!("at most {most} of its jobs at once ({} now)", running().count()));
+            let now: usize = by_app.values().sum();
+            says.push(format!("at most {most} of its jobs at once ({now} now)"));
         }
         for app in &file.apps {
             let name = shown(&app.name);
@@ -280,11 +384,8 @@ impl Client {
                 continue;
             }
             if let Some(most) = app.max_concurrent {
-                let is_own = |job: &&Job| job.version.app == app.name;
-                says.push(format!(
-                    "{name} at most {most} at once ({} now)",
-                    running().filter(is_own).count()
-                ));
+                let now = by_app.get(app.name.as_str()).copied().unwrap_or_default();
+                says.push(format!("{name} at most {most} at once ({now} now)"));
             }
             if let Some(of_job) = app.gpu_versions {
                 says.push(format!("{name} on GPUs uses {} of one and {} CPUs", of_job.gpu, of_job.cpu));

@@ -386,7 +386,7 @@ const CPUS_MIN: f64 = 0.25;
 const COPROCESSOR_MIN: f64 = 1.0 / 16.0;
 
 /// What a job of a version uses (R3.1). A GPU application may need no more than a sliver of a CPU.
-fn usage(version: &ApplicationVersion) -> Result<Usage, Dropped> {
+pub(crate) fn usage(version: &ApplicationVersion) -> Result<Usage, Dropped> {
     let Some(used) = &version.coprocessor else {
         let usage = Usage::from_cpus(version.cpus);
         return Ok(Usage { cpus: usage.cpus.max(CPUS_MIN), ..usage });

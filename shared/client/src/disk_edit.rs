@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_boinc::app_config::{APP_CONFIG, APP_CONFIG_MAX};
 use fallow_boinc::runtime::exit;
 use fallow_domain::{Bytes, Instant, JobId, ProjectId};
 use fallow_policy::disk::reconcile::{FileLocation, Mismatch, Orphans, Recorded, reconcile};
@@ -324,13 +323,12 @@ impl Client {
             (place(key), nbytes.map_or(Recorded::Arriving(Bytes(u64::MAX)), Recorded::Whole))
         });
         let recorded: BTreeMap<FileLocation, Recorded> = recorded.collect();
-        // Parts of known files, messages of jobs, and what the owner says of the project are somebody's.
+        // Parts of known files and messages of jobs are somebody's. What the owner says of the project is not
+        // among them: no file of a project has that name.
         let mine = |file: &&FileFound| {
             let is_seen = !look.unseen.contains(&file.key.project);
-            let is_short = file.length.0 <= APP_CONFIG_MAX as u64;
-            let is_owners = file.key.name == APP_CONFIG && is_short && !file.is_part;
             let is_part = file.is_part && state.files.contains_key(&file.key);
-            is_seen && !is_owners && !is_part && self.trickle_size(&file.key).is_none()
+            is_seen && !is_part && self.trickle_size(&file.key).is_none()
         };
         let found: Vec<&FileFound> = look.files.iter().filter(mine).collect();
         let orphans = Orphans::since(found.iter().map(|file| (place(&file.key), file.changed)));

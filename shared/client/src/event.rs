@@ -92,6 +92,8 @@ pub enum Event {
     /// The owner's `app_config.xml` of each project that has one was read: before [`Event::Started`], and
     /// whenever they are read again. Those of projects that are not among them are no more.
     AppConfigsRead(BTreeMap<ProjectId, AppConfigFound>),
+    /// The same after a project was attached: they are taken of projects of which none was looked for yet.
+    NewAppConfigsRead(BTreeMap<ProjectId, AppConfigFound>),
     /// It was looked what goes on around the tasks, as [`crate::Client::looks_for`] asks.
     SurroundingsSeen(Surroundings),
     /// The owner suspends or resumes all computing.

@@ -45,6 +45,8 @@ pub(crate) struct Difference {
     pub place: bool,
     /// The set of runnable jobs may have changed, which is a reason to check work fetch (R2.16).
     pub news: bool,
+    /// Its process is gone: what it is counted with may be another for the next one (R6.4).
+    pub ends: bool,
     /// It can run now, or what it held is free: a reason to decide what runs (R2.2).
     pub frees: bool,
     /// It has made a checkpoint: the same where the last decision waits for one (R2.5).
@@ -141,6 +143,7 @@ impl Outline {
             durable: over || leaves || self.deadline != deadline,
             show: goes_on || shown,
             place: goes_on,
+            ends,
             news: moved || ends || (self.run.begun && !run.begun),
             frees: ready || ends || waited || (outcome.is_some() && self.outcome.is_none()),
             checkpoint: run.checkpoint_said.is_positive() && run.checkpoint_said != self.run.checkpoint_said,
@@ -241,14 +244,26 @@ mod tests {
         let before = Outline::of(&job);
         edit(&mut job);
         let found = before.until(&job);
-        let Difference { store, durable, show, place, news, frees, checkpoint, reports, waits, computes } =
-            found;
+        let Difference {
+            store,
+            durable,
+            show,
+            place,
+            news,
+            ends,
+            frees,
+            checkpoint,
+            reports,
+            waits,
+            computes,
+        } = found;
         let flags = [
             (store, "store"),
             (durable, "durable"),
             (show, "show"),
             (place, "place"),
             (news, "news"),
+            (ends, "ends"),
             (frees, "frees"),
             (checkpoint, "checkpoint"),
             (reports, "reports"),
@@ -286,7 +301,7 @@ mod tests {
         assert_eq!(follows(|job| job.process = Process::Suspended(7)), "show place computes");
         assert_eq!(follows(|job| job.run.slice_since = Instant::from_secs_f64(9.0)), "store show place");
         assert_eq!(follows(|job| job.process = Process::Aborting(None)), "store show place news computes");
-        assert_eq!(follows(|job| job.process = Process::None), "show place news frees computes");
+        assert_eq!(follows(|job| job.process = Process::None), "show place news ends frees computes");
         assert_eq!(follows(|job| job.run.not_before = Instant::EPOCH), "store show place news frees waits");
         assert_eq!(
             follows(|job| job.run.not_before = Instant::from_secs_f64(2.0)),

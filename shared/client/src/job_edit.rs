@@ -105,6 +105,10 @@ impl Client {
         if found.computes {
             self.timers.all_stale(Timer::OF_PROCESSES);
         }
+        if found.ends {
+            // Before it is decided what runs in its place.
+            self.count_anew(id);
+        }
         if found.news {
             self.want_fetch();
         }

@@ -297,6 +297,7 @@ impl Client {
             Event::Snoozed(time) => self.snooze(time),
             Event::PreferenceFilesRead(files) => self.preference_files_read(*files),
             Event::AppConfigsRead(found) => self.app_configs_read(found),
+            Event::NewAppConfigsRead(found) => self.new_app_configs_read(found),
             Event::SurroundingsSeen(seen) => self.surroundings_seen(seen),
             Event::OwnerSuspended(suspended) => self.owner_suspends(suspended),
             Event::OwnerExcludedDevices(devices) => self.owner_excludes(devices),

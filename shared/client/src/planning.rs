@@ -110,6 +110,9 @@ impl Client {
         }
         let used = used.unwrap_or_default();
         let host = self.plan_host();
+        let held = self.held_below_share();
+        // As long as more is here than the owner lets run, it is we who do not ask.
+        let is_unasked = |id, kind| self.workload.queue().at_once(id).is_some() && self.gathered(id)[kind];
         let periods: Vec<LongTermPeriod> = self
             .state
             .projects
@@ -117,10 +120,14 @@ impl Client {
             .map(|project| LongTermPeriod {
                 project: project.id,
                 share: project.share,
-                used: used.get(&project.id).map(|used| self.but_of_held(project, used)).unwrap_or_default(),
+                used: used
+                    .get(&project.id)
+                    .map(|used| held.but_of_held(project.id, used))
+                    .unwrap_or_default(),
                 may_supply: PerType::from_fn(|kind| {
                     !project.detach_when_done
-                        && !self.is_held_below_share(project, kind)
+                        && !held.holds(project.id, kind)
+                        && !is_unasked(project.id, kind)
                         && !project.rpc.is_down(instant)
                         && !project.left_out()[kind]
                         && !self.ledger.type_backoffs().lacks_work(project.id, kind, instant)
@@ -128,13 +135,6 @@ impl Client {
             })
             .collect();
         self.ledger.settle_long_term(&host, &periods);
-    }
-
-    /// What a project used, but for types of which the owner lets it use less than its share: there its
-    /// account stands still, for more than it used could not be had, and less is not asked of it.
-    pub(crate) fn but_of_held(&self, project: &Project, used: &PerType<Duration>) -> PerType<Duration> {
-        let held = |kind| self.is_held_below_share(project, kind);
-        used.map(|kind, used| if held(kind) { Duration::ZERO } else { *used })
     }
 
     /// Checks the need for work if its outcome may have changed.

@@ -10,6 +10,7 @@ use fallow_policy::cpu_schedule::{
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::Outlook;
 
+use crate::app_configs::BelowShare;
 use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::state::Process;
@@ -57,7 +58,8 @@ impl Client {
     pub(crate) fn decide_what_runs(&mut self) {
         self.abort_hopeless();
         self.look_at_devices();
-        let used = self.settle_debts();
+        let held = self.held_below_share();
+        let used = self.settle_debts(&held);
         let (composition, none) = (self.config.composition, Outlook::default());
         let looks_ahead = composition.cpu.looks_ahead();
         if looks_ahead {
@@ -72,7 +74,7 @@ impl Client {
         };
         let shares = self.state.projects.shares();
         let mut projects: Vec<ProjectSnapshot> = shares.iter().zip(owed).map(project).collect();
-        self.put_held_first(&mut projects);
+        self.put_held_first(&mut projects, &held);
         let decision = composition.cpu.decide(&CpuSituation {
             now: self.now(),
             host: self.schedule_host_now(),
@@ -92,8 +94,8 @@ impl Client {
     }
 
     /// Updates the debts for the time since the last decision (R2.1). Returns the instance time that all
-    /// projects used.
-    fn settle_debts(&mut self) -> PerType<Duration> {
+    /// projects used. A project takes no part for types of which the owner lets it use less than its share.
+    pub(crate) fn settle_debts(&mut self, held: &BelowShare) -> PerType<Duration> {
         let period: Vec<ShortTermPeriod> = self
             .state
             .projects
@@ -110,37 +112,29 @@ impl Client {
         }
         let host = self.plan_host();
         self.book_credit(&period, &host);
-        let period: Vec<ShortTermPeriod> =
-            period.into_iter().map(|period| self.without_held(period)).collect();
+        let without_held = |period: ShortTermPeriod| ShortTermPeriod {
+            runnable: period.runnable.map(|kind, runnable| *runnable && !held.holds(period.project, kind)),
+            used: held.but_of_held(period.project, &period.used),
+            ..period
+        };
+        let period: Vec<ShortTermPeriod> = period.into_iter().map(without_held).collect();
         self.ledger.settle_short_term(&host, &period)
-    }
-
-    /// The same, but for types of which the owner lets the project use less than its share: there it takes no
-    /// part.
-    fn without_held(&self, period: ShortTermPeriod) -> ShortTermPeriod {
-        let Some(project) = self.state.projects.get(&period.project) else { return period };
-        let runnable =
-            period.runnable.map(|kind, runnable| *runnable && !self.is_held_below_share(project, kind));
-        ShortTermPeriod { runnable, used: self.but_of_held(project, &period.used), ..period }
     }
 
     /// A project of which the owner lets less run than its share comes first: it gets no more than it is
     /// owed, and the others divide the rest.
-    fn put_held_first(&self, projects: &mut [ProjectSnapshot]) {
+    fn put_held_first(&self, projects: &mut [ProjectSnapshot], held: &BelowShare) {
+        let period = self.preferences().scheduling_period.as_secs_f64();
         for kind in ResourceType::ALL {
-            let is_held = |of: &ProjectSnapshot| {
-                self.state.projects.get(&of.id).is_some_and(|project| self.is_held_below_share(project, kind))
-            };
-            let held: Vec<bool> = projects.iter().map(is_held).collect();
-            if !held.contains(&true) {
+            if held.is_empty_of(kind) {
                 continue;
             }
-            let others = projects.iter().zip(&held).filter(|(_, held)| !**held);
-            let most = others.map(|(of, _)| of.priority[kind].as_secs()).fold(0.0, f64::max);
-            let period = self.preferences().scheduling_period.as_secs_f64();
-            for (of, _) in projects.iter_mut().zip(&held).filter(|(_, held)| **held) {
-                let jobs = self.workload.queue().never_more(of.id, kind).unwrap_or_default();
-                of.priority[kind] = Debt::from_secs(most + period * jobs);
+            let others = projects.iter().filter(|of| !held.holds(of.id, kind));
+            let most = others.map(|of| of.priority[kind].as_secs()).fold(0.0, f64::max);
+            for of in projects.iter_mut() {
+                if let Some(instances) = held.most(of.id, kind) {
+                    of.priority[kind] = Debt::from_secs(most + period * instances);
+                }
             }
         }
     }

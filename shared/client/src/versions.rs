@@ -99,7 +99,9 @@ impl Client {
             known.cpus = sent.cpus;
             known.speed = sent.speed;
             known.command_line = sent.command_line;
+            let project = key.project;
             self.mark(Record::Version(key));
+            self.limit_jobs(project);
         }
     }
 

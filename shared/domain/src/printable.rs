@@ -29,10 +29,15 @@ fn cut(mut text: String, max: usize) -> String {
 
 /// Whether a character may be shown as it is.
 fn is_fit(c: char) -> bool {
-    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    // Of no width: two names that look alike would be two. The joiners are part of some writing systems.
-    let hidden =
-        matches!(c, '\u{ad}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+    let turns =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    // Of no width, or blank: two names that look alike would be two. The joiners are part of some writing
+    // systems.
+    let hidden = matches!(
+        c,
+        '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{2800}' | '\u{3164}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    );
     !(c.is_control() || turns || hidden || matches!(c, '\u{2028}' | '\u{2029}'))
 }
 
@@ -45,6 +50,7 @@ mod tests {
         assert_eq!(line("lab1\nERROR forged\x1b[2J\u{202e}", 255), "lab1�ERROR forged�[2J�");
         assert_eq!(line("Žluťoučký 計算機", 255), "Žluťoučký 計算機");
         assert_eq!(line("pc\u{200b}-1\u{2060}\u{e0041}", 255), "pc�-1��");
+        assert_eq!(line("pc\u{61c}\u{180e}\u{fff9}\u{2800}\u{3164}", 255), "pc�����");
         assert_eq!(lines("one\r\n\ttwo\x07", 255), "one\n\ttwo�");
         assert_eq!(line("éé", 3), "é");
         assert_eq!(joined("one\r\n  two\x1b\n", 255), "one two�");

@@ -53,6 +53,19 @@ fn full_decision_near(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
     bencher.bench_local(|| world.decide());
 }
 
+/// Of a single project half of the CPUs idle by that, and all its jobs come to an end in the simulation.
+#[divan::bench(args = [(100, 1), (1_000, 1), (10_000, 1), (10_000, 20)])]
+fn full_decision_far_of_limited_projects(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
+    let mut world = World::new(jobs, count, Deadlines::Far).limit_each(4);
+    bencher.bench_local(|| world.decide());
+}
+
+#[divan::bench(args = [(10_000, 1), (10_000, 20)])]
+fn full_decision_near_of_limited_projects(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
+    let mut world = World::new(jobs, count, Deadlines::Near).limit_each(4);
+    bencher.bench_local(|| world.decide());
+}
+
 #[divan::bench(args = SIZES)]
 fn full_decision_when_nothing_changed(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
     let mut world = World::new(jobs, count, Deadlines::Far);

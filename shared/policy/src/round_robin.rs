@@ -18,7 +18,9 @@
 //!
 //! Where the owner limits how many jobs of a project run at once, its rate is never more than those can use
 //! that are held now. Which of its applications they are of is not looked at as time goes by: where one that
-//! is limited is left when others have ended, it is known only then that it leaves instances idle.
+//! is limited is left when others have ended, it is known only then that it leaves instances idle, and that
+//! its jobs end later. Places that jobs on GPUs have are none of the CPU jobs' to the end of the simulation:
+//! where they leave none, the project's CPU jobs are left out.
 //!
 //! Not in here: memory, checkpoints, the fair division across types of R3.3 (each type is divided by
 //! itself), and changes to come, such as other preferences tomorrow.

@@ -454,8 +454,9 @@ fn kept_files(all: u64) -> u64 {
 }
 
 /// Whether `bytes` more in `dir`, in so many new files, leave its volume enough for what is done by those in
-/// charge: the store's batches that do not [yield](Batch::yielding), and the next start. For files beside a
-/// store.
+/// charge: the store's batches that do not [yield](Batch::yielding), and the next start; and as much again
+/// for those that yield. For files beside a store, and what else can wait longer than the news that batches
+/// bring.
 ///
 /// # Errors
 /// What the system says of the volume.
@@ -466,7 +467,7 @@ pub fn leaves_enough(dir: &Path, bytes: u64, files: u64) -> std::io::Result<bool
     let says_nothing = volume.f_files == 0 || volume.f_favail == 0;
     let has_files =
         files == 0 || says_nothing || volume.f_favail >= kept_files(volume.f_files).saturating_add(files);
-    Ok(has_files && free >= kept(all).saturating_add(bytes))
+    Ok(has_files && free >= kept(all).saturating_mul(2).saturating_add(bytes))
 }
 
 /// Refuses a batch that the volume has no room for, before the engine sees it.

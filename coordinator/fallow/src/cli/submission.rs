@@ -31,6 +31,8 @@ use super::{Client, Failure, bounded};
 pub(crate) const INPUTS_MAX: u64 = 48 << 20;
 /// A piece has at most this many workunits: they are one batch in the coordinator's store.
 const PIECE_WORKUNITS: usize = 2_500;
+/// The same of all their inputs, of their outputs, and of their first jobs.
+const PIECE_ALL: usize = 10_000;
 /// And about this many bytes, unless one workunit alone has more.
 const PIECE_BYTES: u64 = 8 << 20;
 /// How often a plain line tells of progress.
@@ -340,14 +342,21 @@ fn firsts(drafts: &[PendingWorkunit]) -> BTreeMap<&str, usize> {
 /// Where a submission is cut into pieces; none is empty.
 fn cut(drafts: &[PendingWorkunit]) -> Vec<Range<usize>> {
     let firsts = firsts(drafts);
-    let (mut pieces, mut start, mut bytes) = (Vec::new(), 0, 0);
+    let (mut pieces, mut start, mut bytes, mut all) = (Vec::new(), 0, 0, [0; 3]);
     for (at, draft) in drafts.iter().enumerate() {
         let size = draft.size(|name| firsts.get(name) == Some(&at));
-        if at > start && (at - start >= PIECE_WORKUNITS || bytes + size > PIECE_BYTES) {
+        let workunit = &draft.workunit;
+        let jobs = workunit.initial_jobs.max(workunit.quorum).max(1) as usize;
+        let own = [draft.contents.len(), workunit.outputs.len(), jobs];
+        let is_full = at - start >= PIECE_WORKUNITS
+            || bytes + size > PIECE_BYTES
+            || all.iter().zip(own).any(|(all, own)| all + own > PIECE_ALL);
+        if at > start && is_full {
             pieces.push(start..at);
-            (start, bytes) = (at, 0);
+            (start, bytes, all) = (at, 0, [0; 3]);
         }
         bytes += size;
+        all.iter_mut().zip(own).for_each(|(all, own)| *all += own);
     }
     pieces.push(start..drafts.len());
     pieces
@@ -426,6 +435,8 @@ impl Drop for Progress {
 
 #[cfg(test)]
 mod tests {
+    use fallow_proto::operator::v1::OutputFile;
+
     use super::*;
 
     fn draft(input: &[u8]) -> PendingWorkunit {
@@ -440,6 +451,15 @@ mod tests {
         assert_eq!(cut(&vec![large; 3]), [0..1, 1..2, 2..3]);
         let larger = draft(&vec![0; PIECE_BYTES as usize * 2]);
         assert_eq!(cut(&[draft(b""), larger, draft(b"")]), [0..1, 1..2, 2..3]);
+        let of_many = [
+            NewWorkunit { inputs: vec![InputFile::default(); 100], ..Default::default() },
+            NewWorkunit { outputs: vec![OutputFile::default(); 100], ..Default::default() },
+            NewWorkunit { initial_jobs: 100, ..Default::default() },
+            NewWorkunit { quorum: 100, ..Default::default() },
+        ];
+        for workunit in of_many {
+            assert_eq!(cut(&vec![workunit.into(); 150]), [0..100, 100..150]);
+        }
     }
 
     /// Shows R6.8.

@@ -18,6 +18,8 @@ use super::why::Why;
 use super::{Failure, batch, print, print_json, runs, table, units, warn};
 use crate::printable;
 
+/// How long a piece may take: it waits for its turn behind those of others, whatever these take.
+const LONGEST: std::time::Duration = std::time::Duration::from_mins(10);
 /// Digits of a fingerprint that are a batch's key: enough that no two batches share one.
 const KEY_DIGITS: usize = 32;
 /// Names that a terminal shows of many.
@@ -125,7 +127,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         Some(file) => batch::read(file)?,
         None => vec![single(&arguments)?],
     };
-    let mut client = arguments.target.connect().await?;
+    let mut client = arguments.target.connect_for(LONGEST).await?;
     // A batch that is submitted again is the same batch; options that are typed again are a new workunit.
     let made = match &arguments.file {
         Some(_) => submission::fingerprint(&arguments.project, &drafts).chars().take(KEY_DIGITS).collect(),

@@ -166,9 +166,10 @@ impl Daemon {
 
     /// Waits for its end; kills it where it takes too long.
     async fn wait(&mut self, reporter: &Reporter) {
-        let patience = Instant::now() + PATIENCE;
+        let mut patience = Instant::now() + PATIENCE;
         while self.is_up() {
             if Instant::now() > patience {
+                patience = Instant::now() + PATIENCE;
                 let text = format!("{} did not end in {} s and is killed", self.name, PATIENCE.as_secs());
                 reporter.say("killed", &text);
                 self.kill();

@@ -41,6 +41,13 @@ pub enum NotStored {
     EarlierFailed,
 }
 
+impl NotStored {
+    /// Whether there is no space for it.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Store(error) if matches!(**error, StoreError::Full { .. }))
+    }
+}
+
 struct Request {
     stream: CommitSequence,
     writes: Writes,

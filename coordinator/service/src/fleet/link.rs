@@ -295,6 +295,8 @@ struct Connection<'a> {
     kept: Instant,
     /// Until when nothing is read of what the agent says; none if it keeps its pace.
     held_until: Option<Instant>,
+    /// What the agent said last could not be stored.
+    is_unstored: bool,
 }
 
 /// A change on its way to the store.
@@ -380,6 +382,7 @@ impl<'a> Connection<'a> {
             unheard: 0,
             kept: Instant::now(),
             held_until: None,
+            is_unstored: false,
         }
     }
 
@@ -399,6 +402,8 @@ impl<'a> Connection<'a> {
         let mut ticks = interval(self.fleet.settings.heartbeat);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
+        // Of what was not stored: how the link ends, and when.
+        let mut end: Option<(Instant, Status)> = None;
         // Whatever it follows: its accounts must be there.
         self.take_document().await;
         loop {
@@ -460,9 +465,17 @@ impl<'a> Connection<'a> {
                 () = is_taken(&mut seat, number) => return taken_over(),
                 _ = stopping.changed() => Ok(()),
                 _ = removed.changed() => Ok(()),
+                () = sleep_until(end.as_ref().map_or_else(Instant::now, |(at, _)| *at)), if end.is_some() => {
+                    return end.map_or_else(|| Status::unavailable("the store failed"), |(_, why)| why);
+                }
             };
-            if let Err(status) = turn {
-                return status;
+            match turn {
+                Ok(()) => {}
+                // Whoever stops the fleet because the disk is full reaches it all the same.
+                Err(status) if self.is_unstored && end.is_none() => {
+                    end = Some((Instant::now() + self.fleet.settings.unstored, status));
+                }
+                Err(status) => return status,
             }
             self.pending.note_waiting();
         }
@@ -570,6 +583,10 @@ impl<'a> Connection<'a> {
             }
         };
         self.charge(pace::message(entries.len() + removed.len(), bytes));
+        if self.is_unstored {
+            // It says so again on its next link.
+            return Ok(());
+        }
         let bad = |error: BadEntry| {
             if let Some(times) = MEANINGLESS.allow() {
                 tracing::warn!(sequence, error = %error, times, "a message that means nothing was refused");
@@ -697,6 +714,7 @@ impl<'a> Connection<'a> {
     /// Takes over the oldest change in the pipeline, whose answer came.
     fn settle(&mut self, stored: Result<Stored, oneshot::error::RecvError>) -> Result<(), Status> {
         let Some(InFlight { sequence, change, .. }) = self.pipeline.pop_front() else { return Ok(()) };
+        let is_full = matches!(&stored, Ok(Err(error)) if error.is_full());
         let failed = match stored {
             Ok(Ok(())) => {
                 let tells_of_host = change.tells_of_host();
@@ -725,6 +743,7 @@ impl<'a> Connection<'a> {
         };
         // Later changes rest on this one, and the stream stores none of them.
         self.pipeline.clear();
+        self.is_unstored = is_full;
         if let Some(times) = NOT_STORED.allow() {
             tracing::error!(error = failed, times, "the fleet's state cannot be stored");
         }

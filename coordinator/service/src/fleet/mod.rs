@@ -80,12 +80,19 @@ pub struct LinkSettings {
     pub heartbeat: Duration,
     /// What one agent may say in a second, in messages.
     pub messages_a_second: u32,
+    /// How long a link is kept of whose news nothing can be stored, on a full disk: its agent is still sent
+    /// documents. Agents wait half a minute for an acknowledgement.
+    pub unstored: Duration,
 }
 
 impl Default for LinkSettings {
     /// Ten seconds: a dead host shows within half a minute, and 100,000 agents cost a quarter of a core.
     fn default() -> Self {
-        Self { heartbeat: Duration::from_secs(10), messages_a_second: limits::MESSAGES_A_SECOND }
+        Self {
+            heartbeat: Duration::from_secs(10),
+            messages_a_second: limits::MESSAGES_A_SECOND,
+            unstored: Duration::from_secs(25),
+        }
     }
 }
 

@@ -313,13 +313,13 @@ where
             Body::new(axum::body::Body::from(whole))
         }
         Reading::Messages(kind) => {
-            let (metered, of_it) = Metered::new(body, share.clone(), takes_turns.then_some(kind));
+            let (metered, of_it) = Metered::new(body, share.clone(), kind, takes_turns);
             room = Some(of_it);
             Body::new(metered)
         }
         Reading::Text(kind, length) => {
             let of_it = Room::default();
-            lock(&of_it).0 = Some(share.read(length).await?);
+            lock(&of_it).0 = Some(share.read(kind, length).await?);
             // Its values take much more than its length.
             turns.of(&share, takes_turns.then(|| (kind, of_it.clone())));
             room = Some(of_it);

@@ -23,6 +23,8 @@ use fallow_domain::hex;
 const FILES_MAX: usize = 100;
 /// All files of a version together.
 const ALL_MAX: u64 = 4 << 30;
+/// Bytes that are written at once: before each of them the disk is looked at.
+const WRITTEN: usize = 256 << 10;
 /// A sender that is silent for longer is gone.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -54,10 +56,11 @@ pub(super) async fn receive(
     let incoming = projects.incoming(&project).map_err(|error| status::of_project(&error))?;
     let failed = |path: &PathBuf, error| status::of_project(&ProjectError::file("write", path)(error));
     // Each in a directory. What the rest of the disk is for: see below.
-    let files = 2 * announced.files.len() as u64 + 1;
-    if !fallow_store::leaves_enough(&incoming, 0, files).unwrap_or(true) {
-        return Err(failed(&incoming, rustix::io::Errno::NOSPC.into()));
-    }
+    let has_room_for = |files| match fallow_store::leaves_enough(&incoming, 0, files).unwrap_or(true) {
+        true => Ok(()),
+        false => Err(failed(&incoming, rustix::io::Errno::NOSPC.into())),
+    };
+    has_room_for(2 * announced.files.len() as u64 + 1)?;
     let dir = tempfile::Builder::new()
         .prefix("version-")
         .tempdir_in(&incoming)
@@ -66,6 +69,8 @@ pub(super) async fn receive(
     for (position, file) in announced.files.iter().enumerate() {
         // A directory for each: names that are alike are told of by whoever adds the version.
         let place = dir.path().join(position.to_string());
+        // Others were told of the same room, and have taken it since.
+        has_room_for(2)?;
         tokio::fs::create_dir(&place).await.map_err(|error| failed(&place, error))?;
         let path = place.join(&file.name);
         let mut options = OpenOptions::new();
@@ -99,11 +104,13 @@ async fn take(
         let Some(Part::Content(bytes)) = next(parts).await? else { return Err(changed()) };
         left = left.checked_sub(bytes.len() as u64).ok_or_else(changed)?;
         hash.update(&bytes);
-        // The rest of the disk is for those who run the fleet.
-        if !fallow_store::leaves_enough(dir, bytes.len() as u64, 0).unwrap_or(true) {
-            return Err(failed(rustix::io::Errno::NOSPC.into()));
+        for written in bytes.chunks(WRITTEN) {
+            // The rest of the disk is for those who run the fleet.
+            if !fallow_store::leaves_enough(dir, written.len() as u64, 0).unwrap_or(true) {
+                return Err(failed(rustix::io::Errno::NOSPC.into()));
+            }
+            to.write_all(written).await.map_err(&failed)?;
         }
-        to.write_all(&bytes).await.map_err(&failed)?;
     }
     // What is on its way to the file may still fail.
     to.flush().await.map_err(&failed)?;

@@ -4,9 +4,9 @@
 //! connections and take none of them, or begin requests that do not end. So each operator has so many places
 //! for calls at once, on all his connections together, and budgets for what is read of his requests and made
 //! of answers to him; all operators have budgets together. The holder of the coordinator's own token has
-//! his beside theirs: no operator keeps him out. Changes have places of their own, and the requests of those
-//! who run the fleet have room of their own, so neither lists that nobody takes nor submissions are in their
-//! way. What finds no room waits for a while, and is then refused.
+//! his beside theirs: no operator keeps him out. Changes have places and room of their own, so neither lists
+//! that nobody takes nor submissions are in their way, whoever submits. What finds no room waits for a while,
+//! and is then refused.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -33,30 +33,42 @@ const OWN_MAKING: usize = 8;
 const WORKING: usize = 2;
 /// The same with the coordinator's own token.
 const OWN_WORKING: usize = 4;
-/// Long answers to viewers and submitters that are turned into JSON at once, and as many again to those who
-/// run the fleet: meanwhile each takes some ten times its length. Nobody waits for a caller there.
+/// Submissions of all operators that are carried out at once, but for those with the coordinator's own token:
+/// each may take the better part of a CPU, a hundred MiB and the disk for seconds.
+const ALL_SUBMITTING: usize = 2;
+/// Long answers to viewers and submitters that are turned into JSON at once, long requests of theirs that are
+/// turned into messages, and as many of each again of those who run the fleet: meanwhile each takes some ten
+/// times its length, or a hundred. Nobody waits for a caller there.
 const ALL_REWRITING: usize = 2;
 /// A text or an answer of so many bytes takes little memory on its way from or to JSON as well.
 pub(super) const LITTLE: usize = 64 << 10;
-/// Bytes of requests of one operator, and as many again of answers to him. The longest message has 64 MiB.
+/// Bytes of submissions of one operator, as many again of his other requests, and of answers to him. The
+/// longest message has 64 MiB.
 const BYTES: usize = 160 << 20;
 /// Bytes of answers to all operators but the holder of the coordinator's own token, who has [`BYTES`] for
-/// himself; the same of requests of submitters, and of requests of those who run the fleet.
+/// himself; the same of submissions and of all requests of those who run no fleet, and of other requests of
+/// those who do.
 const ALL_BYTES: usize = 512 << 20;
+/// Of an operator's requests on their way at a time so much counts in his own budget alone, beside what all
+/// have together: however much others announce and however slowly they send it, two usual ones find room.
+/// `fallow submit` sends 8 MiB at a time.
+const FIRST_BYTES: usize = 20 << 20;
 /// How long a call waits for a place or room.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The memory of all calls of operators.
 pub(super) struct Memory {
     answers: Arc<Budget>,
-    /// Requests of those who may submit jobs, and nothing beyond.
+    /// Submissions, and what else those ask who may submit jobs, and nothing beyond.
     submissions: Arc<Budget>,
-    /// Requests of operators and administrators.
+    /// Other requests of operators and administrators.
     orders: Arc<Budget>,
-    /// To turn long answers to viewers and submitters into JSON.
-    rewriting: Arc<Semaphore>,
+    /// To carry out submissions.
+    submitting: Arc<Semaphore>,
+    /// To make messages of long texts of viewers and submitters, and answers to them into such texts.
+    rewriting: [Arc<Semaphore>; 2],
     /// The same for operators and administrators.
-    rewriting_orders: Arc<Semaphore>,
+    rewriting_orders: [Arc<Semaphore>; 2],
     /// Of each who has a call now.
     shares: Mutex<BTreeMap<String, Weak<Share>>>,
 }
@@ -74,8 +86,12 @@ pub(crate) struct Share {
     working: Arc<Semaphore>,
     /// To carry out submissions: they may take minutes, and no order waits for them.
     submitting: Arc<Semaphore>,
+    /// The same of all operators; none for the holder of the coordinator's own token.
+    submitting_all: Option<Arc<Semaphore>>,
     /// To make messages of long texts in JSON.
     reading: Arc<Semaphore>,
+    /// The same of all operators; none for the holder of the coordinator's own token.
+    reading_all: Option<Arc<Semaphore>>,
     /// To turn long answers that are there into JSON.
     rewriting: Arc<Semaphore>,
     /// The same of all operators; none for the holder of the coordinator's own token.
@@ -83,7 +99,9 @@ pub(crate) struct Share {
     /// Budgets that answers count in: this operator's, and that of all; the holder of the coordinator's own
     /// token has the first alone.
     answers: Vec<Arc<Budget>>,
-    /// The same of requests.
+    /// The same of submissions.
+    submissions: Vec<Arc<Budget>>,
+    /// The same of other requests.
     requests: Vec<Arc<Budget>>,
 }
 
@@ -111,8 +129,8 @@ pub(crate) struct Kept {
 
 /// A call's place.
 pub(crate) type Place = Arc<OwnedSemaphorePermit>;
-/// The turn to carry out a long request.
-pub(super) type Working = OwnedSemaphorePermit;
+/// The turn to carry out a long request: among the operator's own, and of a submission among those of all.
+pub(super) type Working = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 /// The right to make an answer.
 pub(crate) type Making = Arc<OwnedSemaphorePermit>;
 
@@ -133,11 +151,12 @@ struct Budget {
 impl Default for Memory {
     fn default() -> Self {
         let all = || Budget::new(ALL_BYTES);
-        let rewriting = || Arc::new(Semaphore::new(ALL_REWRITING));
+        let rewriting = || [(); 2].map(|()| Arc::new(Semaphore::new(ALL_REWRITING)));
         Self {
             answers: all(),
             submissions: all(),
             orders: all(),
+            submitting: Arc::new(Semaphore::new(ALL_SUBMITTING)),
             rewriting: rewriting(),
             rewriting_orders: rewriting(),
             shares: Mutex::default(),
@@ -149,14 +168,18 @@ impl Memory {
     /// The share of whoever calls.
     pub(super) fn share(&self, caller: &Caller) -> Arc<Share> {
         // No operator has an empty name.
-        let (name, all, rewriting_all) = match caller {
-            Caller::Owner => (String::new(), None, None),
+        let (name, all, [reading_all, rewriting_all]) = match caller {
+            Caller::Owner => (String::new(), None, [None, None]),
             Caller::Named(operator) => {
                 let (requests, rewriting) = match operator.role {
                     Role::Viewer | Role::Submitter => (&self.submissions, &self.rewriting),
                     Role::Operator | Role::Administrator => (&self.orders, &self.rewriting_orders),
                 };
-                (operator.name.to_string(), Some([&self.answers, requests]), Some(rewriting.clone()))
+                (
+                    operator.name.to_string(),
+                    Some([&self.answers, &self.submissions, requests]),
+                    rewriting.clone().map(Some),
+                )
             }
         };
         let mut shares = lock(&self.shares);
@@ -164,20 +187,21 @@ impl Memory {
             return share;
         }
         shares.retain(|_, share| share.strong_count() > 0);
-        let share = Arc::new(Share { rewriting_all, ..Share::new(all) });
+        let submitting_all = all.is_some().then(|| self.submitting.clone());
+        let share = Arc::new(Share { submitting_all, reading_all, rewriting_all, ..Share::new(all) });
         shares.insert(name, Arc::downgrade(&share));
         share
     }
 }
 
 impl Share {
-    /// With the budgets of all for answers and for requests, if it has a part in these.
-    fn new(all: Option<[&Arc<Budget>; 2]>) -> Self {
+    /// With the budgets of all for answers, submissions and other requests, if it has a part in these.
+    fn new(all: Option<[&Arc<Budget>; 3]>) -> Self {
         let (places, making, working) = match all {
             Some(_) => (PLACES, MAKING, WORKING),
             None => (OWN_PLACES, OWN_MAKING, OWN_WORKING),
         };
-        let [answers, requests] = all.map_or([None; 2], |all| all.map(Some));
+        let [answers, submissions, requests] = all.map_or([None; 3], |all| all.map(Some));
         let with_own = |of_all: Option<&Arc<Budget>>| {
             std::iter::once(Budget::new(BYTES)).chain(of_all.cloned()).collect()
         };
@@ -188,10 +212,13 @@ impl Share {
             making: Arc::new(Semaphore::new(making)),
             working: Arc::new(Semaphore::new(working)),
             submitting: Arc::new(Semaphore::new(working)),
+            submitting_all: None,
             reading: Arc::new(Semaphore::new(working)),
             rewriting: Arc::new(Semaphore::new(making)),
+            reading_all: None,
             rewriting_all: None,
             answers: with_own(answers),
+            submissions: with_own(submissions),
             requests: with_own(requests),
         }
     }
@@ -216,27 +243,30 @@ impl Share {
         permit(places).await.map(Arc::new).ok_or_else(full)
     }
 
-    /// Room for a message of so many bytes that is to be read.
+    /// Room for a message of so many bytes that is to be read, of a call of this kind.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED when there is none for long.
-    pub(super) async fn read(&self, bytes: usize) -> Result<Held, Status> {
-        timeout(PATIENCE, room(&self.requests, bytes)).await.map_err(|_| no_room())
+    pub(super) async fn read(&self, kind: CallKind, bytes: usize) -> Result<Held, Status> {
+        let budgets = match kind {
+            CallKind::Long => &self.submissions,
+            CallKind::Look | CallKind::Change => &self.requests,
+        };
+        timeout(PATIENCE, room(budgets, bytes, FIRST_BYTES)).await.map_err(|_| no_room())
     }
 
     /// The turn to carry out a long request that is there, to its end. It comes always, for those before it
     /// wait for no caller.
     pub(super) async fn turn_to_work(&self, kind: CallKind) -> Option<Working> {
-        let of = match kind {
-            CallKind::Long => &self.submitting,
-            CallKind::Look | CallKind::Change => &self.working,
-        };
-        of.clone().acquire_owned().await.ok()
+        match kind {
+            CallKind::Long => turn(&self.submitting, self.submitting_all.as_ref()).await,
+            CallKind::Look | CallKind::Change => turn(&self.working, None).await,
+        }
     }
 
     /// The turn to make a message of a long text that is there, and nothing beyond.
     pub(super) async fn turn_to_read(&self) -> Option<Working> {
-        self.reading.clone().acquire_owned().await.ok()
+        turn(&self.reading, self.reading_all.as_ref()).await
     }
 
     /// The right to make an answer, when answers that were made before leave room.
@@ -246,7 +276,7 @@ impl Share {
     pub(super) async fn make(&self) -> Result<Making, Status> {
         let made = async {
             let making = self.making.clone().acquire_owned().await.ok()?;
-            drop(room(&self.answers, 1).await);
+            drop(room(&self.answers, 1, 0).await);
             Some(Arc::new(making))
         };
         timeout(PATIENCE, made).await.ok().flatten().ok_or_else(no_room)
@@ -283,17 +313,34 @@ impl Share {
     /// Bytes of requests and answers that are counted now.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
-        *lock(&self.answers[0].taken) + *lock(&self.requests[0].taken)
+        [&self.answers, &self.submissions, &self.requests]
+            .map(|budgets| *lock(&budgets[0].taken))
+            .iter()
+            .sum()
     }
 }
 
-async fn room(budgets: &[Arc<Budget>], bytes: usize) -> Held {
+/// Room in all of these, the first of which is the operator's own. While that has no more than `first` taken,
+/// it is in that one alone.
+async fn room(budgets: &[Arc<Budget>], bytes: usize, first: usize) -> Held {
     let mut held = Held { bytes, from: Vec::with_capacity(budgets.len()) };
     for budget in budgets {
-        budget.take(bytes).await;
+        let taken = budget.take(bytes).await;
         held.from.push(budget.clone());
+        if taken <= first {
+            break;
+        }
     }
     held
+}
+
+/// A turn among an operator's own, then one among those of all where he has a part in these.
+async fn turn(own: &Arc<Semaphore>, all: Option<&Arc<Semaphore>>) -> Option<Working> {
+    let own = own.clone().acquire_owned().await.ok()?;
+    Some(match all {
+        Some(all) => (own, Some(all.clone().acquire_owned().await.ok()?)),
+        None => (own, None),
+    })
 }
 
 async fn permit(of: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
@@ -312,8 +359,8 @@ impl Budget {
         Arc::new(Self { taken: Mutex::default(), most, freed: Notify::new() })
     }
 
-    /// Waits for room for so many bytes, which is never more than all.
-    async fn take(&self, bytes: usize) {
+    /// Waits for room for so many bytes, which is never more than all. Gives what is taken with them.
+    async fn take(&self, bytes: usize) -> usize {
         loop {
             let mut freed = std::pin::pin!(self.freed.notified());
             freed.as_mut().enable();
@@ -322,11 +369,20 @@ impl Budget {
                 let after = taken.saturating_add(bytes);
                 if after <= self.most || *taken == 0 {
                     *taken = after;
-                    return;
+                    return after;
                 }
             }
             freed.await;
         }
+    }
+}
+
+impl Held {
+    /// No more than so many bytes are needed.
+    pub(super) fn shrink_to(&mut self, bytes: usize) {
+        let freed = self.bytes.saturating_sub(bytes);
+        self.bytes -= freed;
+        drop(Self { bytes: freed, from: self.from.clone() });
     }
 }
 
@@ -351,7 +407,7 @@ mod tests {
     use crate::roles::{Operator, OperatorName};
 
     fn named(all: &Arc<Budget>) -> Share {
-        Share::new(Some([all, &Budget::new(ALL_BYTES)]))
+        Share::new(Some([all, &Budget::new(ALL_BYTES), &Budget::new(ALL_BYTES)]))
     }
 
     fn taken(budgets: &[Arc<Budget>]) -> usize {
@@ -382,8 +438,9 @@ mod tests {
         let all = Budget::new(ALL_BYTES);
         let (greedy, honest, owner) = (named(&all), named(&all), Share::new(None));
         let answer = greedy.made(BYTES + 1);
-        let request = greedy.read(BYTES).await.unwrap();
-        for refused in [greedy.make().await.map(drop), greedy.read(1 << 20).await.map(drop)] {
+        let request = greedy.read(CallKind::Change, BYTES).await.unwrap();
+        for refused in [greedy.make().await.map(drop), greedy.read(CallKind::Change, 1 << 20).await.map(drop)]
+        {
             let refused = refused.unwrap_err();
             assert!(
                 refused.code() == Code::ResourceExhausted && refused.message().contains("try again"),
@@ -392,7 +449,7 @@ mod tests {
         }
         drop(request);
         drop(honest.make().await.unwrap());
-        drop(honest.read(64 << 20).await.unwrap());
+        drop(honest.read(CallKind::Change, 64 << 20).await.unwrap());
         // Where many do so, the owner still comes through.
         let many: Vec<_> = (0..4).map(|_| named(&all).made(BYTES)).collect();
         assert!(honest.make().await.is_err());
@@ -432,6 +489,42 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn r6_10_few_submissions_are_carried_out_at_once_however_many_operators_submit() {
+        let memory = Memory::default();
+        let named = |name: &str, role| {
+            let operator = Operator {
+                name: OperatorName::new(name).unwrap(),
+                role,
+                projects: Vec::new(),
+                made_at: Instant::EPOCH,
+                made_by: String::new(),
+                expires_at: Instant::EPOCH,
+                revoked_at: None,
+            };
+            memory.share(&Caller::Named(Arc::new(operator)))
+        };
+        let submitters: Vec<_> = (0..9).map(|number| named(&format!("s{number}"), Role::Submitter)).collect();
+        let mut turns = Vec::new();
+        for submitter in &submitters {
+            turns.extend(timeout(PATIENCE, submitter.turn_to_work(CallKind::Long)).await.ok().flatten());
+        }
+        assert_eq!(turns.len(), ALL_SUBMITTING);
+        let mut read = Vec::new();
+        for submitter in &submitters {
+            read.extend(timeout(PATIENCE, submitter.turn_to_read()).await.ok().flatten());
+        }
+        assert_eq!(read.len(), ALL_REWRITING);
+        assert!(named("p", Role::Operator).turn_to_read().await.is_some());
+        // Whoever waits is the next, and orders wait for none of them.
+        let operator = named("o", Role::Operator);
+        assert!(operator.turn_to_work(CallKind::Change).await.is_some());
+        assert!(memory.share(&Caller::Owner).turn_to_work(CallKind::Long).await.is_some());
+        let (turn, ()) =
+            tokio::join!(submitters[8].turn_to_work(CallKind::Long), async { drop(turns.pop()) });
+        assert!(turn.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn r6_10_neither_answers_nor_submissions_take_the_room_of_what_operators_order() {
         let memory = Memory::default();
         let named = |name: &str, role| {
@@ -451,11 +544,21 @@ mod tests {
         let answers: Vec<_> = viewers.iter().map(|viewer| viewer.made(BYTES)).collect();
         let mut requests = Vec::new();
         for submitter in &submitters[..3] {
-            requests.push(submitter.read(BYTES).await.unwrap());
+            requests.push(submitter.read(CallKind::Long, BYTES).await.unwrap());
         }
-        assert!(submitters[3].read(64 << 20).await.is_err(), "submitters have so much together");
+        let more = submitters[3].read(CallKind::Long, 64 << 20).await;
+        assert!(more.is_err(), "submissions have so much together");
+        // What is usual has room, whatever others have announced; more at once has none.
+        requests.push(submitters[3].read(CallKind::Long, 16 << 20).await.unwrap());
+        assert!(submitters[3].read(CallKind::Long, 64 << 20).await.is_err());
         let operator = named("o", Role::Operator);
-        drop(operator.read(64 << 20).await.unwrap());
+        assert!(operator.read(CallKind::Long, 64 << 20).await.is_err(), "whoever submits");
+        drop(operator.read(CallKind::Change, 64 << 20).await.unwrap());
+        // His own are in the way of his orders as little.
+        requests.clear();
+        requests.push(operator.read(CallKind::Long, BYTES).await.unwrap());
+        assert!(operator.read(CallKind::Long, 1).await.is_err());
+        drop(operator.read(CallKind::Change, BYTES).await.unwrap());
         drop((answers, requests));
         assert_eq!(
             [&memory.answers, &memory.submissions, &memory.orders].map(|all| *lock(&all.taken)),

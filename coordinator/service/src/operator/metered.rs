@@ -34,8 +34,10 @@ pub(super) struct Metered {
     left: usize,
     /// What has come and waits for room.
     waiting: Option<(Bytes, WaitsForRoom)>,
-    /// It is one message, which is carried out when the turn comes for calls of this kind.
-    takes_turns: Option<CallKind>,
+    /// Of what kind the call is.
+    kind: CallKind,
+    /// It is one message, which is carried out when the turn comes for calls of its kind.
+    takes_turns: bool,
     /// That message has come to its end.
     is_over: bool,
     /// Its last bytes, which are held back: first until the request has ended, then until its turn comes.
@@ -45,7 +47,7 @@ pub(super) struct Metered {
 
 impl Metered {
     /// With `takes_turns` for a request of one message, which may become many times as long.
-    pub(super) fn new(body: Body, share: Arc<Share>, takes_turns: Option<CallKind>) -> (Self, Room) {
+    pub(super) fn new(body: Body, share: Arc<Share>, kind: CallKind, takes_turns: bool) -> (Self, Room) {
         let room = Room::default();
         let metered = Self {
             body,
@@ -54,6 +56,7 @@ impl Metered {
             head: Vec::with_capacity(HEAD),
             left: 0,
             waiting: None,
+            kind,
             takes_turns,
             is_over: false,
             last: None,
@@ -73,7 +76,7 @@ impl Metered {
                 let passed = self.left.min(bytes.len());
                 self.left -= passed;
                 bytes = &bytes[passed..];
-                self.is_over = self.takes_turns.is_some() && self.left == 0;
+                self.is_over = self.takes_turns && self.left == 0;
                 continue;
             }
             let (head, rest) = bytes.split_at(bytes.len().min(HEAD - self.head.len()));
@@ -84,7 +87,7 @@ impl Metered {
             {
                 self.left = u32::from_be_bytes(length) as usize;
                 self.head.clear();
-                self.is_over = self.takes_turns.is_some() && self.left == 0;
+                self.is_over = self.takes_turns && self.left == 0;
                 begun = Some(self.left);
             }
         }
@@ -113,8 +116,8 @@ impl HttpBody for Metered {
                 let Some(turn) = turn else {
                     match ready!(Pin::new(&mut this.body).poll_frame(context)) {
                         None => {
-                            let (share, kind) = (this.share.clone(), this.takes_turns);
-                            *turn = Some(Box::pin(async move { share.turn_to_work(kind?).await }));
+                            let (share, kind) = (this.share.clone(), this.kind);
+                            *turn = Some(Box::pin(async move { share.turn_to_work(kind).await }));
                         }
                         Some(Ok(frame)) if frame.data_ref().is_none_or(Bytes::is_empty) => {}
                         Some(Ok(_)) => return Poll::Ready(Some(Err(more_than_one()))),
@@ -151,8 +154,8 @@ impl HttpBody for Metered {
                 Some(length) => {
                     // The one before is not kept by whoever reads several.
                     lock(&this.room).0 = None;
-                    let share = this.share.clone();
-                    let room = async move { share.read(length.min(LONGEST)).await };
+                    let (share, kind) = (this.share.clone(), this.kind);
+                    let room = async move { share.read(kind, length.min(LONGEST)).await };
                     this.waiting = Some((bytes, Box::pin(room)));
                 }
             }
@@ -189,7 +192,7 @@ mod tests {
             let parts: Vec<_> =
                 all.chunks(size).map(|part| Ok::<_, Status>(Bytes::copy_from_slice(part))).collect();
             let body = Body::new(axum::body::Body::from_stream(stream::iter(parts)));
-            let (metered, room) = Metered::new(body, share.clone(), None);
+            let (metered, room) = Metered::new(body, share.clone(), CallKind::Long, false);
             let mut came = axum::body::Body::new(metered).into_data_stream();
             let (mut read, mut most) = (Vec::new(), 0);
             while let Some(part) = came.next().await {
@@ -207,13 +210,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn r6_10_a_request_that_is_there_waits_for_its_turn_and_keeps_it_until_it_was_carried_out() {
-        let long = Some(CallKind::Long);
         let share = Memory::default().share(&Caller::Owner);
         let request = |size: usize| {
             let parts: Vec<_> = message(100_000).chunks(size).map(Bytes::copy_from_slice).collect();
             let body = stream::iter(parts.into_iter().map(Ok::<_, Status>));
-            let (metered, room) =
-                Metered::new(Body::new(axum::body::Body::from_stream(body)), share.clone(), long);
+            let (metered, room) = Metered::new(
+                Body::new(axum::body::Body::from_stream(body)),
+                share.clone(),
+                CallKind::Long,
+                true,
+            );
             (axum::body::Body::new(metered).into_data_stream(), room)
         };
         for size in [7, 60_000, 100_005] {
@@ -246,7 +252,7 @@ mod tests {
                 true => axum::body::Body::from_stream(parts),
                 false => axum::body::Body::from_stream(parts.chain(stream::pending())),
             };
-            let (metered, room) = Metered::new(Body::new(body), share.clone(), Some(CallKind::Long));
+            let (metered, room) = Metered::new(Body::new(body), share.clone(), CallKind::Long, true);
             (axum::body::Body::new(metered).into_data_stream(), room)
         };
         for (length, behind) in [100_000, 0]
@@ -287,13 +293,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn r6_10_a_message_for_which_there_is_no_room_is_refused_before_it_is_read() {
         let share = Memory::default().share(&Caller::Owner);
-        let others = [share.read(LONGEST).await.unwrap(), share.read(LONGEST).await.unwrap()];
+        let others = [
+            share.read(CallKind::Long, LONGEST).await.unwrap(),
+            share.read(CallKind::Long, LONGEST).await.unwrap(),
+        ];
         let begun = Bytes::copy_from_slice(&message(1 << 20)[..100]).to_vec();
         let longest = [&[0][..], &u32::try_from(LONGEST).unwrap().to_be_bytes()].concat();
         for (head, is_read) in [(begun, true), (longest, false)] {
             let head = stream::iter([Ok::<_, Status>(Bytes::from(head))]);
             let body = Body::new(axum::body::Body::from_stream(head));
-            let (metered, _room) = Metered::new(body, share.clone(), None);
+            let (metered, _room) = Metered::new(body, share.clone(), CallKind::Long, false);
             let first = axum::body::Body::new(metered).into_data_stream().next().await.unwrap();
             assert_eq!(first.is_ok(), is_read, "{first:?}");
         }

@@ -5,8 +5,12 @@ use std::sync::{Arc, OnceLock};
 
 use fallow_daemon::lock;
 
-use super::memory::{CallKind, LITTLE, Share, Working};
+use super::memory::{CallKind, Share, Working};
 use super::metered::Room;
+
+/// A text of so many bytes takes little memory also as a message. Each of its values may be three bytes long
+/// and take a KiB.
+const SHORT: usize = 8 << 10;
 
 /// Of one call. Whoever lets it in says what it may take, before anything of it is read.
 #[derive(Clone, Default)]
@@ -29,8 +33,14 @@ impl Turns {
     pub(crate) async fn turn(&self, bytes: usize) -> Option<Working> {
         let may = self.0.get()?;
         match &may.works {
-            Some((kind, _)) => may.share.turn_to_work(*kind).await,
-            None if bytes > LITTLE => may.share.turn_to_read().await,
+            Some((kind, room)) => {
+                // It may have been longer, for all that was known.
+                if let Some(held) = &mut lock(room).0 {
+                    held.shrink_to(bytes);
+                }
+                may.share.turn_to_work(*kind).await
+            }
+            None if bytes > SHORT => may.share.turn_to_read().await,
             None => None,
         }
     }
@@ -130,17 +140,22 @@ mod tests {
         let turns = Turns::default();
         turns.of(&share, None);
         let mut held = Vec::new();
-        while let Some(turn) = turns.turn(LITTLE + 1).now_or_never() {
+        while let Some(turn) = turns.turn(SHORT + 1).now_or_never() {
             held.push(turn.unwrap());
         }
         assert_eq!(held.len(), 4);
-        assert!(turns.turn(LITTLE).now_or_never().expect("it waits for nothing").is_none());
-        // One that is carried out keeps its turn until then, and waits for none of these.
+        assert!(turns.turn(SHORT).now_or_never().expect("it waits for nothing").is_none());
+        // One that is carried out keeps its turn until then, and waits for none of these. Before it came it
+        // had as much room as it could need.
         let (long, room) = (Turns::default(), Room::default());
+        lock(&room).0 = Some(share.read(CallKind::Long, 64 << 20).await.unwrap());
         long.of(&share, Some((CallKind::Long, room.clone())));
-        long.made(long.turn(1).await);
+        long.made(long.turn(10).await);
         assert!(lock(&room).1.is_some());
+        assert_eq!(share.taken(), 10);
+        drop(lock(&room).0.take());
+        assert_eq!(share.taken(), 0);
         turns.made(held.pop());
-        drop(turns.turn(LITTLE + 1).now_or_never().expect("one has ended"));
+        drop(turns.turn(SHORT + 1).now_or_never().expect("one has ended"));
     }
 }

@@ -209,6 +209,7 @@ impl ConnectionHandle {
 
     fn authenticate(&self, whose: &str, most: usize, is_operator: bool) {
         self.is_authenticated.store(true, Ordering::Relaxed);
+        self.flow.is_known.store(true, Ordering::Relaxed);
         self.all.queue().authenticate(self.number, (whose, most, is_operator), Instant::now());
     }
 

@@ -20,6 +20,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::admission::Place;
+use super::upload::is_due;
 use super::{Budgets, Failure, Holder, Web, blocking, known, xml};
 use crate::connections::ConnectionHandle;
 use crate::project::Project;
@@ -156,9 +157,7 @@ impl Arriving {
         let (mut looked, mut is_over) = (0, false);
         loop {
             let head = self.received.get(..HEAD_MAX).unwrap_or(&self.received);
-            // It may come byte by byte, and is looked through from its begin each time: so not before there
-            // is twice as much.
-            if is_over || head.len() == HEAD_MAX || head.len() >= 2 * looked {
+            if is_over || head.len() == HEAD_MAX || is_due(head.len(), looked) {
                 looked = head.len();
                 if let Some(key) = key_in(head) {
                     return Ok(Some(key));

@@ -36,6 +36,7 @@ use fallow_telemetry::RateLimit;
 use futures_util::StreamExt;
 use tokio::fs::{File, OpenOptions};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
@@ -65,6 +66,8 @@ const TEXT_MAX: usize = 255;
 static UNREADABLE: RateLimit = RateLimit::new();
 static REFUSED: RateLimit = RateLimit::new();
 static FULL: RateLimit = RateLimit::new();
+/// Uploads that look at once whether the disk has room for a new file, and make it.
+static BEGINNING: Semaphore = Semaphore::const_new(16);
 
 /// What becomes of an upload's bytes.
 enum Use {
@@ -131,9 +134,9 @@ async fn head(
 }
 
 /// Whether a head of which so much was there at the last look is looked at again. It may come byte by byte,
-/// and is looked through from its begin each time: so not before there is twice as much.
-fn is_due(received: usize, looked: usize) -> bool {
-    received >= 2 * looked
+/// and is looked through from its begin each time: so not before there is twice as much, or a KiB more.
+pub(super) fn is_due(received: usize, looked: usize) -> bool {
+    received >= looked + looked.min(1 << 10)
 }
 
 async fn file_size(project: Arc<Project>, name: String) -> Result<Response, Failure> {
@@ -260,11 +263,14 @@ async fn keep(
 ) -> Result<Response, Failure> {
     let part = project.layout.partial(&header.name);
     // It, and a directory for it. Where that cannot be said, the write says what is wrong.
+    let beginning = BEGINNING.acquire().await.ok();
     let has_room = fallow_store::leaves_enough(&project.layout.downloads(), 0, 2).unwrap_or(true);
     if !has_room && !part.exists() {
         return Ok(put_off(project));
     }
-    let mut file = match open_part(&part, header.offset.0).await.map_err(ours("open", &part))? {
+    let opened = open_part(&part, header.offset.0).await;
+    drop(beginning);
+    let mut file = match opened.map_err(ours("open", &part))? {
         Some(file) => file,
         None => return Ok(answer(UploadStatus::Transient, "there is less of the file than the offset says")),
     };
@@ -431,7 +437,10 @@ mod tests {
                 looks.push(received);
             }
         }
-        assert!(looks.len() == 17 && looks.iter().sum::<usize>() < 200_000, "{looks:?}");
+        // A look for each KiB costs as much as so many bytes that come in one piece.
+        assert!(looks.len() < 110 && looks[..20].iter().sum::<usize>() < 100_000, "{looks:?}");
+        // What is there soon after a look is found as soon, however slowly more comes.
+        assert!(looks.windows(2).all(|pair| pair[1] - pair[0] <= 1 << 10), "{looks:?}");
     }
 
     #[tokio::test]

@@ -115,6 +115,22 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The next element in the input, or nothing at its end. Text, comments, declarations and the end tags of
+    /// others are passed over; what is commented out is no element.
+    ///
+    /// # Errors
+    /// When a comment, a CDATA section or a tag has no end.
+    pub fn next_element(&mut self) -> Result<Option<Tag<'a>>, FormatError> {
+        loop {
+            self.seek_markup();
+            match self.markup()? {
+                Markup::Open(tag) => return Ok(Some(tag)),
+                Markup::End => return Ok(None),
+                Markup::Close(_) | Markup::Cdata(_) | Markup::Other => (),
+            }
+        }
+    }
+
     /// The next element inside `parent`, or nothing at `parent`'s end. The caller reads its value or skips
     /// it.
     ///

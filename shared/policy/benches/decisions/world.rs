@@ -1,12 +1,14 @@
 //! A host with eight CPUs and its queue.
 
+use std::num::NonZeroU32;
+
 use divan::black_box;
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Share, Usage};
 use fallow_policy::accounting::Debt;
 use fallow_policy::cpu_schedule::{ProjectSnapshot, ScheduleHost, choose};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, plan};
 use fallow_policy::fetch::{FetchContact, FetchPriority, FetchWhen};
-use fallow_policy::job_queue::{Devices, JobQueue, JobSnapshot, RunState};
+use fallow_policy::job_queue::{AtOnce, Devices, JobQueue, JobSnapshot, RunState};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{PlanProject, RoundRobin};
 
@@ -113,6 +115,14 @@ impl World {
         }
     }
 
+    /// The owner lets so many jobs of each project run at once.
+    pub(crate) fn limit_each(mut self, most: u32) -> Self {
+        for project in &self.projects {
+            self.queue.limit(project.id, AtOnce { project: NonZeroU32::new(most), ..AtOnce::default() });
+        }
+        self
+    }
+
     pub(crate) fn snapshots(&self) -> Vec<ProjectSnapshot> {
         self.snapshots.clone()
     }
@@ -152,6 +162,11 @@ impl World {
             snapshot.misses = of.misses;
             candidate.tight = of.misses.iter().any(|(_, misses)| *misses > 0);
             candidate.shortfall = of.shortfall;
+        }
+        for id in self.queue.limited() {
+            for kind in ResourceType::ALL {
+                black_box(self.queue.cut_to(id, kind, &self.host.instances));
+            }
         }
         let used = PerType::cpu(Duration::from_hours(8));
         black_box(choose(&schedule_host(), &used, &self.snapshots, &self.queue, now()));

@@ -5,7 +5,7 @@ use fallow_domain::{Duration, Instant, JobId, PerType, ResourceType};
 use super::allocation::{Allocation, PlacedJob};
 use super::{Schedule, ScheduledJob, UnscheduledJob, WhyNotRun, WhyRun};
 use crate::accounting::Debt;
-use crate::job_queue::{Instances, JobSnapshot};
+use crate::job_queue::{Instances, JobSnapshot, Needs};
 use crate::why::Why;
 
 impl Allocation<'_> {
@@ -14,11 +14,11 @@ impl Allocation<'_> {
         if self.host.instances(kind) == 0 {
             return Instances::ZERO;
         }
+        let instances = PerType::from_fn(|kind| self.host.instances(kind));
         let mut could_use = Instances::ZERO;
         for project in self.projects {
-            let can_run =
-                |job: &JobSnapshot| job.is_runnable() && self.free.can_never_run(&job.needs()).is_none();
-            if let Some(limited) = self.queue.usable_at_once(project.id, kind, can_run) {
+            let can_run = |needs: &Needs| self.free.can_never_run(needs).is_none();
+            if let Some(limited) = self.queue.usable_now(project.id, kind, &instances, can_run) {
                 could_use = could_use.plus(limited);
                 continue;
             }

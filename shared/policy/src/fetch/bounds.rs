@@ -13,7 +13,8 @@
 //! of a tenth of a second an hour's work would be 36,000 jobs.
 //!
 //! Where the owner limits how many jobs of a project run at once, it is asked for no more of a type than
-//! those come to within the buffer ([`within_places`]), however much idles beside them. Where he limits
+//! those come to within the buffer ([`within_places`]), however much idles beside them; and for no CPU jobs
+//! while its jobs on GPUs have all places, for these would wait until they are late. Where he limits
 //! some of its applications only, nobody knows which jobs a request brings: it is asked as if there were no
 //! limit until jobs gather that would not begin within the buffer. (BOINC takes the smallest limit of an
 //! application for that of the whole project, which leaves the others short.)
@@ -153,7 +154,7 @@ pub fn within_places(
     host: &PlanHost,
     window: Duration,
 ) -> Option<(InstanceSeconds, f64)> {
-    let most = queue.never_more(project, kind)?.min(f64::from(host.instances[kind]));
+    let most = queue.never_more(project, kind, &host.instances)?.min(f64::from(host.instances[kind]));
     let active = host.active_fraction.get().max(0.01);
     let holds = queue.remaining_on(project, kind).as_secs_f64();
     let lacks = most * window.max(Duration::ZERO).as_secs_f64() - holds / active;

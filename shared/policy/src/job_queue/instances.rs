@@ -57,6 +57,17 @@ impl Instances {
     pub(crate) const fn floor(self) -> Self {
         Self(self.0 / 1_000_000 * 1_000_000)
     }
+    /// So many of these fit in so much, where each is on a device of its own or on a part of one.
+    pub(crate) fn fitting(self, room: Self) -> usize {
+        (room.0 / self.occupied().0) as usize
+    }
+    /// What of devices it leaves to none that is like it: two thirds of one leave the third to nobody.
+    pub(crate) fn occupied(self) -> Self {
+        match self.0.max(1) {
+            part @ 1..=1_000_000 => Self(1_000_000 / (1_000_000 / part)),
+            _ => Self::whole(self.devices()),
+        }
+    }
     /// How many devices it takes: whole ones, or a part of one.
     pub(crate) const fn devices(self) -> u32 {
         self.0.div_ceil(1_000_000) as u32

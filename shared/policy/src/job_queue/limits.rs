@@ -5,13 +5,16 @@
 //! of its own, whatever else it uses. Without a place a job waits, and others are tried. Jobs that need the
 //! same but are of different applications are told apart by [`Needs`](super::Needs), so that the first of one
 //! that has no place hides nobody.
+//!
+//! Jobs on GPUs are chosen before those on CPUs ([`crate::cpu_schedule`]). So the places that they take are
+//! none of the CPU jobs', for as long as they are held and there are GPUs for them.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use fallow_domain::{ProjectId, ResourceType};
+use fallow_domain::{PerType, ProjectId, ResourceType};
 
-use super::{Instances, JobQueue, JobSnapshot};
+use super::{Instances, JobQueue, JobSnapshot, Needs};
 
 /// How many jobs of one project may run at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +26,9 @@ pub struct AtOnce {
     /// All its applications that are known have such a limit: more of its jobs than these come to together
     /// never run, whichever come.
     pub limits_all: bool,
+    /// The most that a job of its known versions uses of its main type, by that; none where no version is
+    /// known. So large its next jobs may be while none is held.
+    pub largest: PerType<Instances>,
 }
 
 /// A limit that leaves no place for a job.
@@ -52,23 +58,60 @@ impl AtOnce {
         let project = self.project.map(NonZeroU32::get);
         all.into_iter().chain(project).min()
     }
+}
 
-    /// Of jobs with these instances of one type, what may be used at once. It is the most that it can be:
-    /// the largest go first.
-    fn most_of(&self, jobs: impl Iterator<Item = (Option<u32>, Instances)>) -> Instances {
-        let mut by_application: BTreeMap<Option<u32>, Vec<Instances>> = BTreeMap::new();
-        for (application, instances) in jobs {
-            let counted = application.filter(|number| self.applications.contains_key(number));
-            by_application.entry(counted).or_default().push(instances);
+/// Jobs of one application that use as much of their main type each.
+#[derive(Clone, Copy, Debug)]
+struct Alike {
+    size: Instances,
+    application: Option<u32>,
+    count: usize,
+}
+
+/// The places of one project while its jobs are counted through, type by type.
+struct Counted<'a> {
+    limits: &'a AtOnce,
+    taken: usize,
+    by_application: BTreeMap<u32, usize>,
+}
+
+impl<'a> Counted<'a> {
+    /// Of a type's jobs count those that have a place when jobs of the types before it have theirs.
+    fn before(
+        limits: &'a AtOnce,
+        kind: ResourceType,
+        instances: &PerType<u32>,
+        jobs: impl Fn(ResourceType) -> Vec<Alike>,
+    ) -> Self {
+        let mut counted = Self { limits, taken: 0, by_application: BTreeMap::new() };
+        for before in ResourceType::COPROCESSORS.into_iter().take_while(|before| *before != kind) {
+            counted.take(jobs(before), Some(Instances::whole(instances[before])));
         }
-        let first = |mut jobs: Vec<Instances>, most: Option<u32>| {
-            jobs.sort_unstable_by(|a, b| b.cmp(a));
-            jobs.truncate(most.map_or(usize::MAX, |most| most as usize));
-            jobs
-        };
-        let each = by_application.into_iter().flat_map(|(of, jobs)| first(jobs, self.of(of))).collect();
-        let all = first(each, self.project.map(NonZeroU32::get));
-        all.into_iter().fold(Instances::ZERO, Instances::plus)
+        counted
+    }
+
+    /// Gives places to jobs, the largest first, as far as they fit in `room`. Returns what they use: it is
+    /// the most that it can be.
+    fn take(&mut self, mut jobs: Vec<Alike>, mut room: Option<Instances>) -> Instances {
+        jobs.sort_unstable_by_key(|alike| std::cmp::Reverse(alike.size));
+        let mut used = Instances::ZERO;
+        for Alike { size, application, count } in jobs {
+            let of_its = application.zip(self.limits.of(application));
+            let places = self.limits.project.map_or(usize::MAX, |most| most.get() as usize);
+            let places_of_its = of_its.map_or(usize::MAX, |(number, most)| {
+                let taken = self.by_application.get(&number).copied().unwrap_or_default();
+                (most as usize).saturating_sub(taken)
+            });
+            let fitting = room.map_or(usize::MAX, |room| size.fitting(room));
+            let count = count.min(places.saturating_sub(self.taken)).min(places_of_its).min(fitting);
+            if let Some((number, _)) = of_its {
+                *self.by_application.entry(number).or_default() += count;
+            }
+            room = room.map(|room| room.minus(size.occupied().times(count)));
+            self.taken += count;
+            used = used.plus(size.times(count));
+        }
+        used
     }
 }
 
@@ -122,30 +165,88 @@ impl JobQueue {
         if self.limits.is_empty() { None } else { self.limits.get(&project) }
     }
 
-    /// Instances of a type that jobs of a project with that main type could use at once by its limits; none
-    /// where it has no limits. Of the jobs only those count that `counts` says.
+    /// The projects of which it is limited.
+    pub fn limited(&self) -> impl Iterator<Item = ProjectId> {
+        self.limits.keys().copied()
+    }
+
+    /// Of the jobs that could run and of which `counts` says so, those of a project and main type.
+    fn runnable_alike(
+        &self,
+        project: ProjectId,
+        kind: ResourceType,
+        counts: &impl Fn(&Needs) -> bool,
+    ) -> Vec<Alike> {
+        let Some(subqueue) = self.subqueue(project, kind) else { return Vec::new() };
+        let tasks = subqueue.tasks().filter_map(|id| self.get(id)).map(|job| (job.needs(), 1));
+        let unstarted = subqueue.unstarted.iter().map(|(needs, bucket)| (*needs, bucket.len()));
+        let all = tasks.chain(unstarted).filter(|(needs, _)| counts(needs));
+        all.map(|(needs, count)| Alike { size: needs.of(kind), application: needs.application, count })
+            .collect()
+    }
+
+    /// All jobs of a project and main type.
+    fn alike(&self, project: ProjectId, kind: ResourceType) -> Vec<Alike> {
+        let sizes = self.subqueue(project, kind).into_iter().flat_map(|subqueue| &subqueue.sizes);
+        sizes
+            .map(|((size, application), count)| Alike {
+                size: *size,
+                application: *application,
+                count: *count,
+            })
+            .collect()
+    }
+
+    /// Instances of a type that the jobs of a project with that main type could use at once by its limits,
+    /// on a host of so many `instances`; none where it has no limits.
     pub(crate) fn usable_at_once(
         &self,
         project: ProjectId,
         kind: ResourceType,
-        counts: impl Fn(&JobSnapshot) -> bool,
+        instances: &PerType<u32>,
     ) -> Option<Instances> {
         let limits = self.at_once(project)?;
-        let Some(subqueue) = self.subqueue(project, kind) else { return Some(Instances::ZERO) };
-        let entries = subqueue.tasks().chain(subqueue.queued.iter().map(|entry| entry.id));
-        let jobs = entries.filter_map(|id| self.get(id)).filter(|job| counts(job));
-        Some(limits.most_of(jobs.map(|job| (job.application, job.main_instances()))))
+        let jobs = |kind| self.alike(project, kind);
+        Some(Counted::before(limits, kind, instances, jobs).take(jobs(kind), None))
+    }
+
+    /// The same of the jobs that could run now and of whose needs `counts` says so.
+    pub(crate) fn usable_now(
+        &self,
+        project: ProjectId,
+        kind: ResourceType,
+        instances: &PerType<u32>,
+        counts: impl Fn(&Needs) -> bool,
+    ) -> Option<Instances> {
+        let limits = self.at_once(project)?;
+        let jobs = |kind| self.runnable_alike(project, kind, &counts);
+        Some(Counted::before(limits, kind, instances, jobs).take(jobs(kind), None))
     }
 
     /// The most instances of a type that jobs of a project could ever use at once by its limits, whichever it
-    /// sends; none where these leave that open. How large its jobs are is taken from those that are held.
-    pub fn never_more(&self, project: ProjectId, kind: ResourceType) -> Option<f64> {
-        let jobs = f64::from(self.at_once(project)?.jobs()?);
-        let held = self.subqueue(project, kind).map(|subqueue| {
-            let entries = subqueue.tasks().chain(subqueue.queued.iter().map(|entry| entry.id));
-            entries.filter_map(|id| self.get(id)).map(JobSnapshot::main_instances).max()
-        });
-        Some(jobs * held.flatten().map_or(1.0, Instances::as_f64))
+    /// sends, beside the jobs on GPUs that are held; none where these leave that open. How large its jobs are
+    /// is taken from those that are held, or from its versions where there are none.
+    pub fn never_more(
+        &self,
+        project: ProjectId,
+        kind: ResourceType,
+        instances: &PerType<u32>,
+    ) -> Option<f64> {
+        let limits = self.at_once(project)?;
+        let jobs = limits.jobs()? as usize;
+        let taken = Counted::before(limits, kind, instances, |kind| self.alike(project, kind)).taken;
+        let held = self.subqueue(project, kind).and_then(|subqueue| subqueue.sizes.last_key_value());
+        let known = Some(limits.largest[kind]).filter(|size| *size > Instances::ZERO);
+        let size = held.map(|((size, _), _)| *size).or(known).unwrap_or(Instances::ONE);
+        Some(size.as_f64() * jobs.saturating_sub(taken) as f64)
+    }
+
+    /// The most instances of a type that the limits of a project leave it: ever, or as long as more of the
+    /// jobs that could run have no place than that. None where they take nothing from it.
+    pub fn cut_to(&self, project: ProjectId, kind: ResourceType, instances: &PerType<u32>) -> Option<f64> {
+        let now = self.usable_now(project, kind, instances, |_| true);
+        let now = now.filter(|now| *now < self.runnable_instances(project, kind)).map(Instances::as_f64);
+        self.never_more(project, kind, instances).into_iter().chain(now).reduce(f64::min)
     }
 
     /// How many jobs of a project and main type would not even begin within so much computing, since their

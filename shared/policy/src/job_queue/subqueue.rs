@@ -1,6 +1,6 @@
 //! The jobs of one project and main type, in the order of R2.3, and their sums.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use fallow_domain::{Duration, Instant, JobId};
 
@@ -17,6 +17,8 @@ pub(crate) struct Subqueue {
     pub(crate) queued: SortedJobs,
     /// Of these the ones that could run, by what they need.
     pub(crate) unstarted: BTreeMap<Needs, BTreeSet<SortKey>>,
+    /// How many of all jobs use so much of the main type and are of that application.
+    pub(crate) sizes: BTreeMap<(Instances, Option<u32>), usize>,
     pub(crate) count: usize,
     pub(crate) runnable: usize,
     /// Instance time left, of the main type and of the CPU.
@@ -99,6 +101,7 @@ impl Subqueue {
         self.work += work;
         self.cpu_time += cpu_time;
         let (instances, cpus) = (job.main_instances(), Cpus::of(job.usage));
+        *self.sizes.entry((instances, job.application)).or_default() += 1;
         self.instances = self.instances.plus(instances);
         self.cpus = self.cpus.plus(cpus);
         if job.is_runnable() {
@@ -136,6 +139,12 @@ impl Subqueue {
         self.work -= work;
         self.cpu_time -= cpu_time;
         let (instances, cpus) = (job.main_instances(), Cpus::of(job.usage));
+        if let btree_map::Entry::Occupied(mut alike) = self.sizes.entry((instances, job.application)) {
+            *alike.get_mut() -= 1;
+            if *alike.get() == 0 {
+                alike.remove();
+            }
+        }
         self.instances = self.instances.minus(instances);
         self.cpus = self.cpus.minus(cpus);
         if job.is_runnable() {

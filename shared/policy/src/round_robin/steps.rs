@@ -133,13 +133,14 @@ impl Simulation {
                 takers += 1.0;
             }
             self.own.push(if project.counts { 1.0 } else { 0.0 });
-            if has_jobs {
+            let places = queue.usable_at_once(project.id, kind, &self.instances);
+            let cut = places.filter(|places| *places < queue.held_instances(project.id, kind));
+            // Without any place, for jobs on GPUs have them all, it is as if there were no jobs.
+            if has_jobs && cut != Some(Instances::ZERO) {
                 if self.flows.len() == count {
                     self.flows.push(Flow::default());
                 }
                 if let Some(flow) = self.flows.get_mut(count) {
-                    let places = queue.usable_at_once(project.id, kind, |_| true);
-                    let cut = places.filter(|places| *places < queue.held_instances(project.id, kind));
                     let places = cut.map_or(f64::INFINITY, Instances::as_f64);
                     flow.begin(at, project.share.get(), &summary, places);
                     count += 1;
@@ -151,7 +152,7 @@ impl Simulation {
             *own *=
                 instances * if shares > 0.0 { project.share.get() / shares } else { 1.0 / takers.max(1.0) };
             // What the owner keeps it from using it is not short of.
-            *own = queue.never_more(project.id, kind).map_or(*own, |most| own.min(most));
+            *own = queue.never_more(project.id, kind, &self.instances).map_or(*own, |most| own.min(most));
         }
         for flow in self.flows.iter_mut().take(count) {
             flow.own = self.own.get(flow.project).copied().unwrap_or_default();

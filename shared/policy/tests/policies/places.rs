@@ -9,7 +9,7 @@ use fallow_policy::cpu_schedule::{
 };
 use fallow_policy::fetch::bounds::{cut_to_places, within_places};
 use fallow_policy::fetch::{FetchChoice, REQUEST_MIN, WorkRequest};
-use fallow_policy::job_queue::{AtOnce, Devices, JobQueue, JobSnapshot, NoPlace, RunState};
+use fallow_policy::job_queue::{AtOnce, Devices, Instances, JobQueue, JobSnapshot, NoPlace, RunState};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{Outlook, PlanProject, RoundRobin};
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ fn limits(project: u32, applications: &[u32]) -> AtOnce {
     AtOnce {
         project: NonZeroU32::new(project),
         applications: (0..).zip(applications).filter_map(most).collect(),
-        limits_all: false,
+        ..AtOnce::default()
     }
 }
 
@@ -171,6 +171,86 @@ fn r6_4_a_project_is_asked_for_no_more_than_its_places_come_to_within_the_buffer
     let two = WorkRequest::cpu(hour * 10, 4.0);
     let cut = cut_to_places(two, |kind| (kind == CPU).then(|| (two.seconds[CPU] / 5.0, 1.0)));
     assert_eq!((cut.seconds[CPU].get(), cut.instances[CPU]), (7_200.0, 1.0));
+}
+
+/// A host with so many CPUs and a GPU.
+fn with_gpu(cpus: u32) -> (ScheduleHost, PlanHost) {
+    let devices = PerType::from_fn(|kind| if kind == GPU { Devices::first(1) } else { Devices::NONE });
+    let mut plan = PlanHost::cpus(cpus);
+    plan.instances[GPU] = 1;
+    (ScheduleHost { devices, ..host(cpus) }, plan)
+}
+
+#[test]
+fn r6_4_places_that_jobs_on_gpus_take_are_none_of_the_cpus_in_plans_and_in_what_is_fetched_either() {
+    let ((host, plan), day) = (with_gpu(2), Duration::from_hours(24));
+    let jobs = [job(1, 1, 50).cpus(0.1).nvidia(1.0), job(2, 1, 50), job(3, 2, 50)];
+    let projects = [project(1, 50.0), project(2, 0.0)];
+    let limited = queue(&jobs, &[(1, limits(1, &[]))]);
+    let outlook = look(&plan, &limited, day);
+    let schedule = decide(&host, &projects, &limited, at_min(0));
+    assert_eq!(ran(&schedule), [1, 3]);
+    // The one CPU beside the job of the other project and what the GPU job uses of them.
+    assert_eq!((outlook.types[CPU].idle, outlook.types[CPU].saturated), (1.0, Duration::ZERO));
+    assert_eq!(schedule.starved[CPU].as_f64(), 0.9);
+    let places = |queue: &JobQueue, kind| {
+        let (seconds, free) = within_places(queue, ProjectId(1), kind, &plan, Duration::from_hours(5))?;
+        Some((seconds.get() / 3_600.0, free))
+    };
+    assert_eq!((places(&limited, CPU), places(&limited, GPU)), (Some((0.0, 0.0)), Some((4.0, 0.0))));
+    // Without its job the place is for what comes, on a CPU as well.
+    let one = queue(&jobs[1..], &[(1, limits(1, &[]))]);
+    assert_eq!((places(&one, CPU), look(&plan, &one, day).types[CPU].idle), (Some((4.0, 0.0)), 0.0));
+    // However many wait for the GPU, there is one of it; two that need a part fit side by side.
+    let part = |id| job(id, 1, 50).cpus(0.1).nvidia(0.4);
+    let many: Vec<_> = (10..20).map(part).chain([job(2, 1, 50), job(4, 1, 50)]).collect();
+    let idle = |most| look(&plan, &queue(&many, &[(1, limits(most, &[]))]), day).types[CPU].idle;
+    assert_eq!([2, 3, 4].map(idle), [2.0, 1.0, 0.0]);
+    // The places of an application are its own on whatever they are.
+    let both: Vec<_> = jobs.iter().map(|job| of(*job, 0)).chain([of(job(4, 1, 50), 1)]).collect();
+    let limited = queue(&both[..3], &[(1, limits(0, &[1])), (2, AtOnce::default())]);
+    assert_eq!(look(&plan, &limited, day).types[CPU].idle, 1.0);
+    let limited = queue(&both, &[(1, limits(0, &[1]))]);
+    assert_eq!(look(&plan, &limited, day).types[CPU].idle, 0.0);
+}
+
+#[test]
+fn r6_4_what_the_owner_lets_a_project_use_is_by_the_jobs_that_are_here_or_by_its_versions_without_any() {
+    let mut limited = queue(&[job(1, 1, 50).cpus(8.0)], &[]);
+    let largest = PerType::from_fn(|kind| if kind == CPU { Instances::whole(8) } else { Instances::ZERO });
+    limited.limit(ProjectId(1), AtOnce { largest, ..limits(1, &[]) });
+    let host = PlanHost::cpus(16);
+    let most = |queue: &JobQueue, kind| queue.never_more(ProjectId(1), kind, &host.instances);
+    assert_eq!((most(&limited, CPU), most(&limited, GPU)), (Some(8.0), Some(1.0)));
+    limited.remove(JobId(1));
+    assert_eq!(most(&limited, CPU), Some(8.0), "it has none of them, and gets as large ones");
+    let hour = Duration::from_hours(1);
+    let asked = within_places(&limited, ProjectId(1), CPU, &host, hour).unwrap();
+    assert_eq!((asked.0.get() / 3_600.0, asked.1), (8.0, 8.0));
+    limited.insert(job(2, 1, 50));
+    assert_eq!(most(&limited, CPU), Some(1.0), "those that are here say it better");
+}
+
+#[test]
+fn r6_4_a_limit_cuts_a_project_where_more_jobs_could_run_than_have_a_place() {
+    let cpus = PerType::cpu(8);
+    let cut =
+        |limits: AtOnce, jobs: &[JobSnapshot]| queue(jobs, &[(1, limits)]).cut_to(ProjectId(1), CPU, &cpus);
+    let of_limited: Vec<_> = (1..=40).map(|id| of(job(id, 1, 50), 0)).collect();
+    let other: Vec<_> = (50..=52).map(|id| job(id, 1, 50)).collect();
+    let both = [of_limited.clone(), other.clone()].concat();
+    // One application is limited, another may come without end: what counts are the jobs that are here.
+    let one = || limits(0, &[1]);
+    assert_eq!((cut(one(), &of_limited), cut(one(), &both)), (Some(1.0), Some(4.0)));
+    assert_eq!((cut(one(), &other), cut(one(), &of_limited[..1])), (None, None), "nothing is cut");
+    let coming = |job: &JobSnapshot| job.state(RunState::Downloading);
+    let coming: Vec<_> = other.iter().chain(&of_limited).map(coming).collect();
+    assert_eq!(cut(one(), &coming), None, "what is still to come could not run anyway");
+    // All are limited, to more than comes.
+    let all = |most: &[u32]| AtOnce { limits_all: true, ..limits(0, most) };
+    assert_eq!((cut(all(&[1, 8]), &of_limited), cut(all(&[1, 8]), &[])), (Some(1.0), Some(9.0)));
+    assert_eq!((cut(limits(2, &[]), &other), cut(limits(9, &[]), &other)), (Some(2.0), Some(9.0)));
+    assert_eq!(queue(&other, &[]).cut_to(ProjectId(1), CPU, &cpus), None);
 }
 
 #[test]
