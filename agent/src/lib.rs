@@ -39,6 +39,7 @@ pub mod records;
 pub mod scan;
 pub mod supervise;
 pub mod sys;
+pub(crate) mod taking;
 pub mod ticket;
 pub mod transfer;
 pub mod trash;

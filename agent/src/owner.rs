@@ -7,7 +7,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, chmod, chownat, fstat, openat};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, chownat, fstat, openat};
 use rustix::io::Errno;
 
 /// The first of all numbers.
@@ -130,22 +130,6 @@ pub(crate) fn give_at(
         to.give(&file)?;
     }
     Ok(())
-}
-
-/// Takes a file that a job's user made, and that is open: it is the agent's from now on, so that no later job
-/// of the same slot can change it. False where it has other names, which may lie anywhere: then it stays the
-/// job's, and what is in it has to be copied.
-pub(crate) fn take_over(file: &OwnedFd) -> Result<bool, Errno> {
-    let data = fstat(file.as_fd())?;
-    if !is_jobs(data.st_uid) || FileType::from_raw_mode(data.st_mode) != FileType::RegularFile {
-        return Ok(true);
-    }
-    if data.st_nlink != 1 {
-        return Ok(false);
-    }
-    Owner::own().give(file.as_fd())?;
-    chmod(in_proc(file.as_fd()), taken_mode(&data))?;
-    Ok(true)
 }
 
 /// The mode that a file has when it was taken from a job.

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration as StdDuration, Instant};
 
@@ -45,29 +46,36 @@ pub fn threads_of_user(user: rustix::fs::Uid) -> u32 {
     all().iter().filter(|process| is_own(process)).fold(0, |sum, process| sum.saturating_add(process.threads))
 }
 
-/// Those of `processes` that run as a user, or could become it again.
-pub fn of_user(processes: &[Process], user: rustix::fs::Uid) -> Vec<Process> {
-    let user = user.as_raw().to_string();
-    let is_its = |process: &&Process| {
+/// Those of `processes` that run as one of these users, or could become it again.
+pub fn of_users(processes: &[Process], users: &Range<u32>) -> Vec<Process> {
+    let is_theirs = |process: &&Process| {
         let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap_or_default();
         let all = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
-        !process.zombie && all.split_whitespace().any(|id| id == user)
+        let mut all = all.split_whitespace().filter_map(|id| id.parse().ok());
+        !process.zombie && all.any(|id| users.contains(&id))
     };
-    processes.iter().filter(is_its).copied().collect()
+    processes.iter().filter(is_theirs).copied().collect()
 }
 
-/// Ends all processes of a user, and waits until they are gone.
+/// A user as a range of its own.
+pub fn only(user: rustix::fs::Uid) -> Range<u32> {
+    user.as_raw()..user.as_raw().saturating_add(1)
+}
+
+/// Ends all processes of these users, and waits until they are gone.
 ///
 /// # Errors
 /// Some are there still, for the system cannot kill them.
-pub fn end_of_user(user: rustix::fs::Uid) -> io::Result<()> {
+pub fn end_of_users(users: &Range<u32>) -> io::Result<()> {
     let give_up = Instant::now() + DYING_MAX;
     loop {
-        if end(|all| of_user(all, user)) == 0 {
+        if end(|all| of_users(all, users)) == 0 {
             return Ok(());
         }
         if Instant::now() > give_up {
-            let why = format!("processes of the user {} cannot be killed", user.as_raw());
+            let left = of_users(&all(), users).first().map_or(0, |process| process.pid);
+            let why =
+                format!("processes of the users from {} on cannot be killed, such as {left}", users.start);
             return Err(io::Error::other(why));
         }
         std::thread::sleep(StdDuration::from_millis(10));

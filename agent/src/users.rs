@@ -1,7 +1,8 @@
 //! The users that jobs of a root agent run as: one for each slot, who owns nothing else (R6.10).
 //!
-//! Model: numbers that no user of a system has. Whoever gives numbers out in bulk (systemd, containers,
-//! directories of a company) ends below the first or begins above the last. Each agent has a block of them,
+//! Model: numbers that no user of a system has. Systemd, containers and most directories of companies, which
+//! give numbers out in bulk, end below the first or begin above the last; some (Kanidm) do not, and then an
+//! administrator has to see to it. Each agent has a block of them,
 //! chosen by its directory's place; the group of that directory says later which it was. In a block come
 //! first the group by which jobs pass through the agent's directories, then a user and a group for each slot,
 //! then a group for each project, by which its own jobs alone read its files.
@@ -9,13 +10,15 @@
 //! No two agents of a host have one block, for each ends whatever runs as a user of its slots: an agent holds
 //! its block's lock in `/run/fallow-agent-users` as long as it runs, and takes no block in which another's
 //! jobs run, also those of a container, which has no such lock. So a copy of a directory comes to another
-//! block than the original.
+//! block than the original. Beside the lock stands who had the block last: what runs in it is that agent's,
+//! also if nothing else tells so any more.
 //!
 //! How files come to these users is in [`crate::owner`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read as _};
+use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -27,12 +30,13 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chmod, chownat, fstat, open};
 use rustix::thread::CapabilitySet;
 
 use crate::brand::Brand;
-use crate::dir::DataDir;
+use crate::dir::{DataDir, write_atomically};
+use crate::files;
 use crate::owner::{BLOCK, BLOCKS, FIRST, Handover, JobUser, Owner, block_of, in_proc, is_jobs};
 use crate::proc;
 use crate::sys;
 use crate::tree;
-use crate::walk::{Counted, Walk};
+use crate::walk::{Counted, Missed, Walk};
 
 /// Where in a block the groups of projects begin.
 const PROJECTS: u32 = BLOCK / 2;
@@ -83,13 +87,13 @@ impl Users {
         let mark = DataDir::at(dir).mark();
         let dir = fs::canonicalize(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         way(&dir)?;
-        let (first, held) = take_block(block(&dir)?, &used_by_others(&mark))?;
+        let (first, held) = take_block(block(&dir)?, &used_by_others(&mark), &mark)?;
         // The group of the block is no job's user: nobody is there who could do anything to the attempt.
         let user = Owner::numbered(first);
         sys::as_user(JobUser { owner: user, groups: Vec::new() }, || Ok(()))
             .map_err(|error| format!("users such as {first} cannot be had here: {error}"))?;
         Trial::make(&dir, user)
-            .and_then(|trial| trial.run())
+            .and_then(Trial::run)
             .map_err(|error| format!("jobs of other users cannot work in {}: {error}", dir.display()))?;
         Ok(Self { first, giving: Arc::default(), _held: Arc::new(held) })
     }
@@ -104,6 +108,16 @@ impl Users {
     /// The first user, for those who want to know.
     pub(crate) const fn first(&self) -> u32 {
         self.first + 1
+    }
+
+    /// The block, as the number that it begins with.
+    pub const fn block(&self) -> u32 {
+        self.first
+    }
+
+    /// The users of all slots.
+    pub fn of_slots(&self) -> Range<u32> {
+        of_slots(self.first)
     }
 
     /// The group that may pass through the agent's directories, and list none of them.
@@ -171,11 +185,18 @@ pub(crate) fn let_read(file: &fs::File) -> io::Result<()> {
 
 /// Gives all of a slot to a user: its directory, which is open, and what lies below it. Nothing runs in it.
 /// What cannot be given, and what is not whose the slot is, stays as it is.
+///
+/// # Errors
+/// `FileTooLarge` where there are more files than are counted; else the system's.
 pub(crate) fn hand_over(slot: &OwnedFd, owner: Owner) -> io::Result<()> {
     let handover = Handover { from: Uid::from_raw(fstat(slot)?.st_uid), to: owner };
     let mut walk = Walk::below_at(slot.as_fd(), c".", true).giving(handover);
     let mut counted = Counted::default();
     while !walk.step(&mut counted, u64::MAX) {}
+    if walk.missed() == Some(Missed::TooMany) {
+        let why = "it holds more files than can be given to its job's user";
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
     // At last: who is interrupted does it once more.
     owner.give(slot)?;
     owner.check(slot)
@@ -238,22 +259,74 @@ fn way(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The first block from the wished one on that nobody else has, with its lock.
-fn take_block(wished: u32, used: &BTreeSet<u32>) -> Result<(u32, FileLock), String> {
+/// The first block from the wished one on that nobody else has, with its lock, for the agent with this mark.
+fn take_block(wished: u32, used: &BTreeSet<u32>, mark: &str) -> Result<(u32, FileLock), String> {
     let cannot = |error: io::Error| {
         format!("{HELD}, by which agents keep from each other's users, cannot be written: {error}")
     };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(HELD).map_err(cannot)?;
+    let mark = format!("{} {mark}", fallow_daemon::proc::boot().unwrap_or_default());
     let number = (wished - FIRST) / BLOCK;
-    let blocks = (0..LOOKED_AT).map(|next| FIRST + (number + next) % BLOCKS * BLOCK);
-    for first in blocks.filter(|first| !used.contains(first)) {
-        match FileLock::take(&Path::new(HELD).join(first.to_string())) {
-            Ok(held) => return Ok((first, held)),
-            Err(LockError::InUse(_)) => {}
+    for first in (0..LOOKED_AT).map(|next| FIRST + (number + next) % BLOCKS * BLOCK) {
+        match FileLock::take(&lock_of(first)) {
+            // What runs there is left of this agent's own jobs, whatever they have done not to be known.
+            Ok(held) if !used.contains(&first) || had(first, &mark) => {
+                write_atomically(&holder_of(first), mark.as_bytes(), 0o600).map_err(cannot)?;
+                return Ok((first, held));
+            }
+            Ok(_) | Err(LockError::InUse(_)) => {}
             Err(LockError::Io(error)) => return Err(cannot(error)),
         }
     }
     Err(format!("other agents have all users from {wished} on (see {HELD})"))
+}
+
+fn lock_of(first: u32) -> PathBuf {
+    Path::new(HELD).join(first.to_string())
+}
+
+/// Where it stands who had a block last: the system's start, and the mark of the agent.
+fn holder_of(first: u32) -> PathBuf {
+    Path::new(HELD).join(format!("{first}.agent"))
+}
+
+/// Whether this agent had a block last.
+fn had(first: u32, mark: &str) -> bool {
+    files::whole(&holder_of(first), mark.len() as u64).is_ok_and(|holder| holder == mark.as_bytes())
+}
+
+/// The users of the slots in a block.
+const fn of_slots(first: u32) -> Range<u32> {
+    first + 1..first + PROJECTS
+}
+
+/// Ends what runs as users of slots in a block whose agent is gone. Nothing, where an agent has the block
+/// again: that one has seen to it.
+pub fn end_left(first: u32) {
+    if !is_jobs(first) || block_of(first) != first {
+        return;
+    }
+    if let Ok(_held) = FileLock::take(&lock_of(first)) {
+        // What cannot be killed nobody can.
+        let _ = proc::end_of_users(&of_slots(first));
+    }
+}
+
+/// Ends what runs as the user that a slot belonged to before, in another block.
+///
+/// # Errors
+/// It cannot be ended, or may be a job of another agent, which has that block.
+pub(crate) fn end_former(former: Owner) -> io::Result<()> {
+    let uid = former.uid.as_raw();
+    if proc::of_users(&proc::all(), &proc::only(former.uid)).is_empty() {
+        return Ok(());
+    }
+    match FileLock::take(&lock_of(block_of(uid))) {
+        Ok(_held) => proc::end_of_users(&proc::only(former.uid)),
+        Err(_) => {
+            Err(io::Error::other(format!("processes of the user {uid}, whose it was, are not this agent's")))
+        }
+    }
 }
 
 /// The blocks as whose users processes run that are no job's of the agent with this mark.
@@ -284,6 +357,8 @@ struct Trial {
     project: PathBuf,
     /// Directories that were not there.
     made: Vec<PathBuf>,
+    /// Whose group the others had, and with which mode.
+    before: Vec<(PathBuf, u32, u32)>,
 }
 
 impl Trial {
@@ -293,7 +368,7 @@ impl Trial {
         let subs = [crate::dir::SLOTS, crate::dir::PROJECTS].map(|name| dir.join(name));
         let user = JobUser { owner, groups: vec![owner.gid] };
         let [slot, project] = subs.each_ref().map(|sub| sub.join(TRIAL));
-        let mut trial = Self { user, slot, project, made: Vec::new() };
+        let mut trial = Self { user, slot, project, made: Vec::new(), before: Vec::new() };
         for sub in &subs {
             if !sub.exists() {
                 crate::dir::make_closed(sub)?;
@@ -301,8 +376,9 @@ impl Trial {
             }
         }
         for dir in subs.iter().map(PathBuf::as_path).chain([dir]) {
-            let now = fs::metadata(dir)?.gid();
-            let group = if is_jobs(now) { Gid::from_raw(now) } else { owner.gid };
+            let now = fs::metadata(dir)?;
+            trial.before.push((dir.to_path_buf(), now.gid(), now.mode() & 0o7777));
+            let group = if is_jobs(now.gid()) { Gid::from_raw(now.gid()) } else { owner.gid };
             grant(dir, group, Mode::XGRP)?;
             trial.user.groups.push(group);
         }
@@ -310,7 +386,14 @@ impl Trial {
         Ok(trial)
     }
 
-    fn run(&self) -> io::Result<()> {
+    /// Makes the attempt. Jobs stay let through if it succeeds.
+    fn run(mut self) -> io::Result<()> {
+        self.attempt()?;
+        self.before.clear();
+        Ok(())
+    }
+
+    fn attempt(&self) -> io::Result<()> {
         let said = |path: &Path| {
             let path = path.display().to_string();
             move |error: io::Error| io::Error::other(format!("{path}: {error}"))
@@ -325,7 +408,7 @@ impl Trial {
         owner.give(&slot).map_err(Into::into).and_then(|()| owner.check(&slot)).map_err(said(&self.slot))?;
         let input = self.project.join("input");
         fs::write(&input, b"input")
-            .and_then(|()| let_read(&crate::files::open_plain(&input)?))
+            .and_then(|()| let_read(&files::open_plain(&input)?))
             .map_err(said(&input))?;
         grant(&self.project, owner.gid, Mode::RGRP | Mode::XGRP).map_err(said(&self.project))?;
         let output = self.slot.join("output");
@@ -341,7 +424,7 @@ impl Trial {
         sys::as_user(self.user.clone(), job)?;
         // What it has made is its own, and the agent reads it and takes it.
         let take = || {
-            let mut file = crate::files::open_plain(&output)?;
+            let mut file = files::open_plain(&output)?;
             owner.check(&file)?;
             let mut made = Vec::new();
             file.read_to_end(&mut made)?;
@@ -361,6 +444,10 @@ impl Trial {
 impl Drop for Trial {
     fn drop(&mut self) {
         self.clear();
+        for (dir, group, mode) in self.before.iter().rev() {
+            let _ = std::os::unix::fs::chown(dir, None, Some(*group));
+            let _ = fs::set_permissions(dir, fs::Permissions::from_mode(*mode));
+        }
         for dir in &self.made {
             let _ = fs::remove_dir(dir);
         }

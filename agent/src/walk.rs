@@ -48,6 +48,15 @@ impl Usage {
         Self { length: self.length.plus(other.length), blocks: self.blocks.plus(other.blocks) }
     }
 
+    /// What of it is beyond others.
+    #[must_use]
+    pub const fn less(self, others: Self) -> Self {
+        Self {
+            length: Bytes(self.length.0.saturating_sub(others.length.0)),
+            blocks: Bytes(self.blocks.0.saturating_sub(others.blocks.0)),
+        }
+    }
+
     /// What counts against a bound on lengths: tiny files without end, or more blocks than a length says, are
     /// no way around it; nor is a length without blocks.
     pub fn most(self) -> Bytes {

@@ -23,6 +23,8 @@
 mod calls;
 mod files;
 
+pub(crate) use files::closed_gpu;
+
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -266,9 +268,11 @@ impl Confinement {
         Ok(())
     }
 
-    /// The directory in which a job makes temporary files, where it is kept from the system's.
+    /// The directory in which a job makes temporary files, where it is kept from the system's, or what it
+    /// leaves there would be the next job's of its slot.
     pub fn temporary<'a>(&self, slot: &'a Path) -> Option<&'a Path> {
-        (self.landlock.is_ok() && !self.is_off("files")).then_some(slot)
+        let is_kept_from = self.landlock.is_ok() && !self.is_off("files");
+        (is_kept_from || self.users().is_some()).then_some(slot)
     }
 }
 

@@ -1,6 +1,7 @@
 //! From the start of the agent to its end.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ use crate::records::{HostIdentity, Records};
 use crate::supervise::groups::{self, Groups};
 use crate::supervise::{Context, Supervisor, agent_mark, leftovers, life_mark};
 use crate::transfer::{Transfers, Web};
-use crate::{host, proc};
+use crate::users::Users;
+use crate::{host, owner, proc, taking};
 
 /// The version that projects are told, which is the one whose protocol is spoken: servers gate features by
 /// it.
@@ -645,7 +647,8 @@ fn supervisor(
     };
     let mark = life_mark(&settings.dir, &life);
     let place = groups.jobs().map(Path::to_path_buf);
-    let guard = GuardHandle::start(settings.guard.clone(), mark, settings.guard_grace, place)
+    let users = confinement.users().map(Users::block);
+    let guard = GuardHandle::start(settings.guard.clone(), mark, settings.guard_grace, place, users)
         .map_err(fail("cannot start the guard process"))?;
     let for_offers = inputs.clone();
     let offer = move |event: Event| {
@@ -707,7 +710,25 @@ fn delete_forsaken(dir: &DataDir, records: &Records, stems: &BTreeSet<String>) -
     Ok(())
 }
 
-/// Every complete file in the directories of the client's projects.
+/// Takes a file that a job's user has made there: an earlier life was killed after it had moved it there. One
+/// that others could change goes.
+fn taken(dir: &DataDir, path: &Path) -> bool {
+    let taken = taking::take_over_at(path);
+    if let Ok(true) = taken {
+        return true;
+    }
+    tracing::warn!(
+        path = crate::files::shown_path(path),
+        ?taken,
+        "deleting what cannot be taken from its job's user"
+    );
+    if let Err(error) = dir.trash().take(path) {
+        tracing::error!(path = crate::files::shown_path(path), %error, "cannot delete it");
+    }
+    false
+}
+
+/// Every complete file in the directories of the client's projects. All are the agent's own then.
 fn complete_files(dir: &DataDir, client: &Client) -> Vec<(FileKey, Bytes)> {
     let mut found = Vec::new();
     for project in client.project_views() {
@@ -717,6 +738,9 @@ fn complete_files(dir: &DataDir, client: &Client) -> Vec<(FileKey, Bytes)> {
             let Ok(name) = entry.file_name().into_string() else { continue };
             match entry.metadata() {
                 Ok(data) if data.is_file() && name != PARTIAL && name != APP_CONFIG => {
+                    if owner::is_jobs(data.uid()) && !taken(dir, &entry.path()) {
+                        continue;
+                    }
                     found.push((FileKey { project: project.id, name }, Bytes(data.len())));
                 }
                 _ => {}

@@ -64,7 +64,9 @@ pub(super) fn collect(
     let disk_usage = record
         .outputs
         .iter()
-        .fold(usage_below(&dir.slot(slot)), |sum, output| sum.plus(usage_of_output(&project, &output.name)))
+        .fold(usage_below(&dir.slot(slot)), |sum, output| {
+            sum.plus(usage_of_output(&project, &dir.slot(slot), output))
+        })
         .most();
     let stderr = slot_of(place, |place| place.tail(files::STDERR, STDERR_MAX)).unwrap_or_default();
     let finish = exit_file(place, files::FINISH)?.map(|bytes| Finish::read(&bytes));
@@ -79,8 +81,12 @@ pub(super) fn collect(
     // A few seconds are left for that, so what is not long is taken all the same.
     let begun = Instant::now();
     let is_to_leave = || begun.elapsed() > LEAVING && is_to_leave();
-    let found = record.outputs.iter().map(|output| found(in_slot, &project, output, is_over, &is_to_leave));
-    let outputs = found.filter_map(io::Result::transpose).collect::<io::Result<_>>()?;
+    let mut outputs: Vec<OutputFound> = Vec::new();
+    for output in &record.outputs {
+        let taken = outputs.iter().filter(|other| !other.md5.is_empty());
+        let longest = output.longest_beside(taken.map(|other| other.nbytes).fold(Bytes(0), Bytes::plus));
+        outputs.extend(found(in_slot, &project, (output, longest), is_over, &is_to_leave)?);
+    }
     Ok(TaskEnd {
         exit,
         finish,
@@ -153,18 +159,24 @@ pub(super) fn interrupted(cpu_time: Duration, peak: Bytes) -> TaskEnd {
     }
 }
 
-/// What an output takes that lies in the project's directory, and in the slot no more.
-fn usage_of_output(project: &Path, name: &str) -> Usage {
-    if names::is_file_name(name) { usage_of_one(&project.join(name)) } else { Usage::default() }
+/// What an output takes in the project's directory beyond what it takes in the slot.
+fn usage_of_output(project: &Path, slot: &Path, output: &Output) -> Usage {
+    if !has_names(output) {
+        return Usage::default();
+    }
+    usage_beyond(&project.join(&output.name), &slot.join(output.place()))
 }
 
-/// What a file takes that has no other name: one that has is counted by that, in the slot.
-pub(super) fn usage_of_one(path: &Path) -> Usage {
-    let data = path.symlink_metadata().ok().filter(|data| data.nlink() <= 1);
-    data.map_or_else(Usage::default, |data| Usage {
+/// What a file takes beyond another one that was counted already: one of them is the agent's copy of the
+/// other, and its job has made one. One that has other names is counted by these, in the slot.
+pub(super) fn usage_beyond(copy: &Path, counted: &Path) -> Usage {
+    let usage = |data: fs::Metadata| Usage {
         length: Bytes(data.len()),
         blocks: Bytes(data.blocks().saturating_mul(512)),
-    })
+    };
+    let of_copy = copy.symlink_metadata().ok().filter(|data| data.nlink() <= 1).map(usage);
+    let of_counted = counted.symlink_metadata().ok().filter(fs::Metadata::is_file).map(usage);
+    of_copy.unwrap_or_default().less(of_counted.unwrap_or_default())
 }
 
 fn slot_of<T>(place: Option<&SlotDir>, read: impl FnOnce(&SlotDir) -> io::Result<T>) -> Option<T> {
@@ -212,7 +224,7 @@ fn try_to_read(slot: Option<&SlotDir>, project: &Path, output: &Output) -> io::R
 fn found(
     slot: Option<&SlotDir>,
     project: &Path,
-    output: &Output,
+    (output, longest): (&Output, Bytes),
     is_over: bool,
     is_to_leave: &dyn Fn() -> bool,
 ) -> io::Result<Option<OutputFound>> {
@@ -225,7 +237,7 @@ fn found(
     // Before it is moved: to another volume that is a copy, in which holes take space.
     let opened = slot.map_or_else(|| open_own(&place), |slot| slot.read(&output.place()));
     if let Ok(nbytes) = opened.and_then(|file| file.metadata()).map(|data| Bytes(data.len()))
-        && nbytes > output.longest()
+        && nbytes > longest
     {
         return Ok(Some(OutputFound { name: output.name.clone(), nbytes, md5: String::new() }));
     }
@@ -235,17 +247,23 @@ fn found(
         if !is_its_own(&error) {
             return Err(error);
         }
-        tracing::error!(output = shown(&output.name), %error, "cannot move an output to its project's directory");
+        // What was sent of it early is not what it has become.
+        tracing::error!(output = shown(&output.name), %error, "an output cannot be moved to its project's directory, and goes");
+        slot.take_away(&place)?;
+        return Ok(None);
     }
     if let Some(Err(error)) = of_job.map(|slot| slot.take_rest(&place)) {
         if !is_its_own(&error) {
             return Err(error);
         }
-        tracing::error!(output = shown(&output.name), %error, "an output stays its job's");
+        // Somebody writes to it, or it was never the job's: whoever that is may not change what is sent.
+        tracing::error!(output = shown(&output.name), %error, "an output cannot be taken from its job, and goes");
+        of_job.map_or(Ok(()), |slot| slot.take_away(&place))?;
+        return Ok(None);
     }
     // Also one that its job had closed: it is opened up here alone.
     let size = open_own(&place).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
-    if let Some(nbytes) = size.ok().filter(|nbytes| *nbytes > output.longest()) {
+    if let Some(nbytes) = size.ok().filter(|nbytes| *nbytes > longest) {
         return Ok(Some(OutputFound { name: output.name.clone(), nbytes, md5: String::new() }));
     }
     if output.gzip

@@ -7,8 +7,9 @@
 //! by then than when it was counted last is told so before its end.
 //!
 //! What counts is the larger of lengths, as BOINC counts them, and blocks: else a job could hide what it
-//! holds in tiny files. Holes count with their length. Files without a name count that its processes hold
-//! open ([`crate::nameless`]). One whose files cannot be counted to their end is said to be so: at once if
+//! holds in tiny files. Holes count with their length. An output that was sent early and its file in the slot
+//! count once, as the larger of the two. Files without a name count that its processes hold open
+//! ([`crate::nameless`]). One whose files cannot be counted to their end is said to be so: at once if
 //! they are too many, and after some counts in a row if it moves or closes directories meanwhile, for an
 //! honest one may do so once.
 
@@ -20,7 +21,8 @@ use std::time::{Duration, Instant};
 
 use fallow_client::{DiskHeld, Uncounted};
 
-use super::collect::usage_of_one;
+use super::collect::usage_beyond;
+use super::record;
 use super::task::Meter;
 use crate::brand;
 use crate::dir::SLOTS;
@@ -116,7 +118,11 @@ fn count_in_turn(places: &[Files], data: &Path, most: u64) {
 
 impl Files {
     fn held(&self, in_slot: Usage) -> Usage {
-        self.outputs.iter().map(|path| usage_of_one(path)).fold(in_slot, Usage::plus)
+        let in_slot_of = |path: &Path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            self.slot.join(record::linked(&name))
+        };
+        self.outputs.iter().map(|path| usage_beyond(path, &in_slot_of(path))).fold(in_slot, Usage::plus)
     }
 
     /// Takes note of a count that is over.
@@ -199,6 +205,24 @@ mod tests {
             let held = meter.disk().unwrap();
             assert_eq!((held.uncounted, held.nameless), (uncounted, Bytes(0)));
             assert!(held.all >= Bytes(30), "{held:?}");
+        }
+    }
+
+    #[test]
+    fn r4_8_an_output_that_was_sent_early_counts_once_and_by_what_is_larger_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (slot, output) = (dir.path().join("slot"), dir.path().join("output_1"));
+        let in_slot = slot.join(record::linked("output_1"));
+        std::fs::create_dir_all(in_slot.parent().unwrap()).unwrap();
+        let meter = Arc::<Meter>::default();
+        let outputs = vec![output.clone()];
+        let files = Files { slot, outputs, sessions: Sessions::new(), meter: Arc::clone(&meter) };
+        for (now, early) in [(3_000_000, 3_000_000), (3_000_000, 1_000_000), (1_000_000, 3_000_000)] {
+            std::fs::write(&in_slot, vec![1; now]).unwrap();
+            std::fs::write(&output, vec![1; early]).unwrap();
+            count_in_turn(std::slice::from_ref(&files), dir.path(), COUNTED_MAX);
+            let held = meter.disk().unwrap().all.0;
+            assert!((3_000_000..3_100_000).contains(&held), "{now} {early}: {held}");
         }
     }
 }

@@ -42,7 +42,7 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
         .map(|leader| (leader.pid, proc::used(&before, leader.pid).cpu))
         .collect();
     kill_all(dir, &leaders);
-    end_users(dir, &slots);
+    end_users(dir);
     remove_stray_records(dir, &slots);
     records
         .into_iter()
@@ -160,13 +160,10 @@ fn kill_all(dir: &DataDir, leaders: &[Leader]) {
 }
 
 /// Ends what runs as users of slots all the same: these are no other agent's.
-fn end_users(dir: &DataDir, slots: &[SlotId]) {
-    for user in
-        dir.users().into_iter().flat_map(|users| slots.iter().filter_map(|slot| users.of_slot(slot.0)))
-    {
-        if let Err(error) = proc::end_of_user(user.uid) {
-            tracing::error!(%error, "what an earlier life of the agent left is there still");
-        }
+fn end_users(dir: &DataDir) {
+    let Some(users) = dir.users() else { return };
+    if let Err(error) = proc::end_of_users(&users.of_slots()) {
+        tracing::error!(%error, "what an earlier life of the agent left is there still");
     }
 }
 

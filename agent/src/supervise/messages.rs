@@ -1,9 +1,9 @@
 //! What passes between a running application and its project beside the channel: files of the slot.
 //!
-//! Model: an application writes `trickle_up.xml` and says so; the file is moved, whole, to its project's
-//! directory, where it survives the job and the agent. It names outputs to be sent early by empty files
-//! `boinc_ufr_NAME`. The other way, `trickle_down_TIME` and `boinc_ufs_NAME` are put into the slot, and the
-//! channel says that they are there.
+//! Model: an application writes `trickle_up.xml` and says so; the file gets another name, so that the next
+//! message does not take its place, and is moved, whole, to its project's directory, where it survives the
+//! job and the agent. It names outputs to be sent early by empty files `boinc_ufr_NAME`. The other way,
+//! `trickle_down_TIME` and `boinc_ufs_NAME` are put into the slot, and the channel says that they are there.
 
 use std::io;
 use std::path::Path;
@@ -15,27 +15,42 @@ use fallow_boinc::runtime::message::TrickleUp;
 use fallow_client::{OutputFound, TRICKLE_MAX};
 use fallow_domain::Bytes;
 
+use super::early_door::EarlyDoor;
 use super::record::Output;
 use super::slot_dir::SlotDir;
 use crate::dir::DataDir;
 use crate::files::{md5_of, shown};
 
+/// What a message is called in its slot from when it was announced until it is taken: what its job writes
+/// meanwhile is another one.
+const TAKING: &str = "fallow_taking_trickle_up.xml";
+
 /// A message that carries the same second as others gets one of the next.
 const SAME_SECOND: i64 = 60;
 
-/// Moves `trickle_up.xml` to the project's directory. Gives its name there and its size; none where there is
-/// none to move, and what is there is taken away then (BOINC likewise). Of a job that `runs` it may have to
-/// be copied.
+/// Whether a message waits that was announced and could not be taken.
+pub(super) fn trickle_waits(place: &SlotDir) -> bool {
+    place.has(TAKING)
+}
+
+/// Moves `trickle_up.xml` to the project's directory, or the one that waits. Gives its name there and its
+/// size; none where there is none to move, and what is there is taken away then (BOINC likewise). Of a job
+/// that `runs` it may have to be copied.
 ///
 /// # Errors
-/// There is no space for that: it stays where it is, to be taken later.
+/// There is no space for that: it waits, to be taken later.
 pub(super) fn take_trickle(
     place: &SlotDir,
     project: &Path,
     result_name: &str,
     runs: bool,
 ) -> io::Result<Option<(String, Bytes)>> {
-    let size = place.read(files::TRICKLE_UP).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
+    if !trickle_waits(place) && place.has(files::TRICKLE_UP) {
+        // Where it cannot have that name, it is taken by its own.
+        let _ = place.rename(files::TRICKLE_UP, TAKING);
+    }
+    let from = if trickle_waits(place) { TAKING } else { files::TRICKLE_UP };
+    let size = place.read(from).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
     let moved = match size {
         Ok(size) if size <= TRICKLE_MAX => {
             let now = fallow_daemon::clock::now().as_secs_f64() as i64;
@@ -43,8 +58,8 @@ pub(super) fn take_trickle(
                 .map(|secs| files::trickle_up(result_name, secs))
                 .find(|name| names::is_file_name(name) && project.join(name).symlink_metadata().is_err());
             let moved = free.as_ref().map(|name| match runs {
-                true => place.move_out_of_open(files::TRICKLE_UP, &project.join(name), TRICKLE_MAX.0),
-                false => place.move_out(files::TRICKLE_UP, &project.join(name)),
+                true => place.move_out_of_open(from, &project.join(name), TRICKLE_MAX.0),
+                false => place.move_out(from, &project.join(name)),
             });
             match moved {
                 Some(Err(error)) if runs && lacks_space(&error) => return Err(error),
@@ -59,7 +74,7 @@ pub(super) fn take_trickle(
             ?size,
             "a message to the project cannot be taken, or is longer than {TRICKLE_MAX}"
         );
-        let _ = place.remove(files::TRICKLE_UP);
+        let _ = place.remove(from);
     }
     Ok(moved)
 }
@@ -85,31 +100,60 @@ pub(super) fn upload_requests<'a>(place: &SlotDir, outputs: &'a [Output]) -> Vec
         .collect()
 }
 
-/// What is there of an output now, put where it is sent from.
-pub(super) fn output_now(place: &SlotDir, project: &Path, output: &Output) -> Option<OutputFound> {
+/// Asks once more for an output that could not be looked at before its job's end, for when it goes on.
+pub(super) fn ask_again(place: &SlotDir, output: &Output) {
+    let request = format!("{}{}", files::UPLOAD_REQUEST, output.open_name);
+    if let Err(error) = place.write(&request, b"", 0o644) {
+        tracing::debug!(output = shown(&output.name), %error, "a request to send an output early is lost");
+    }
+}
+
+/// What is there of an output now, put where it is sent from beside the `others` of its job, as long as the
+/// door is open.
+pub(super) fn output_now(
+    place: &SlotDir,
+    project: &Path,
+    output: &Output,
+    others: &[Output],
+    door: &EarlyDoor,
+) -> Option<OutputFound> {
     if !names::is_file_name(&output.name) {
         return None;
     }
     let path = project.join(&output.name);
+    let beside = others.iter().filter(|other| other.name != output.name && names::is_file_name(&other.name));
+    let beside = beside.map(|other| length_of(&project.join(&other.name))).fold(Bytes(0), Bytes::plus);
+    let longest = output.longest_beside(beside);
     // The application goes on with its own name of it.
     if place.has(&output.place())
-        && let Err(error) = place.link_out(&output.place(), &path, output.longest().0)
+        && let Err(error) = place.link_out(&output.place(), &path, longest.0, door)
     {
-        tracing::warn!(output = shown(&output.name), %error, "cannot take an output that is to be sent early");
+        if door.is_open() {
+            let output = shown(&output.name);
+            tracing::warn!(output, %error, "cannot take an output that is to be sent early");
+        }
         return None;
     }
     let size = Bytes(crate::files::open_plain(&path).ok()?.metadata().ok()?.len());
-    if output.max_nbytes.is_some_and(|max| max > Bytes(0) && size > max) || size > output.longest() {
+    if output.max_nbytes.is_some_and(|max| max > Bytes(0) && size > max) || size > longest {
         return None;
     }
     let (md5, nbytes) = md5_of(&path).ok()?;
     Some(OutputFound { name: output.name.clone(), nbytes, md5 })
 }
 
+/// The length of what is in the project's directory, 0 where nothing is.
+fn length_of(path: &Path) -> Bytes {
+    Bytes(path.symlink_metadata().map_or(0, |data| data.len()))
+}
+
 /// Takes a message that an application had announced when the agent went down. It is found in the project's
 /// directory then.
 pub(super) fn take_left(dir: &DataDir, place: &SlotDir, url: &fallow_domain::MasterUrl, result_name: &str) {
     let at = Channel::TrickleUp as usize * CHANNEL_LEN;
+    if trickle_waits(place) {
+        let _ = take_trickle(place, &dir.project(url), result_name, false);
+    }
     let bytes = place.head(files::CHANNEL, (at + CHANNEL_LEN) as u64).unwrap_or_default();
     let Some([flag, text @ ..]) = bytes.get(at..) else { return };
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();

@@ -11,8 +11,10 @@
 //! Left out: graphics.
 
 mod collect;
+mod copying;
 mod departed;
 mod disk;
+mod early_door;
 mod early_uploads;
 mod eviction;
 pub mod freezer;
@@ -513,7 +515,7 @@ impl Supervision {
             Some(task) => self.ended_tasks.note(job, task, &end, task.files(&self.shared).outputs),
             None => {}
         }
-        if let Some((name, nbytes)) = task.as_ref().and_then(|task| task.last_trickle(&self.shared)) {
+        for (name, nbytes) in task.iter().flat_map(|task| task.last_trickles(&self.shared)) {
             self.unsent.push(job, name, nbytes);
             self.unsent.tell(&self.shared.try_send_event);
         }

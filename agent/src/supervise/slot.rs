@@ -14,15 +14,13 @@ use fallow_client::{SlotFile, StartFault, TaskSetup};
 
 use rustix::fs::Gid;
 
+use super::copying::has_space;
 use super::slot_dir::SlotDir;
 use super::{Context, Shared, record};
 use crate::files::open_plain;
 use crate::owner::Owner;
 use crate::proc;
-
-/// So much stays free where inputs are copied: what the agent's store asks for, several times over, for
-/// others write too.
-const KEEP_FREE: u64 = 8 * fallow_store::SPARE;
+use crate::users;
 
 /// Why a task could not be started.
 #[derive(Debug)]
@@ -91,7 +89,7 @@ fn fresh(context: &Shared, setup: &TaskSetup) -> Result<SlotDir, StartFailure> {
 }
 
 /// Gives a slot to the user that its job runs as, where it is another's. Nothing runs in it: whatever runs as
-/// that user is left of a job before, and ends.
+/// that user, or as the one whose it was, is left of a job before, and ends.
 fn hand_over(context: &Context, setup: &TaskSetup, place: &mut SlotDir) -> Result<(), StartFailure> {
     // Whoever is not root has one user for all.
     if !rustix::process::geteuid().is_root() {
@@ -99,12 +97,22 @@ fn hand_over(context: &Context, setup: &TaskSetup, place: &mut SlotDir) -> Resul
     }
     let path = place.path().to_path_buf();
     let user = owner(context, setup)?;
+    let fail = |error: io::Error| StartFailure::from_io("give to its job's user", &path, &error);
     if let Some(user) = user {
-        proc::end_of_user(user.uid)
-            .map_err(|error| StartFailure::from_io("give to its job's user", &path, &error))?;
+        proc::end_of_users(&proc::only(user.uid)).map_err(fail)?;
     }
-    let owner = user.unwrap_or_else(Owner::own);
-    place.hand_over(owner).map_err(|error| StartFailure::from_io("give to its job's user", &path, &error))
+    if let Some(before) = place.owner().filter(|before| user != Some(*before)) {
+        // What of it is open to others' processes they could change while the job uses it.
+        users::end_former(before).map_err(|error| {
+            let reason = format!("{} cannot be used any more: {error}", path.display());
+            StartFailure::new(StartFault::Slot, reason)
+        })?;
+    }
+    place.hand_over(user.unwrap_or_else(Owner::own)).map_err(|error| match error.kind() {
+        // Of what its job has made there is more than can be given: it begins anew.
+        io::ErrorKind::FileTooLarge => StartFailure::new(StartFault::Slot, error.to_string()),
+        _ => fail(error),
+    })
 }
 
 /// The user that the job of a slot runs as, if not as the agent's own.
@@ -117,19 +125,17 @@ pub(super) fn owner(context: &Context, setup: &TaskSetup) -> Result<Option<Owner
 /// Lets the user of a job read what is there for it in its project's directory, once all of that is known to
 /// be right. Gives the groups by which that user comes to it.
 pub(super) fn let_read(context: &Context, setup: &TaskSetup) -> Result<Vec<Gid>, StartFailure> {
-    let Some(users) = context.dir.users() else { return Ok(Vec::new()) };
+    let Some(all) = context.dir.users() else { return Ok(Vec::new()) };
     let project = context.dir.project(&setup.url);
     let fail = |path: &Path, error: io::Error| StartFailure::from_io("let its job read", path, &error);
-    let group = users.let_read(&project).map_err(|error| fail(&project, error))?;
+    let group = all.let_read(&project).map_err(|error| fail(&project, error))?;
     let inputs = setup.files.iter().filter(|file| !file.output && names::is_file_name(&file.name));
     let application = setup.application.iter().map(|file| &file.name);
     for name in application.chain(inputs.map(|file| &file.name)) {
         let path = project.join(name);
-        open_plain(&path)
-            .and_then(|file| crate::users::let_read(&file))
-            .map_err(|error| fail(&path, error))?;
+        open_plain(&path).and_then(|file| users::let_read(&file)).map_err(|error| fail(&path, error))?;
     }
-    Ok(vec![users.passing(), group])
+    Ok(vec![all.passing(), group])
 }
 
 /// The slot that the task had, with what it had done.
@@ -172,18 +178,6 @@ fn check(file: &SlotFile) -> Result<(), StartFailure> {
         return Err(StartFailure::new(StartFault::Job, reason));
     }
     Ok(())
-}
-
-/// Looks whether a copy leaves the space that the agent needs, so that it can store what comes of it.
-/// Downloads leave much more; but each job has copies of its own.
-fn has_space(slot: &Path, nbytes: u64) -> io::Result<()> {
-    let free =
-        rustix::fs::statvfs(slot).map_or(u64::MAX, |volume| volume.f_bavail.saturating_mul(volume.f_frsize));
-    if free >= nbytes.saturating_add(KEEP_FREE) {
-        return Ok(());
-    }
-    let what = format!("no space for {nbytes} bytes: {free} are free, {KEEP_FREE} of which have to stay so");
-    Err(io::Error::new(io::ErrorKind::StorageFull, what))
 }
 
 /// Has the application find an output in its slot, in a directory that holds nothing else.

@@ -16,14 +16,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, fchmod, fstat, linkat, mkdirat, openat, renameat, statat,
 };
 use rustix::io::Errno;
 
+use super::copying;
+use super::early_door::EarlyDoor;
 use crate::dir::{PARTIAL, copy_name, make_closed};
 use crate::owner::{self, Owner};
+use crate::taking;
 use crate::trash::Trash;
 use crate::tree;
 use crate::users;
@@ -182,13 +186,25 @@ impl SlotDir {
         }
     }
 
+    /// Gives a file of the slot another name there. What has that name gives way.
+    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let (here, there) = (self.way(from, false)?, self.way(to, true)?);
+        self.trash.take_at(there.0.as_fd(), &there.1)?;
+        Ok(renameat(&here.0, &here.1, &there.0, &there.1)?)
+    }
+
     /// Moves a file out of the slot, to where another file or a directory gives way to it. Where that fails,
-    /// what is at `to` stays.
+    /// what is at `to` stays, and so does the file.
     pub(super) fn move_out(&self, name: &str, to: &Path) -> io::Result<()> {
         let (dir, last) = self.way(name, false)?;
+        let has_others = || statat(&dir, &last, AtFlags::SYMLINK_NOFOLLOW).map(|data| data.st_nlink != 1);
+        if self.owner.is_some() && has_others()? {
+            // It could not be taken over, and there may be no space for a copy.
+            return self.copy_out(name, to, None);
+        }
         match self.put(to, || renameat(&dir, &last, CWD, to)) {
             // Slots and projects lie in one directory, so in one volume unless somebody mounted between them.
-            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => self.copy_out(name, to, u64::MAX),
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => self.copy_out(name, to, None),
             Ok(()) => self.take_over(to),
             Err(error) => Err(error),
         }
@@ -198,7 +214,7 @@ impl SlotDir {
     /// has a copy. What is longer than `max` is not moved.
     pub(super) fn move_out_of_open(&self, name: &str, to: &Path, max: u64) -> io::Result<()> {
         match self.owner {
-            Some(_) => self.copy_out(name, to, max),
+            Some(_) => self.copy_out(name, to, Some(max)),
             None => self.move_out(name, to),
         }
     }
@@ -212,7 +228,7 @@ impl SlotDir {
         let file = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         let data = fstat(&file)?;
         if !self.is_its(data.st_uid) {
-            std::fs::remove_file(path)?;
+            self.trash.take(path)?;
             return Err(io::Error::other("not the job's own file"));
         }
         self.take_open(&file, path)
@@ -230,33 +246,37 @@ impl SlotDir {
         }
     }
 
-    fn take_open(&self, file: &OwnedFd, path: &Path) -> io::Result<()> {
-        if owner::take_over(file)? {
-            return Ok(());
-        }
-        let data = fstat(file)?;
-        let length = u64::try_from(data.st_size).unwrap_or_default();
-        let source = File::open(owner::in_proc(file.as_fd()))?;
-        self.copy(source, (length, owner::taken_mode(&data)), path)
+    /// Takes away what was moved out of it.
+    pub(super) fn take_away(&self, path: &Path) -> io::Result<()> {
+        self.trash.take(path)
     }
 
-    /// Gives a file of the slot a second name, where another file or a directory gives way to it. On another
-    /// volume it is a copy of so much, and also where the job is another user, who could change it later.
-    pub(super) fn link_out(&self, name: &str, to: &Path, max: u64) -> io::Result<()> {
+    fn take_open(&self, file: &OwnedFd, path: &Path) -> io::Result<()> {
+        if taking::take_over(file)? {
+            return Ok(());
+        }
+        let source = File::open(owner::in_proc(file.as_fd()))?;
+        self.copy(&source, None, path, None)
+    }
+
+    /// Gives a file of the slot a second name, where another file or a directory gives way to it, as long as
+    /// the door is open. On another volume it is a copy of so much, and also where the job is another user,
+    /// who could change it later.
+    pub(super) fn link_out(&self, name: &str, to: &Path, max: u64, door: &EarlyDoor) -> io::Result<()> {
         if self.owner.is_some() {
-            return self.copy_to(name, to, max);
+            return self.copy(&self.read(name)?, Some(max), to, Some(door));
         }
         let (dir, last) = self.way(name, false)?;
         let parts = to.with_file_name(PARTIAL);
         make_closed(&parts)?;
-        let link = parts.join(copy_name(to.file_name().unwrap_or_default()));
+        let link = parts.join(name_of_copy(to));
         self.trash.take(&link)?;
         match linkat(&dir, &last, CWD, &link, AtFlags::empty()) {
             Ok(()) => {}
-            Err(Errno::XDEV) => return self.copy_to(name, to, max),
+            Err(Errno::XDEV) => return self.copy(&self.read(name)?, Some(max), to, Some(door)),
             Err(error) => return Err(error.into()),
         }
-        let put = self.put(to, || renameat(CWD, &link, CWD, to));
+        let put = door.pass(|| self.put(to, || renameat(CWD, &link, CWD, to)));
         // It is still there after a failure, and where both names were of that very file before.
         let _ = std::fs::remove_file(&link);
         put
@@ -266,17 +286,15 @@ impl SlotDir {
     pub(super) fn move_in(&self, from: &Path, name: &str) -> io::Result<()> {
         let (dir, last) = self.way(name, true)?;
         self.trash.take_at(dir.as_fd(), &last)?;
-        // That very file is given, whatever has the name in the slot by then.
+        // Given first: whoever is interrupted finds it where it was, and moves it then.
         let file = openat(CWD, from, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        self.owner.map_or(Ok(()), |owner| owner::give_made_file(&file, owner))?;
         match renameat(CWD, from, &dir, &last) {
             Err(Errno::XDEV) => {
                 io::copy(&mut crate::files::open_plain(from)?, &mut self.make(name, 0o644)?)?;
                 std::fs::remove_file(from)
             }
-            Ok(()) => {
-                self.owner.map_or(Ok(()), |owner| owner::give_made_file(&file, owner)).map_err(Into::into)
-            }
-            Err(error) => Err(error.into()),
+            moved => Ok(moved?),
         }
     }
 
@@ -286,31 +304,29 @@ impl SlotDir {
     }
 
     /// Moves a file out as a copy, which takes its place when it is whole.
-    fn copy_out(&self, name: &str, to: &Path, max: u64) -> io::Result<()> {
-        self.copy_to(name, to, max)?;
+    fn copy_out(&self, name: &str, to: &Path, max: Option<u64>) -> io::Result<()> {
+        self.copy(&self.read(name)?, max, to, None)?;
         self.remove(name)
     }
 
-    /// Copies a file out of the slot that is not longer than `max`.
-    fn copy_to(&self, name: &str, to: &Path, max: u64) -> io::Result<()> {
-        let source = self.read(name)?;
-        let mode = owner::taken_mode(&fstat(&source)?);
-        self.copy(source, (max, mode), to)
-    }
-
-    /// Puts a copy of a file to `to`, whole or not at all. Somebody may be making it longer meanwhile.
-    fn copy(&self, source: File, (max, mode): (u64, Mode), to: &Path) -> io::Result<()> {
+    /// Puts a copy of a file to `to`, whole or not at all. It has at most so much, or as much as the file has
+    /// now: somebody may be making it longer meanwhile. What leads through a door is given up once that is
+    /// closed.
+    fn copy(&self, source: &File, max: Option<u64>, to: &Path, door: Option<&EarlyDoor>) -> io::Result<()> {
+        let data = fstat(source)?;
+        let max = max.unwrap_or_else(|| u64::try_from(data.st_size).unwrap_or_default());
         let parts = to.with_file_name(PARTIAL);
         make_closed(&parts)?;
-        let copy = parts.join(copy_name(to.file_name().unwrap_or_default()));
+        let copy = parts.join(name_of_copy(to));
+        // An earlier life may have left it.
         self.trash.take(&copy)?;
         let target = File::options().write(true).create_new(true).mode(0o600).open(&copy);
+        let is_wanted = || door.is_none_or(EarlyDoor::is_open);
         let copied = target.and_then(|mut target| {
-            if io::copy(&mut source.take(max.saturating_add(1)), &mut target)? > max {
-                return Err(io::ErrorKind::FileTooLarge.into());
-            }
-            fchmod(&target, mode)?;
-            self.put(to, || renameat(CWD, &copy, CWD, to))
+            copying::copy(source, (&mut target, &parts), max, &is_wanted)?;
+            fchmod(&target, owner::taken_mode(&data))?;
+            let put = || self.put(to, || renameat(CWD, &copy, CWD, to));
+            door.map_or_else(put, |door| door.pass(put))
         });
         if copied.is_err() {
             let _ = std::fs::remove_file(&copy);
@@ -372,6 +388,14 @@ impl SlotDir {
         }
         Ok(made)
     }
+}
+
+/// What a copy of the file that is to be at `to` is called while it is made. Each has a name of its own: a
+/// task that was started again may have one made while one of its last start is still being given up.
+fn name_of_copy(to: &Path) -> String {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    format!("{}-{number}", copy_name(to.file_name().unwrap_or_default()))
 }
 
 #[cfg(test)]

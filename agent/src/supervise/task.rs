@@ -16,6 +16,7 @@ use rand::TryRng;
 use rustix::process::{WaitId, WaitIdOptions};
 
 use super::disk::{Files, Misses};
+use super::early_door::EarlyDoor;
 use super::early_uploads::EarlyLook;
 use super::groups::TaskGroup;
 use super::hearing::Hearing;
@@ -67,6 +68,8 @@ pub(super) struct Meter {
     gone: AtomicBool,
     /// The control group of its processes, where it has one.
     group: OnceLock<Arc<TaskGroup>>,
+    /// By what its outputs are sent early; closed once it is over.
+    early: EarlyDoor,
 }
 
 impl Meter {
@@ -512,9 +515,11 @@ impl Task {
         let said = text.map_or_else(TrickleUp::default, |text| TrickleUp::parse(&text));
         let project = shared.dir.project(&self.url);
         self.announced |= said.new_trickle_up;
-        if self.announced && !unsent.is_full() {
+        let waited = messages::trickle_waits(&process.place);
+        if (self.announced || waited) && !unsent.is_full() {
             let taken = messages::take_trickle(&process.place, &project, &self.name, true);
-            self.announced = taken.is_err();
+            // The one that waited was announced before.
+            self.announced &= waited || (taken.is_err() && !messages::trickle_waits(&process.place));
             if let Ok(Some((name, nbytes))) = taken {
                 unsent.push(job, name, nbytes);
             }
@@ -522,11 +527,18 @@ impl Task {
         // Also at its first look: what was asked for in an earlier run may not have been seen.
         let news = said.new_upload_file || std::mem::take(&mut self.is_new);
         let (place, made, shared) = (Arc::clone(&process.place), &self.made, Arc::clone(shared));
+        let meter = self.meter();
         self.early.look(news, || {
             let made = made.clone();
             move || {
                 for output in messages::upload_requests(&place, &made) {
-                    let Some(output) = messages::output_now(&place, &project, output) else { continue };
+                    let look = || messages::output_now(&place, &project, output, &made, &meter.early);
+                    let now = meter.early.is_open().then(look).flatten();
+                    if !meter.early.is_open() {
+                        messages::ask_again(&place, output);
+                        continue;
+                    }
+                    let Some(output) = now else { continue };
                     while !(shared.try_send_event)(Event::UploadWanted { job, output: output.clone() }) {
                         std::thread::sleep(NO_ROOM);
                     }
@@ -535,14 +547,15 @@ impl Task {
         });
     }
 
-    /// A message to its project that the application announced last. Its process is gone.
-    pub(super) fn last_trickle(&self, shared: &Shared) -> Option<(String, Bytes)> {
-        let process = self.process.as_ref()?;
+    /// Messages to its project that the application announced last. Its process is gone.
+    pub(super) fn last_trickles(&self, shared: &Shared) -> Vec<(String, Bytes)> {
+        let Some(process) = self.process.as_ref() else { return Vec::new() };
         let text = process.channels().and_then(|channels| channels.receive(Channel::TrickleUp));
         let project = shared.dir.project(&self.url);
         let is_announced = self.announced || text.is_some_and(|text| TrickleUp::parse(&text).new_trickle_up);
         let take = || messages::take_trickle(&process.place, &project, &self.name, false).ok()?;
-        is_announced.then(take).flatten()
+        let waited = messages::trickle_waits(&process.place).then(take).flatten();
+        waited.into_iter().chain(is_announced.then(take).flatten()).collect()
     }
 
     /// What the application said last, if anything: also at an earlier look, whose sample may not have been
@@ -624,7 +637,7 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     let threads = setup.special.then(|| std::fs::File::open(format!("/proc/{}/task", leader.pid)));
     let (exit, cpu, young) = wait(&leader, meter);
     drop(threads);
-    let strays = kill_strays(meter, young, &shared.mark(setup.slot), place.owner());
+    let (strays, ended) = kill_strays(meter, young, &shared.mark(setup.slot), place.owner());
     meter.gone.store(true, Ordering::Relaxed);
     // First of all what is left in its group: nothing of it is to meddle with what that says.
     meter.group().inspect(|group| group.kill());
@@ -632,11 +645,18 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     meter.group().inspect(|group| group.end());
     strays.keys().chain([&leader.pid]).for_each(|&session| shared.guard.remove(session));
     let peak = meter.peak();
+    // Before the first of them is taken.
+    meter.early.close();
     let is_to_leave = || meter.is_leaving();
     let collect =
         || collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, peak, &is_to_leave);
     collect::give_way();
-    let mut end = collect::patiently(&setup.name, is_to_leave, collect).unwrap_or_else(|_| {
+    // What still runs could change what is taken.
+    let ended = ended.inspect_err(
+        |error| tracing::error!(task = shown(&setup.name), %error, "a task has not ended as a whole"),
+    );
+    let taken = ended.and_then(|()| collect::patiently(&setup.name, is_to_leave, collect));
+    let mut end = taken.unwrap_or_else(|_| {
         shared.uncollected.note(setup, exit, cpu, peak);
         collect::interrupted(cpu, peak)
     });
@@ -661,8 +681,13 @@ fn of_task(all: &[proc::Process], sessions: &Sessions, brand: u64) -> Vec<proc::
 
 /// Kills what left the session: it is known by its number, by the session that it made for itself, by its
 /// mark, or by the user that nobody but this task has, and ends with its task all the same. `young` were made
-/// since the last look. Returns those sessions.
-fn kill_strays(meter: &Meter, young: Sessions, mark: &str, user: Option<Owner>) -> Sessions {
+/// since the last look. Returns those sessions, and whether nothing runs as that user any more.
+fn kill_strays(
+    meter: &Meter,
+    young: Sessions,
+    mark: &str,
+    user: Option<Owner>,
+) -> (Sessions, std::io::Result<()>) {
     let mut strays = meter.strays().clone();
     strays.extend(young);
     // Several rounds, for one may fork between the look and the kill.
@@ -670,13 +695,12 @@ fn kill_strays(meter: &Meter, young: Sessions, mark: &str, user: Option<Owner>) 
         let all = proc::all();
         proc::follow(&mut strays, &all);
         let known = proc::end(|all| of_task(all, &strays, meter.brand()));
-        let others = user.map_or(0, |user| proc::end(|all| proc::of_user(all, user.uid)));
-        if known + others + proc::kill_marked(mark) == 0 {
+        if known + proc::kill_marked(mark) == 0 {
             break;
         }
         std::thread::sleep(StdDuration::from_millis(20));
     }
-    strays
+    (strays, user.map_or(Ok(()), |user| proc::end_of_users(&proc::only(user.uid))))
 }
 
 type Begun = (Leader, Option<SharedMemory>, Arc<SlotDir>);
@@ -709,7 +733,7 @@ fn start(
     let key = channel.as_ref().map_or(record.shm_key.unwrap_or_default(), SharedMemory::key);
     slot::write_init_data(shared, setup, &place, key)?;
     let program = verify::verify(shared, &shared.known, setup)?;
-    let user = launch::user(shared, setup)?;
+    let user = launch::user(shared, setup, &place)?;
     let pid = launch::launch(shared, setup, &place, (&program, user.as_ref()), meter)?;
     let start = proc::find(pid).map_or(0, |process| process.start);
     let leader = Leader { pid, start, boot: fallow_daemon::proc::boot().unwrap_or_default() };

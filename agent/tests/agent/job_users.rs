@@ -10,13 +10,13 @@ use std::time::Duration as StdDuration;
 use fallow_agent::confine::{Allowed, Confinement, LAYERS};
 use fallow_agent::owner::is_jobs;
 use fallow_boinc::runtime::exit::Ended;
-use fallow_client::{Event, SlotFile, TaskEnd, TaskSetup};
+use fallow_client::{Event, SlotFile, StartFault, TaskEnd, TaskSetup};
 
 use crate::confinement::Scene;
 use crate::supervision::{Bench, JOB, SLOT};
 use crate::support::{is_alive, put, wait_for};
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
         println!("skipped: only root has users for its jobs");
@@ -33,7 +33,7 @@ fn confinement(dir: &Path, has_users: bool) -> Confinement {
     }
 }
 
-fn bench(has_users: bool) -> Bench {
+pub(crate) fn bench(has_users: bool) -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let confinement = confinement(dir.path(), has_users);
     let layers = confinement.layers();
@@ -42,7 +42,7 @@ fn bench(has_users: bool) -> Bench {
     Bench::confined_by(dir, confinement)
 }
 
-fn output(copy: bool) -> SlotFile {
+pub(crate) fn output(copy: bool) -> SlotFile {
     SlotFile {
         name: "output_1".into(),
         open_name: "out".into(),
@@ -53,7 +53,7 @@ fn output(copy: bool) -> SlotFile {
     }
 }
 
-fn ended(bench: &Bench) -> Box<TaskEnd> {
+pub(crate) fn ended(bench: &Bench) -> Box<TaskEnd> {
     bench.next("end", |event| match event {
         Event::TaskEnded { job: JOB, end } => Some(end),
         Event::TaskStartFailed { reason, .. } => panic!("not started: {reason}"),
@@ -286,9 +286,9 @@ fn r6_10_a_directory_that_other_users_cannot_come_to_has_no_users_for_jobs_and_t
 }
 
 /// An output that is not copied, with its script's way to it.
-const TO: &str = "to=$(sed 's/<[^>]*>//g' out)";
+pub(crate) const TO: &str = "to=$(sed 's/<[^>]*>//g' out)";
 /// Waits until the test has seen what there is to see.
-const WAIT: &str = "until [ -f go ]; do sleep 0.1; done";
+pub(crate) const WAIT: &str = "until [ -f go ]; do sleep 0.1; done";
 
 /// The first user of jobs, as the layer tells it.
 fn first_user(confinement: &Confinement) -> u32 {
@@ -481,6 +481,10 @@ fn r6_10_where_jobs_could_not_work_as_other_users_they_have_none_and_the_agent_s
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
         let group = first_user(&Confinement::probe(Allowed::default(), dir.path())) - 1;
+        // As they were before the agent had such users.
+        std::os::unix::fs::chown(dir.path(), None, Some(0)).unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o750)).unwrap();
+        let place = std::fs::metadata(dir.path()).unwrap();
         if let Err(error) = close_to(group, &dir.path().join(sub)) {
             println!("skipped: no access control lists here: {error}");
             return;
@@ -489,5 +493,123 @@ fn r6_10_where_jobs_could_not_work_as_other_users_they_have_none_and_the_agent_s
         let user = layers.iter().find(|layer| layer.name == "user").unwrap();
         assert!(!user.on && user.why.contains(&format!("{sub}/.trial")), "{}", user.why);
         assert!(!dir.path().join(sub).join(".trial").exists());
+        let now = std::fs::metadata(dir.path()).unwrap();
+        assert_eq!((now.gid(), now.mode()), (place.gid(), place.mode()), "nobody is let through for nothing");
     }
+}
+
+/// A process of that user's, which nothing else tells whose it is.
+fn process_of(user: u32) -> std::process::Child {
+    let mut command = std::process::Command::new("sleep");
+    std::os::unix::process::CommandExt::uid(&mut command, user);
+    command.arg("1000").env_clear().spawn().unwrap()
+}
+
+#[test]
+fn r6_10_what_is_left_as_a_user_of_the_agents_own_is_its_own_and_ends_at_its_next_start() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let probe = || Confinement::probe(Allowed::default(), dir.path());
+    let first = first_user(&probe());
+    // A job of it has left by all means, and the agent was killed.
+    let mut left = process_of(first + 7);
+    let now = probe();
+    let is_same = first_user(&now) == first;
+    let data = fallow_agent::dir::DataDir::at(dir.path());
+    data.run_jobs_as(now.users().unwrap().clone());
+    fallow_agent::supervise::leftovers::take_over(&data);
+    let is_left = is_alive(left.id());
+    left.kill().unwrap();
+    left.wait().unwrap();
+    assert!(is_same && !is_left, "its own users: {is_same}; left: {is_left}");
+}
+
+#[test]
+fn r6_10_the_guard_ends_what_is_left_as_a_user_of_a_slot_unless_an_agent_has_these_users_again() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let users = Confinement::probe(Allowed::default(), dir.path());
+    let first = users.users().unwrap().block();
+    let left_by_guard = || {
+        let mut left = process_of(first + 3);
+        let mut guard = std::process::Command::new(crate::support::agent());
+        guard.args(["guard", "--mark", "no such mark", "--grace-ms", "1", "--users", &first.to_string()]);
+        let mut guard = guard.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        // A task that is gone since.
+        std::io::Write::write_all(&mut guard.stdin.take().unwrap(), b"+4194304 1\n").unwrap();
+        assert!(guard.wait().unwrap().success());
+        let is_left = is_alive(left.id());
+        left.kill().unwrap();
+        left.wait().unwrap();
+        is_left
+    };
+    assert!(left_by_guard(), "an agent has them");
+    drop(users);
+    assert!(!left_by_guard());
+}
+
+#[test]
+fn r6_10_a_slot_changes_its_owner_only_when_nothing_runs_as_the_former_one() {
+    if !is_root() {
+        return;
+    }
+    for has_users in [true, false] {
+        let bench = bench(has_users);
+        // A user of a slot in a block that no agent has now.
+        let unused = tempfile::tempdir().unwrap();
+        let former = first_user(&Confinement::probe(Allowed::default(), unused.path()));
+        let slot = bench.data.slot(SLOT);
+        let start = |text: &str| {
+            put(&slot.join("boinc_setup_complete"), b"");
+            std::os::unix::fs::chown(&slot, Some(former), Some(former)).unwrap();
+            let mut setup = bench.script(text);
+            setup.fresh = false;
+            bench.supervisor.start_task(setup);
+        };
+        let mut left = process_of(former);
+        start("exit 3");
+        let end = ended(&bench);
+        let is_left = is_alive(left.id());
+        left.kill().unwrap();
+        left.wait().unwrap();
+        assert_eq!((end.exit, is_left), (Ended::Code(3), false), "users: {has_users}");
+        // Another agent's job is not for this one to end, and its files may be open to it.
+        let held = Confinement::probe(Allowed::default(), unused.path());
+        assert_eq!(first_user(&held), former);
+        let mut job = process_of(former);
+        start("exit 4");
+        let fault = bench.next("a start that failed", |event| match event {
+            Event::TaskStartFailed { fault, .. } => Some(fault),
+            Event::TaskEnded { end, .. } => panic!("it ran: {:?}", end.exit),
+            _ => None,
+        });
+        let is_there = is_alive(job.id());
+        job.kill().unwrap();
+        job.wait().unwrap();
+        assert!(fault == StartFault::Slot && is_there, "users: {has_users}; {fault:?}");
+    }
+}
+
+#[test]
+fn r6_10_a_project_that_other_users_cannot_come_to_is_the_hosts_fault_and_not_its_jobs() {
+    if !is_root() {
+        return;
+    }
+    let bench = bench(true);
+    let closed = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(closed.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let volume = closed.path().join("volume");
+    std::fs::create_dir(&volume).unwrap();
+    std::os::unix::fs::symlink(&volume, bench.data.project(&crate::support::project())).unwrap();
+    bench.supervisor.start_task(bench.script("exit 3"));
+    let (fault, reason) = bench.next("a start that failed", |event| match event {
+        Event::TaskStartFailed { fault, reason, .. } => Some((fault, reason)),
+        Event::TaskEnded { end, .. } => panic!("it ran: {:?} {}", end.exit, end.stderr),
+        _ => None,
+    });
+    assert!(fault == StartFault::Host && reason.contains("/app"), "{fault:?} {reason}");
 }

@@ -13,6 +13,7 @@ use fallow_agent::guard::GuardHandle;
 use fallow_agent::proc;
 use fallow_agent::supervise::groups::Groups;
 use fallow_agent::supervise::{Context, Supervisor, agent_mark, leftovers, life_mark};
+use fallow_agent::users::Users;
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::init_data::AppInitData;
 use fallow_boinc::runtime::message::ProcessControl;
@@ -133,7 +134,8 @@ impl Bench {
         let groups = groups.unwrap_or_else(|| Groups::none("not wanted"));
         let jobs = groups.jobs().map(Path::to_path_buf);
         let mark = life_mark(&data, &life);
-        let guard = GuardHandle::start(agent(), mark, StdDuration::from_millis(300), jobs).unwrap();
+        let users = confinement.users().map(Users::block);
+        let guard = GuardHandle::start(agent(), mark, StdDuration::from_millis(300), jobs, users).unwrap();
         let for_samples = std::sync::Mutex::new(dropped.unwrap_or_else(|| sender.clone()));
         let sender = std::sync::Mutex::new(sender);
         let context = Context {
