@@ -1,8 +1,8 @@
 //! Taking a file from the job that made it: it is the agent's from then on, and what is in it changes no more
 //! (R6.10).
 //!
-//! Model: it is given to the agent first, so that nobody can open it for writing any more or make another name
-//! of it; after that it is looked who had done so before. What others could still change is not taken.
+//! Model: it is given to the agent first, so that nobody can open it for writing any more or make another
+//! name of it; after that it is looked who had done so before. What others could still change is not taken.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};

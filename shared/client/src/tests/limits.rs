@@ -128,14 +128,17 @@ fn r4_8_outputs_that_hold_too_much_together_fail_their_job_and_it_is_said_what_a
     let a = id_of(&client, "a");
     let names = ["first", "second"];
     let mut job = job(1, a, Usage::ONE_CPU);
-    (job.process, job.slot, job.run.begun) = (Process::Executing(7), Some(SlotId(0)), true);
     let output = |name: &str| FileReference { file_name: name.to_owned(), ..FileReference::default() };
     job.result.files = names.map(output).into();
-    let id = job.id;
-    client.insert_job(job);
     for name in names {
         client.put_file(a, FileInfo { name: name.to_owned(), ..FileInfo::default() }.into());
     }
+    let id = job.id;
+    client.insert_job(job);
+    client.reassess(id);
+    client.edit_job(id, |job| {
+        (job.process, job.slot, job.run.begun) = (Process::Executing(7), Some(SlotId(0)), true);
+    });
     client.handle(NOW, Event::WakeUp);
     // The second one was not read: beside the first it was too much.
     let found = |name: &str, md5: &str| OutputFound {
