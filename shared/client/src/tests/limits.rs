@@ -164,5 +164,5 @@ fn r4_8_outputs_that_hold_too_much_together_fail_their_job_and_it_is_said_what_a
     let outcome = client.state.jobs[&id].outcome.clone().unwrap();
     let said = outcome.message.unwrap_or_default();
     assert_eq!(outcome.exit_status, exit::DISK_LIMIT_EXCEEDED, "{said}");
-    assert!(said.contains("its files hold 1.4 GB"), "{said}");
+    assert!(said.contains("its files hold 1400 MB"), "{said}");
 }
