@@ -62,20 +62,34 @@ pub fn only(user: rustix::fs::Uid) -> Range<u32> {
     user.as_raw()..user.as_raw().saturating_add(1)
 }
 
-/// Ends all processes of these users, and waits until they are gone.
+/// Whether a process runs in a container of somebody's: it has other processes around it than this one, and
+/// the same users. A job that makes itself such surroundings has to make itself users as well.
+pub fn is_in_container(pid: u32) -> bool {
+    let is_same = |kind: &str| {
+        let of = |whose: &str| fs::read_link(format!("/proc/{whose}/ns/{kind}")).ok();
+        Some(of("self")? == of(&pid.to_string())?)
+    };
+    is_same("pid") == Some(false) && is_same("user") == Some(true)
+}
+
+/// Ends all processes of these users, but those of containers, and waits until they are gone.
 ///
 /// # Errors
 /// Some are there still, for the system cannot kill them.
 pub fn end_of_users(users: &Range<u32>) -> io::Result<()> {
+    let left = |all: &[Process]| -> Vec<Process> {
+        let theirs = of_users(all, users).into_iter();
+        theirs.filter(|process| !is_in_container(process.pid)).collect()
+    };
     let give_up = Instant::now() + DYING_MAX;
     loop {
-        if end(|all| of_users(all, users)) == 0 {
+        if end(left) == 0 {
             return Ok(());
         }
         if Instant::now() > give_up {
-            let left = of_users(&all(), users).first().map_or(0, |process| process.pid);
+            let one = left(&all()).first().map_or(0, |process| process.pid);
             let why =
-                format!("processes of the users from {} on cannot be killed, such as {left}", users.start);
+                format!("processes of the users from {} on cannot be killed, such as {one}", users.start);
             return Err(io::Error::other(why));
         }
         std::thread::sleep(StdDuration::from_millis(10));

@@ -10,8 +10,10 @@
 //! No two agents of a host have one block, for each ends whatever runs as a user of its slots: an agent holds
 //! its block's lock in `/run/fallow-agent-users` as long as it runs, and takes no block in which another's
 //! jobs run, also those of a container, which has no such lock. So a copy of a directory comes to another
-//! block than the original. Beside the lock stands who had the block last: what runs in it is that agent's,
-//! also if nothing else tells so any more.
+//! block than the original. Beside the lock stands who had the block last, and how many slots' users it has
+//! used: what runs as one of these is that agent's, also if nothing else tells so any more. Somebody may have
+//! a number of the same block all the same: what runs as another user is not ended, and nor is what runs in a
+//! container.
 //!
 //! How files come to these users is in [`crate::owner`].
 
@@ -23,6 +25,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use fallow_daemon::file;
 use fallow_daemon::file_lock::{FileLock, LockError};
@@ -47,6 +50,12 @@ const HELD: &str = "/run/fallow-agent-users";
 /// So many blocks are looked at for one that is nobody else's.
 const LOOKED_AT: u32 = 16;
 
+/// For so long the guard of an agent that is gone may hold its block: it kills, and waits until that is done.
+const GUARD_MAX: Duration = Duration::from_secs(6);
+
+/// What says who had a block last is no longer: a path and some numbers.
+const HOLDER_MAX: u64 = 64 * 1024;
+
 /// What is made in the directories of jobs to try them.
 const TRIAL: &str = ".trial";
 
@@ -67,6 +76,10 @@ pub struct Users {
     first: u32,
     /// The groups of projects are given out one at a time.
     giving: Arc<Mutex<()>>,
+    /// How many slots, from the first on, have had their users used.
+    used: Arc<Mutex<u32>>,
+    /// What tells this agent from others, and the system's start.
+    mark: Arc<str>,
     /// Nobody else on this host has them.
     _held: Arc<FileLock>,
 }
@@ -87,7 +100,9 @@ impl Users {
         let mark = DataDir::at(dir).mark();
         let dir = fs::canonicalize(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         way(&dir)?;
-        let (first, held) = take_block(block(&dir)?, &used_by_others(&mark), &mark)?;
+        let running = not_marked(&mark);
+        let mark = format!("{} {mark}", fallow_daemon::proc::boot().unwrap_or_default());
+        let Taken { first, used, held } = take_block(block(&dir)?, &running, &mark)?;
         // The group of the block is no job's user: nobody is there who could do anything to the attempt.
         let user = Owner::numbered(first);
         sys::as_user(JobUser { owner: user, groups: Vec::new() }, || Ok(()))
@@ -95,14 +110,23 @@ impl Users {
         Trial::make(&dir, user)
             .and_then(Trial::run)
             .map_err(|error| format!("jobs of other users cannot work in {}: {error}", dir.display()))?;
-        Ok(Self { first, giving: Arc::default(), _held: Arc::new(held) })
+        let (used, mark) = (Arc::new(Mutex::new(used)), mark.into());
+        Ok(Self { first, giving: Arc::default(), used, mark, _held: Arc::new(held) })
     }
 
-    /// The user of a slot; none where there are more slots than users.
-    pub fn of_slot(&self, slot: u32) -> Option<Owner> {
-        slot.checked_add(1)
-            .filter(|number| *number < PROJECTS)
-            .map(|number| Owner::numbered(self.first + number))
+    /// The user of a slot, who is known from now on to be this agent's.
+    ///
+    /// # Errors
+    /// There are more slots than users, or it cannot be written that this one is used.
+    pub fn of_slot(&self, slot: u32) -> io::Result<Owner> {
+        let number = slot.checked_add(1).filter(|number| *number < PROJECTS);
+        let number = number.ok_or_else(|| io::Error::other(format!("there is no user for slot {slot}")))?;
+        let mut used = fallow_daemon::lock(&self.used);
+        if *used < number {
+            write_holder(self.first, number, &self.mark)?;
+            *used = number;
+        }
+        Ok(Owner::numbered(self.first + number))
     }
 
     /// The first user, for those who want to know.
@@ -115,9 +139,9 @@ impl Users {
         self.first
     }
 
-    /// The users of all slots.
+    /// The users of all slots that have ever been used.
     pub fn of_slots(&self) -> Range<u32> {
-        of_slots(self.first)
+        of_slots(self.first, *fallow_daemon::lock(&self.used))
     }
 
     /// The group that may pass through the agent's directories, and list none of them.
@@ -259,23 +283,41 @@ fn way(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The first block from the wished one on that nobody else has, with its lock, for the agent with this mark.
-fn take_block(wished: u32, used: &BTreeSet<u32>, mark: &str) -> Result<(u32, FileLock), String> {
+/// A block that was taken.
+struct Taken {
+    first: u32,
+    /// How many slots' users this agent has used of it before.
+    used: u32,
+    held: FileLock,
+}
+
+/// The first block from the wished one on that nobody else has, for the agent with this mark.
+fn take_block(wished: u32, running: &[Running], mark: &str) -> Result<Taken, String> {
     let cannot = |error: io::Error| {
         format!("{HELD}, by which agents keep from each other's users, cannot be written: {error}")
     };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(HELD).map_err(cannot)?;
-    let mark = format!("{} {mark}", fallow_daemon::proc::boot().unwrap_or_default());
     let number = (wished - FIRST) / BLOCK;
-    for first in (0..LOOKED_AT).map(|next| FIRST + (number + next) % BLOCKS * BLOCK) {
-        match FileLock::take(&lock_of(first)) {
-            // What runs there is left of this agent's own jobs, whatever they have done not to be known.
-            Ok(held) if !used.contains(&first) || had(first, &mark) => {
-                write_atomically(&holder_of(first), mark.as_bytes(), 0o600).map_err(cannot)?;
-                return Ok((first, held));
+    'blocks: for first in (0..LOOKED_AT).map(|next| FIRST + (number + next) % BLOCKS * BLOCK) {
+        let before = holder(first).filter(|holder| holder.mark == mark).map(|holder| holder.used);
+        let give_up = Instant::now() + if before.is_some() { GUARD_MAX } else { Duration::ZERO };
+        let held = loop {
+            match FileLock::take(&lock_of(first)) {
+                Ok(held) => break held,
+                // It may be the guard of this agent's last life.
+                Err(LockError::InUse(_)) if Instant::now() < give_up => {}
+                Err(LockError::InUse(_)) => continue 'blocks,
+                Err(LockError::Io(error)) => return Err(cannot(error)),
             }
-            Ok(_) | Err(LockError::InUse(_)) => {}
-            Err(LockError::Io(error)) => return Err(cannot(error)),
+        };
+        // What runs there is left of this agent's own jobs, whatever they have done not to be known.
+        let used = before.unwrap_or(0);
+        let is_others = |one: &Running| {
+            block_of(one.user) == first && (one.is_in_container || !of_slots(first, used).contains(&one.user))
+        };
+        if !running.iter().any(is_others) {
+            write_holder(first, used, mark).map_err(cannot)?;
+            return Ok(Taken { first, used, held });
         }
     }
     Err(format!("other agents have all users from {wished} on (see {HELD})"))
@@ -285,30 +327,46 @@ fn lock_of(first: u32) -> PathBuf {
     Path::new(HELD).join(first.to_string())
 }
 
-/// Where it stands who had a block last: the system's start, and the mark of the agent.
+/// Where it stands who had a block last.
 fn holder_of(first: u32) -> PathBuf {
     Path::new(HELD).join(format!("{first}.agent"))
 }
 
-/// Whether this agent had a block last.
-fn had(first: u32, mark: &str) -> bool {
-    files::whole(&holder_of(first), mark.len() as u64).is_ok_and(|holder| holder == mark.as_bytes())
+/// Who had a block last.
+struct Holder {
+    /// How many slots' users it has used.
+    used: u32,
+    /// The system's start, and the mark of the agent.
+    mark: String,
 }
 
-/// The users of the slots in a block.
-const fn of_slots(first: u32) -> Range<u32> {
-    first + 1..first + PROJECTS
+/// None where nobody had the block, or nothing can be said about that.
+fn holder(first: u32) -> Option<Holder> {
+    let text = String::from_utf8(files::whole(&holder_of(first), HOLDER_MAX).ok()?).ok()?;
+    let (used, mark) = text.split_once(' ')?;
+    Some(Holder { used: used.parse().ok()?, mark: mark.to_owned() })
 }
 
-/// Ends what runs as users of slots in a block whose agent is gone. Nothing, where an agent has the block
+fn write_holder(first: u32, used: u32, mark: &str) -> io::Result<()> {
+    write_atomically(&holder_of(first), format!("{used} {mark}").as_bytes(), 0o600)
+}
+
+/// The users of so many slots in a block.
+fn of_slots(first: u32, used: u32) -> Range<u32> {
+    first + 1..first + 1 + used.min(PROJECTS - 1)
+}
+
+/// Ends what runs as users of slots that were used in a block whose agent is gone. Nothing, where an agent has the block
 /// again: that one has seen to it.
 pub fn end_left(first: u32) {
     if !is_jobs(first) || block_of(first) != first {
         return;
     }
-    if let Ok(_held) = FileLock::take(&lock_of(first)) {
+    if let Ok(_held) = FileLock::take(&lock_of(first))
+        && let Some(holder) = holder(first)
+    {
         // What cannot be killed nobody can.
-        let _ = proc::end_of_users(&of_slots(first));
+        let _ = proc::end_of_users(&of_slots(first, holder.used));
     }
 }
 
@@ -318,34 +376,48 @@ pub fn end_left(first: u32) {
 /// It cannot be ended, or may be a job of another agent, which has that block.
 pub(crate) fn end_former(former: Owner) -> io::Result<()> {
     let uid = former.uid.as_raw();
-    if proc::of_users(&proc::all(), &proc::only(former.uid)).is_empty() {
+    let is_gone = || proc::of_users(&proc::all(), &proc::only(former.uid)).is_empty();
+    if is_gone() {
         return Ok(());
     }
-    match FileLock::take(&lock_of(block_of(uid))) {
-        Ok(_held) => proc::end_of_users(&proc::only(former.uid)),
-        Err(_) => {
-            Err(io::Error::other(format!("processes of the user {uid}, whose it was, are not this agent's")))
+    if let Ok(_held) = FileLock::take(&lock_of(block_of(uid))) {
+        proc::end_of_users(&proc::only(former.uid))?;
+        // Those of a container are there still.
+        if is_gone() {
+            return Ok(());
         }
     }
+    Err(io::Error::other(format!("processes of the user {uid}, whose it was, are not this agent's")))
 }
 
-/// The blocks as whose users processes run that are no job's of the agent with this mark.
-fn used_by_others(mark: &str) -> BTreeSet<u32> {
+/// A process that runs as a user of jobs.
+#[derive(Clone, Copy)]
+struct Running {
+    user: u32,
+    is_in_container: bool,
+}
+
+/// What runs as users of jobs, and has no mark of the agent with this one here.
+fn not_marked(mark: &str) -> Vec<Running> {
     let brand = Brand::of_agent(mark);
-    let block = |process: &proc::Process| {
-        let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).ok()?;
-        let all = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-        all.split_whitespace().filter_map(|id| id.parse().ok()).find(|id| is_jobs(*id)).map(block_of)
+    let users = |process: &proc::Process| -> Vec<u32> {
+        let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap_or_default();
+        let all = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+        all.split_whitespace().filter_map(|id| id.parse().ok()).filter(|id| is_jobs(*id)).collect()
     };
     let all = proc::all().into_iter().filter(|process| !process.zombie);
-    let jobs: BTreeMap<u32, (proc::Process, u32)> =
-        all.filter_map(|process| Some((process.pid, (process, block(&process)?)))).collect();
-    let own: BTreeSet<u32> = proc::marked(jobs.values().map(|(process, _)| *process), mark)
+    let jobs: Vec<(proc::Process, Vec<u32>)> =
+        all.map(|process| (process, users(&process))).filter(|(_, users)| !users.is_empty()).collect();
+    let own: BTreeSet<u32> = proc::marked(jobs.iter().map(|(process, _)| *process), mark)
         .into_iter()
         .map(|process| process.pid)
         .collect();
-    let others = jobs.values().filter(|(process, _)| !own.contains(&process.pid) && !brand.is_on(process));
-    others.map(|(_, block)| *block).collect()
+    let others = jobs.iter().filter(|(process, _)| !own.contains(&process.pid) && !brand.is_on(process));
+    let each = |(process, users): &(proc::Process, Vec<u32>)| {
+        let is_in_container = proc::is_in_container(process.pid);
+        users.iter().map(|&user| Running { user, is_in_container }).collect::<Vec<_>>()
+    };
+    others.flat_map(each).collect()
 }
 
 /// An attempt at all that jobs and the agent do with each other's files, where they do it: a volume may know

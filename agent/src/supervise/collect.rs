@@ -1,8 +1,10 @@
 //! What a task leaves behind when its process is gone.
 
+use std::ffi::CString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Seek};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration as StdDuration, Instant};
 
@@ -15,11 +17,13 @@ use fallow_client::{OutputFound, TaskEnd};
 use fallow_domain::{Bytes, Duration, SlotId};
 use flate2::read::GzDecoder;
 use flate2::{Compression, GzBuilder};
+use rustix::fs::{AtFlags, CWD, FileType, Stat, statat};
 
 use super::record::{Output, SlotRecord};
-use super::slot_dir::SlotDir;
+use super::slot_dir::{Last, SlotDir};
 use crate::dir::{DataDir, PARTIAL, make_closed};
 use crate::files::{is_its_own, open_own, open_plain, shown};
+use crate::tree;
 use crate::walk::{Usage, usage_below};
 
 /// How much of `stderr.txt` is reported (BOINC: the last 63 KiB).
@@ -81,11 +85,15 @@ pub(super) fn collect(
     // A few seconds are left for that, so what is not long is taken all the same.
     let begun = Instant::now();
     let is_to_leave = || begun.elapsed() > LEAVING && is_to_leave();
+    let places = record.outputs.iter().filter(|output| has_names(output)).map(Output::place);
+    // What says how it ended is read again where this host has trouble with an output.
+    let places: Vec<String> = places.chain([files::FINISH, files::STDERR].map(str::to_owned)).collect();
     let mut outputs: Vec<OutputFound> = Vec::new();
     for output in &record.outputs {
         let taken = outputs.iter().filter(|other| !other.md5.is_empty());
         let longest = output.longest_beside(taken.map(|other| other.nbytes).fold(Bytes(0), Bytes::plus));
-        outputs.extend(found(in_slot, &project, (output, longest), is_over, &is_to_leave)?);
+        let last = Last { kept: &places, is_to_leave: &is_to_leave };
+        outputs.extend(found(in_slot, &project, (output, longest), is_over, last)?);
     }
     Ok(TaskEnd {
         exit,
@@ -164,19 +172,33 @@ fn usage_of_output(project: &Path, slot: &Path, output: &Output) -> Usage {
     if !has_names(output) {
         return Usage::default();
     }
-    usage_beyond(&project.join(&output.name), &slot.join(output.place()))
+    usage_beyond(&project.join(&output.name), slot, &output.place())
 }
 
-/// What a file takes beyond another one that was counted already: one of them is the agent's copy of the
-/// other, and its job has made one. One that has other names is counted by these, in the slot.
-pub(super) fn usage_beyond(copy: &Path, counted: &Path) -> Usage {
-    let usage = |data: fs::Metadata| Usage {
-        length: Bytes(data.len()),
-        blocks: Bytes(data.blocks().saturating_mul(512)),
-    };
-    let of_copy = copy.symlink_metadata().ok().filter(|data| data.nlink() <= 1).map(usage);
-    let of_counted = counted.symlink_metadata().ok().filter(fs::Metadata::is_file).map(usage);
-    of_copy.unwrap_or_default().less(of_counted.unwrap_or_default())
+/// What a file takes beyond another one that was counted already, at a place in a slot: one of them is the
+/// agent's copy of the other, and its job has made one. One that has other names is counted by these, in the
+/// slot. And whatever has other names in the slot was counted once for all of them.
+pub(super) fn usage_beyond(copy: &Path, slot: &Path, place: &str) -> Usage {
+    let is_one = |data: &Stat| data.st_nlink <= 1;
+    let of_copy = statat(CWD, copy, AtFlags::SYMLINK_NOFOLLOW).ok().filter(is_one);
+    let of_counted = of_copy.and_then(|_| found_in(slot, place).ok()).filter(is_one);
+    let usage = |data: Option<Stat>| data.map(|data| Usage::of(&data)).unwrap_or_default();
+    usage(of_copy).less(usage(of_counted))
+}
+
+/// What an ordinary file in a slot is. No link is followed on the way to it, for that is the job's to make:
+/// it would lead to what was not counted, or to where nobody answers.
+fn found_in(slot: &Path, place: &str) -> io::Result<Stat> {
+    let mut dir = tree::open_directory(CWD, &CString::new(slot.as_os_str().as_bytes())?)?;
+    let (way, last) = place.rsplit_once('/').map_or((None, place), |(way, last)| (Some(way), last));
+    for name in way.into_iter().flat_map(|way| way.split('/')) {
+        dir = tree::open_directory(dir.as_fd(), &CString::new(name)?)?;
+    }
+    let data = statat(&dir, last, AtFlags::SYMLINK_NOFOLLOW)?;
+    match FileType::from_raw_mode(data.st_mode) {
+        FileType::RegularFile => Ok(data),
+        _ => Err(io::Error::other("not an ordinary file")),
+    }
 }
 
 fn slot_of<T>(place: Option<&SlotDir>, read: impl FnOnce(&SlotDir) -> io::Result<T>) -> Option<T> {
@@ -226,8 +248,9 @@ fn found(
     project: &Path,
     (output, longest): (&Output, Bytes),
     is_over: bool,
-    is_to_leave: &dyn Fn() -> bool,
+    last: Last<'_>,
 ) -> io::Result<Option<OutputFound>> {
+    let is_to_leave = last.is_to_leave;
     if !has_names(output) {
         return Ok(None);
     }
@@ -242,7 +265,7 @@ fn found(
         return Ok(Some(OutputFound { name: output.name.clone(), nbytes, md5: String::new() }));
     }
     if let Some(slot) = slot
-        && let Err(error) = slot.move_out(&output.place(), &place)
+        && let Err(error) = slot.move_last(&output.place(), &place, last)
     {
         if !is_its_own(&error) {
             return Err(error);
@@ -252,7 +275,7 @@ fn found(
         slot.take_away(&place)?;
         return Ok(None);
     }
-    if let Some(Err(error)) = of_job.map(|slot| slot.take_rest(&place)) {
+    if let Some(Err(error)) = of_job.map(|slot| slot.take_rest(&place, last)) {
         if !is_its_own(&error) {
             return Err(error);
         }

@@ -118,11 +118,11 @@ fn count_in_turn(places: &[Files], data: &Path, most: u64) {
 
 impl Files {
     fn held(&self, in_slot: Usage) -> Usage {
-        let in_slot_of = |path: &Path| {
+        let beyond = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            self.slot.join(record::linked(&name))
+            usage_beyond(path, &self.slot, &record::linked(&name))
         };
-        self.outputs.iter().map(|path| usage_beyond(path, &in_slot_of(path))).fold(in_slot, Usage::plus)
+        self.outputs.iter().map(beyond).fold(in_slot, Usage::plus)
     }
 
     /// Takes note of a count that is over.
@@ -224,5 +224,33 @@ mod tests {
             let held = meter.disk().unwrap().all.0;
             assert!((3_000_000..3_100_000).contains(&held), "{now} {early}: {held}");
         }
+    }
+
+    #[test]
+    fn r4_8_a_job_cannot_have_what_it_holds_counted_as_what_was_sent_early() {
+        let dir = tempfile::tempdir().unwrap();
+        let (slot, project) = (dir.path().join("slot"), dir.path().join("project"));
+        let outputs: Vec<PathBuf> = ["output_1", "output_2"].map(|name| project.join(name)).to_vec();
+        let in_slot = slot.join("fallow_outputs");
+        std::fs::create_dir_all(&in_slot).unwrap();
+        std::fs::create_dir(&project).unwrap();
+        for output in &outputs {
+            std::fs::write(output, vec![1; 3_000_000]).unwrap();
+        }
+        let meter = Arc::<Meter>::default();
+        let files = Files { slot, outputs, sessions: Sessions::new(), meter: Arc::clone(&meter) };
+        let held = || {
+            count_in_turn(std::slice::from_ref(&files), dir.path(), COUNTED_MAX);
+            meter.disk().unwrap().all.0
+        };
+        // Two names of one file, which counts once.
+        std::fs::write(in_slot.join("output_1"), vec![1; 3_000_000]).unwrap();
+        std::fs::hard_link(in_slot.join("output_1"), in_slot.join("output_2")).unwrap();
+        let named = held();
+        // The copies themselves.
+        std::fs::remove_dir_all(&in_slot).unwrap();
+        std::os::unix::fs::symlink("../project", &in_slot).unwrap();
+        let linked = held();
+        assert!(named >= 9_000_000 && linked >= 6_000_000, "{named} {linked}");
     }
 }

@@ -118,8 +118,8 @@ fn hand_over(context: &Context, setup: &TaskSetup, place: &mut SlotDir) -> Resul
 /// The user that the job of a slot runs as, if not as the agent's own.
 pub(super) fn owner(context: &Context, setup: &TaskSetup) -> Result<Option<Owner>, StartFailure> {
     let Some(users) = context.dir.users() else { return Ok(None) };
-    let none = || StartFailure::new(StartFault::Host, format!("there is no user for slot {}", setup.slot));
-    users.of_slot(setup.slot.0).map(Some).ok_or_else(none)
+    let none = |error: io::Error| StartFailure::new(StartFault::Host, error.to_string());
+    users.of_slot(setup.slot.0).map(Some).map_err(none)
 }
 
 /// Lets the user of a job read what is there for it in its project's directory, once all of that is known to

@@ -217,3 +217,25 @@ fn r6_2_a_message_that_waits_to_be_taken_is_no_other_than_the_one_that_is_writte
     ended(&bench);
     assert_eq!(found, [b"one\n", b"two\n"]);
 }
+
+#[test]
+fn r6_10_an_output_with_other_names_in_its_slot_is_taken_as_it_is_and_not_copied() {
+    if !is_root() {
+        return;
+    }
+    let bench = bench(true);
+    let mut setup = bench.script(&format!(
+        "{TO}; echo right > $to; mkdir deep; ln $to kept; ln $to deep/kept; : > ready; {WAIT}; \
+         echo 0 > boinc_finish_called"
+    ));
+    setup.files = vec![output(false)];
+    let place = bench.data.project(&setup.url).join("output_1");
+    bench.supervisor.start_task(setup);
+    ready(&bench);
+    let inode = std::fs::metadata(bench.data.slot(SLOT).join(OUTPUT)).unwrap().ino();
+    go(&bench);
+    let end = ended(&bench);
+    assert_eq!((end.outputs.len(), std::fs::read(&place).unwrap()), (1, b"right\n".to_vec()));
+    let taken = std::fs::metadata(&place).unwrap();
+    assert_eq!((taken.ino(), taken.uid(), taken.nlink()), (inode, 0, 1));
+}

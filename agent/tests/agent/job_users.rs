@@ -512,18 +512,79 @@ fn r6_10_what_is_left_as_a_user_of_the_agents_own_is_its_own_and_ends_at_its_nex
     }
     let dir = tempfile::tempdir().unwrap();
     let probe = || Confinement::probe(Allowed::default(), dir.path());
-    let first = first_user(&probe());
+    let before = probe();
+    let first = first_user(&before);
+    before.users().unwrap().of_slot(7).unwrap();
+    drop(before);
     // A job of it has left by all means, and the agent was killed.
     let mut left = process_of(first + 7);
-    let now = probe();
-    let is_same = first_user(&now) == first;
-    let data = fallow_agent::dir::DataDir::at(dir.path());
-    data.run_jobs_as(now.users().unwrap().clone());
-    fallow_agent::supervise::leftovers::take_over(&data);
+    let is_same = starts_again(dir.path()) == first;
     let is_left = is_alive(left.id());
     left.kill().unwrap();
     left.wait().unwrap();
     assert!(is_same && !is_left, "its own users: {is_same}; left: {is_left}");
+}
+
+/// The agent starts again, and ends what it takes for left. Gives its first user.
+fn starts_again(dir: &Path) -> u32 {
+    let now = Confinement::probe(Allowed::default(), dir);
+    let data = fallow_agent::dir::DataDir::at(dir);
+    data.run_jobs_as(now.users().unwrap().clone());
+    fallow_agent::supervise::leftovers::take_over(&data);
+    first_user(&now)
+}
+
+#[test]
+fn r6_10_who_has_the_number_of_a_slot_that_was_never_used_is_not_ended_and_the_agent_takes_other_numbers() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let before = Confinement::probe(Allowed::default(), dir.path());
+    let first = first_user(&before);
+    before.users().unwrap().of_slot(7).unwrap();
+    drop(before);
+    let mut somebody = process_of(first + 5000);
+    let now = starts_again(dir.path());
+    let is_there = is_alive(somebody.id());
+    somebody.kill().unwrap();
+    somebody.wait().unwrap();
+    assert!(now != first && is_there, "{now} {first}; there: {is_there}");
+}
+
+#[test]
+fn r6_10_the_processes_of_a_container_with_the_same_users_are_not_ended_and_the_agent_takes_others() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let before = Confinement::probe(Allowed::default(), dir.path());
+    let first = first_user(&before);
+    before.users().unwrap().of_slot(7).unwrap();
+    drop(before);
+    let user = (first + 7).to_string();
+    let mut container = std::process::Command::new("unshare");
+    container.args(["--pid", "--fork", "--kill-child", "setpriv", "--clear-groups", "--reuid", &user]);
+    let mut container = container.args(["sleep", "1000"]).spawn().unwrap();
+    let id = container.id();
+    let inside = wait_for("the container", || {
+        if container.try_wait().unwrap().is_some() {
+            return Some(None);
+        }
+        let inside = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+        let inside: u32 = inside.trim().parse().ok()?;
+        let data = std::fs::metadata(format!("/proc/{inside}")).ok()?;
+        (data.uid() == first + 7).then_some(Some(inside))
+    });
+    let Some(inside) = inside else {
+        println!("skipped: no namespaces of processes can be made here");
+        return;
+    };
+    let now = starts_again(dir.path());
+    let is_there = is_alive(inside);
+    container.kill().unwrap();
+    container.wait().unwrap();
+    assert!(now != first && is_there, "{now} {first}; there: {is_there}");
 }
 
 #[test]
@@ -534,8 +595,9 @@ fn r6_10_the_guard_ends_what_is_left_as_a_user_of_a_slot_unless_an_agent_has_the
     let dir = tempfile::tempdir().unwrap();
     let users = Confinement::probe(Allowed::default(), dir.path());
     let first = users.users().unwrap().block();
-    let left_by_guard = || {
-        let mut left = process_of(first + 3);
+    users.users().unwrap().of_slot(2).unwrap();
+    let left_by_guard = |user: u32| {
+        let mut left = process_of(user);
         let mut guard = std::process::Command::new(crate::support::agent());
         guard.args(["guard", "--mark", "no such mark", "--grace-ms", "1", "--users", &first.to_string()]);
         let mut guard = guard.stdin(std::process::Stdio::piped()).spawn().unwrap();
@@ -547,9 +609,10 @@ fn r6_10_the_guard_ends_what_is_left_as_a_user_of_a_slot_unless_an_agent_has_the
         left.wait().unwrap();
         is_left
     };
-    assert!(left_by_guard(), "an agent has them");
+    assert!(left_by_guard(first + 3), "an agent has them");
     drop(users);
-    assert!(!left_by_guard());
+    assert!(!left_by_guard(first + 3));
+    assert!(left_by_guard(first + 4), "no job of the agent was ever that user");
 }
 
 #[test]
