@@ -308,9 +308,9 @@ fn found(
 }
 
 /// A file that is read only as long as its task is not to leave: a long one takes minutes.
-struct Wanted<'a> {
-    file: fs::File,
-    is_to_leave: &'a dyn Fn() -> bool,
+pub(super) struct Wanted<'a> {
+    pub(super) file: fs::File,
+    pub(super) is_to_leave: &'a dyn Fn() -> bool,
 }
 
 impl io::Read for Wanted<'_> {

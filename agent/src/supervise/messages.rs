@@ -12,14 +12,16 @@ use fallow_boinc::names;
 use fallow_boinc::runtime::channel::{CHANNEL_LEN, Channel};
 use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::message::TrickleUp;
+use fallow_boinc::signature;
 use fallow_client::{OutputFound, TRICKLE_MAX};
 use fallow_domain::Bytes;
 
+use super::collect::Wanted;
 use super::early_door::EarlyDoor;
 use super::record::Output;
 use super::slot_dir::SlotDir;
 use crate::dir::DataDir;
-use crate::files::{md5_of, shown};
+use crate::files::{open_own, open_plain, shown};
 
 /// What a message is called in its slot from when it was announced until it is taken: what its job writes
 /// meanwhile is another one.
@@ -109,16 +111,19 @@ pub(super) fn ask_again(place: &SlotDir, output: &Output) {
 }
 
 /// What is there of an output now, put where it is sent from beside the `others` of its job, as long as the
-/// door is open.
+/// door is open. None where there is nothing to send.
+///
+/// # Errors
+/// There is no space for it.
 pub(super) fn output_now(
     place: &SlotDir,
     project: &Path,
     output: &Output,
     others: &[Output],
     door: &EarlyDoor,
-) -> Option<OutputFound> {
+) -> io::Result<Option<OutputFound>> {
     if !names::is_file_name(&output.name) {
-        return None;
+        return Ok(None);
     }
     let path = project.join(&output.name);
     let beside = others.iter().filter(|other| other.name != output.name && names::is_file_name(&other.name));
@@ -132,14 +137,17 @@ pub(super) fn output_now(
             let output = shown(&output.name);
             tracing::warn!(output, %error, "cannot take an output that is to be sent early");
         }
-        return None;
+        return if lacks_space(&error) { Err(error) } else { Ok(None) };
     }
-    let size = Bytes(crate::files::open_plain(&path).ok()?.metadata().ok()?.len());
+    let Ok(size) = open_plain(&path).and_then(|file| file.metadata()).map(|data| Bytes(data.len())) else {
+        return Ok(None);
+    };
     if output.max_nbytes.is_some_and(|max| max > Bytes(0) && size > max) || size > longest {
-        return None;
+        return Ok(None);
     }
-    let (md5, nbytes) = md5_of(&path).ok()?;
-    Some(OutputFound { name: output.name.clone(), nbytes, md5 })
+    let is_to_leave = || !door.is_open();
+    let sum = open_own(&path).and_then(|file| signature::md5_of(Wanted { file, is_to_leave: &is_to_leave }));
+    Ok(sum.ok().map(|(md5, nbytes)| OutputFound { name: output.name.clone(), nbytes, md5 }))
 }
 
 /// The length of what is in the project's directory, 0 where nothing is.
@@ -204,6 +212,30 @@ mod tests {
         assert!(!place.has("boinc_ufr_out"), "the request is gone");
         assert!(upload_requests(&place, &outputs).is_empty());
     }
+
+    #[test]
+    fn r6_10_an_output_to_be_sent_early_for_which_there_is_no_space_is_said_to_be_so() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Only root has copies of outputs made.
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut place =
+            SlotDir::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
+        place.hand_over(crate::owner::Owner::numbered(crate::owner::FIRST + 1)).unwrap();
+        let (name, open_name) = ("job_1_0_0".to_owned(), "out".to_owned());
+        let output = Output { name, open_name, copy: false, gzip: false, max_nbytes: None, disk_max: None };
+        // A file of holes is as long as it says, and takes nothing.
+        place.make(&output.place(), 0o644).unwrap().set_len(1 << 43).unwrap();
+        if super::super::copying::has_space(dir.path(), 1 << 43).is_ok() {
+            println!("skipped: there is space for anything here");
+            return;
+        }
+        let look = |output: &Output| output_now(&place, dir.path(), output, &[], &EarlyDoor::default());
+        assert!(look(&output).is_err_and(|error| lacks_space(&error)));
+        place.write(&output.place(), b"x", 0o644).unwrap();
+        assert_eq!(look(&output).unwrap().map(|found| found.nbytes), Some(Bytes(1)));
+    }
+
     #[test]
     fn no_number_of_other_requests_hides_one() {
         let dir = tempfile::tempdir().unwrap();

@@ -531,18 +531,21 @@ impl Task {
         self.early.look(news, || {
             let made = made.clone();
             move || {
+                let mut lacks_space = false;
                 for output in messages::upload_requests(&place, &made) {
                     let look = || messages::output_now(&place, &project, output, &made, &meter.early);
-                    let now = meter.early.is_open().then(look).flatten();
-                    if !meter.early.is_open() {
+                    let now = meter.early.is_open().then(look).unwrap_or(Ok(None));
+                    lacks_space |= now.is_err();
+                    if now.is_err() || !meter.early.is_open() {
                         messages::ask_again(&place, output);
                         continue;
                     }
-                    let Some(output) = now else { continue };
+                    let Ok(Some(output)) = now else { continue };
                     while !(shared.try_send_event)(Event::UploadWanted { job, output: output.clone() }) {
                         std::thread::sleep(NO_ROOM);
                     }
                 }
+                lacks_space
             }
         });
     }
