@@ -356,8 +356,8 @@ fn of_slots(first: u32, used: u32) -> Range<u32> {
     first + 1..first + 1 + used.min(PROJECTS - 1)
 }
 
-/// Ends what runs as users of slots that were used in a block whose agent is gone. Nothing, where an agent has the block
-/// again: that one has seen to it.
+/// Ends what runs as users of slots that were used in a block whose agent is gone. Nothing, where an agent
+/// has the block again: that one has seen to it.
 pub fn end_left(first: u32) {
     if !is_jobs(first) || block_of(first) != first {
         return;

@@ -24,7 +24,8 @@ pub(super) struct EarlyLook {
 
 impl EarlyLook {
     /// To be called once a second: starts a look if there is `news`, or was some since the last one began,
-    /// and none goes on. `work` makes what the look does, which says whether there is to be another one later.
+    /// and none goes on. `work` makes what the look does, which says whether there is to be another one
+    /// later.
     pub(super) fn look<W: FnOnce() -> bool + Send + 'static>(
         &mut self,
         news: bool,

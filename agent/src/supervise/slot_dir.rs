@@ -375,8 +375,8 @@ impl SlotDir {
     }
 
     /// Puts a copy of a file to `to`, whole or not at all. It has at most so much, or as much as the file has
-    /// now: somebody may be making it longer meanwhile. It is given up once nobody waits for it any more, with
-    /// `CANCELED`.
+    /// now: somebody may be making it longer meanwhile. It is given up once nobody waits for it any more,
+    /// with `CANCELED`.
     fn copy(&self, source: &File, max: Option<u64>, to: &Path, way: &Way<'_>) -> io::Result<()> {
         let data = fstat(source)?;
         let max = max.unwrap_or_else(|| u64::try_from(data.st_size).unwrap_or_default());
