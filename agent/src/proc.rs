@@ -63,13 +63,14 @@ pub fn only(user: rustix::fs::Uid) -> Range<u32> {
 }
 
 /// Whether a process runs in a container of somebody's: it has other processes around it than this one, and
-/// the same users. A job that makes itself such surroundings has to make itself users as well.
+/// the same users. A job that makes itself such surroundings has to make itself users as well; where the
+/// kernel has one kind of users only, no job can make any.
 pub fn is_in_container(pid: u32) -> bool {
     let is_same = |kind: &str| {
         let of = |whose: &str| fs::read_link(format!("/proc/{whose}/ns/{kind}")).ok();
         Some(of("self")? == of(&pid.to_string())?)
     };
-    is_same("pid") == Some(false) && is_same("user") == Some(true)
+    is_same("pid") == Some(false) && is_same("user") != Some(false)
 }
 
 /// Ends all processes of these users, but those of containers, and waits until they are gone.

@@ -319,6 +319,12 @@ fn take_block(wished: u32, running: &[Running], mark: &str) -> Result<Taken, Str
             write_holder(first, used, mark).map_err(cannot)?;
             return Ok(Taken { first, used, held });
         }
+        // This agent comes to other users, and nobody would know later what its jobs have left here.
+        if used > 0
+            && let Err(error) = proc::end_of_users(&of_slots(first, used))
+        {
+            tracing::error!(%error, "what an earlier life of the agent left is there still");
+        }
     }
     Err(format!("other agents have all users from {wished} on (see {HELD})"))
 }

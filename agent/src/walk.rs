@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use fallow_domain::Bytes;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, Stat, fstat, open, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, Stat, fstat, open, openat, statat};
 use rustix::io::Errno;
 
 use crate::owner::{self, Handover};
@@ -119,25 +119,6 @@ pub struct Walk {
     devices: BTreeSet<u64>,
     /// To whom all of it is given, if it is.
     gives: Option<Handover>,
-    /// Whose names go, if any do.
-    unnames: Option<Unnaming>,
-}
-
-/// A file whose names go.
-#[derive(Debug)]
-pub(crate) struct Unnaming {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-    /// Names that stay: a directory by its device and inode, and what it is called there.
-    pub(crate) kept: BTreeSet<(u64, u64, CString)>,
-}
-
-impl Unnaming {
-    fn is_meant(&self, dir: BorrowedFd<'_>, name: &CStr, data: &Stat) -> bool {
-        let is_kept =
-            || fstat(dir).is_ok_and(|dir| self.kept.contains(&(dir.st_dev, dir.st_ino, name.to_owned())));
-        (data.st_dev, data.st_ino) == (self.device, self.inode) && !is_kept()
-    }
 }
 
 /// A directory above the present one, and how far it is read.
@@ -179,18 +160,7 @@ impl Walk {
         let data = top.as_ref().and_then(|top| fstat(top).ok());
         let devices = data.map(|data| data.st_dev).into_iter().collect();
         let total = Usage::default();
-        Self {
-            top,
-            dir,
-            above: Vec::new(),
-            left: COUNTED_MAX,
-            total,
-            opens,
-            missed,
-            devices,
-            gives: None,
-            unnames: None,
-        }
+        Self { top, dir, above: Vec::new(), left: COUNTED_MAX, total, opens, missed, devices, gives: None }
     }
 
     /// The same, which counts no more entries than so many.
@@ -203,12 +173,6 @@ impl Walk {
     #[must_use]
     pub(crate) fn giving(self, handover: Handover) -> Self {
         Self { gives: Some(handover), ..self }
-    }
-
-    /// The same, which takes away names of a file.
-    #[must_use]
-    pub(crate) fn unnaming(self, names: Unnaming) -> Self {
-        Self { unnames: Some(names), ..self }
     }
 
     /// What was counted so far.
@@ -252,11 +216,6 @@ impl Walk {
     fn enter(&mut self, name: &CStr, next: i64, counted: &mut Counted) -> Usage {
         let Some(Ok(at)) = self.dir.as_ref().map(Dir::fd) else { return Usage::default() };
         let Ok(data) = statat(at, name, AtFlags::SYMLINK_NOFOLLOW) else { return Usage::default() };
-        if self.unnames.as_ref().is_some_and(|names| names.is_meant(at, name, &data)) {
-            // What stays has to be copied.
-            let _ = unlinkat(at, name, AtFlags::empty());
-            return Usage::default();
-        }
         if let Some(handover) = self.gives {
             // What cannot be given is not the job's then, and it says so by itself.
             let _ = owner::give_at(at, name, handover);

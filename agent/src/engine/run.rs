@@ -213,13 +213,19 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     let slots = blocking({
         let (dir, records, groups) = (dir.clone(), records.clone(), Arc::clone(&groups));
         let stems = client.project_views().into_iter().map(|view| view.directory).collect();
+        let signals = signals.clone();
         move || {
-            let slots = leftovers::take_over(&dir);
+            let slots = leftovers::take_over(&dir, &|| *signals.borrow() > 0);
             groups.sweep();
             delete_forsaken(&dir, &records, &stems).map(|()| slots)
         }
     })
     .await??;
+    if *signals.borrow() > 0 {
+        // What was found may not be all, so nothing is noted of it: the next start finds it once more.
+        tracing::info!("asked to end before it had begun");
+        return Ok(Finished::Asked);
+    }
     let supervisor =
         supervisor(&settings, &facts, &confinement, (life, Arc::clone(&groups)), inputs.clone())?;
     let web = Web::new(settings.proxies.clone())

@@ -60,7 +60,7 @@ pub(super) fn collect(
     exit: Ended,
     cpu_time: Duration,
     peak: Bytes,
-    is_to_leave: &dyn Fn() -> bool,
+    last: Last<'_>,
 ) -> io::Result<TaskEnd> {
     dir.open_project(&record.url);
     let project = dir.project(&record.url);
@@ -73,6 +73,7 @@ pub(super) fn collect(
         })
         .most();
     let stderr = slot_of(place, |place| place.tail(files::STDERR, STDERR_MAX)).unwrap_or_default();
+    let mut stderr = String::from_utf8_lossy(&stderr).into_owned();
     let finish = exit_file(place, files::FINISH)?.map(|bytes| Finish::read(&bytes));
     let temporary_exit =
         exit_file(place, files::TEMPORARY_EXIT)?.and_then(|bytes| TemporaryExit::read(&bytes));
@@ -84,16 +85,13 @@ pub(super) fn collect(
     record.outputs.iter().try_for_each(|output| try_to_read(in_slot, &project, output))?;
     // A few seconds are left for that, so what is not long is taken all the same.
     let begun = Instant::now();
-    let is_to_leave = || begun.elapsed() > LEAVING && is_to_leave();
-    let places = record.outputs.iter().filter(|output| has_names(output)).map(Output::place);
-    // What says how it ended is read again where this host has trouble with an output.
-    let places: Vec<String> = places.chain([files::FINISH, files::STDERR].map(str::to_owned)).collect();
+    let is_to_leave = || begun.elapsed() > LEAVING && (last.is_to_leave)();
+    let last = Last { is_to_leave: &is_to_leave, ..last };
     let mut outputs: Vec<OutputFound> = Vec::new();
     for output in &record.outputs {
         let taken = outputs.iter().filter(|other| !other.md5.is_empty());
         let longest = output.longest_beside(taken.map(|other| other.nbytes).fold(Bytes(0), Bytes::plus));
-        let last = Last { kept: &places, is_to_leave: &is_to_leave };
-        outputs.extend(found(in_slot, &project, (output, longest), is_over, last)?);
+        outputs.extend(found(in_slot, &project, (output, longest), is_over, last, &mut stderr)?);
     }
     Ok(TaskEnd {
         exit,
@@ -101,7 +99,7 @@ pub(super) fn collect(
         temporary_exit,
         cpu_time,
         is_charged: false,
-        stderr: String::from_utf8_lossy(&stderr).into_owned(),
+        stderr,
         outputs,
         peak_working_set: peak,
         disk_usage,
@@ -112,23 +110,24 @@ pub(super) fn collect(
 }
 
 /// Takes what a task left, for as long as this host has trouble with that: until it is to be gone, or for
-/// [`TROUBLE_MAX`].
+/// [`TROUBLE_MAX`]. `collect` is told when it is not called again.
 ///
 /// # Errors
 /// The last trouble.
 pub(super) fn patiently(
     task: &str,
-    is_to_leave: impl Fn() -> bool,
-    collect: impl Fn() -> io::Result<TaskEnd>,
+    is_to_leave: &dyn Fn() -> bool,
+    collect: impl Fn(Last<'_>) -> io::Result<TaskEnd>,
 ) -> io::Result<TaskEnd> {
     let begun = Instant::now();
     let mut wait = ROUND;
     loop {
-        let error = match collect() {
+        let is_last_try = begun.elapsed() >= TROUBLE_MAX;
+        let error = match collect(Last { is_to_leave, is_last_try }) {
             Err(error) => error,
             taken => return taken,
         };
-        if begun.elapsed() >= TROUBLE_MAX || is_to_leave() {
+        if is_last_try || is_to_leave() {
             tracing::error!(task = shown(task), %error, "cannot take what a task left: giving up for now");
             return Err(error);
         }
@@ -243,12 +242,21 @@ fn try_to_read(slot: Option<&SlotDir>, project: &Path, output: &Output) -> io::R
     }
 }
 
+/// Says in the log, and to its project, why an output is none.
+fn say_it_goes(output: &Output, error: &io::Error, stderr: &mut String) {
+    let output = shown(&output.name);
+    tracing::error!(output, %error, "an output cannot be taken from its job, and goes");
+    let why = format!("\nfallow-agent: the output {output} cannot be taken: {error}\n");
+    stderr.push_str(&why);
+}
+
 fn found(
     slot: Option<&SlotDir>,
     project: &Path,
     (output, longest): (&Output, Bytes),
     is_over: bool,
     last: Last<'_>,
+    stderr: &mut String,
 ) -> io::Result<Option<OutputFound>> {
     let is_to_leave = last.is_to_leave;
     if !has_names(output) {
@@ -271,7 +279,7 @@ fn found(
             return Err(error);
         }
         // What was sent of it early is not what it has become.
-        tracing::error!(output = shown(&output.name), %error, "an output cannot be moved to its project's directory, and goes");
+        say_it_goes(output, &error, stderr);
         slot.take_away(&place)?;
         return Ok(None);
     }
@@ -280,7 +288,7 @@ fn found(
             return Err(error);
         }
         // Somebody writes to it, or it was never the job's: whoever that is may not change what is sent.
-        tracing::error!(output = shown(&output.name), %error, "an output cannot be taken from its job, and goes");
+        say_it_goes(output, &error, stderr);
         of_job.map_or(Ok(()), |slot| slot.take_away(&place))?;
         return Ok(None);
     }
@@ -355,7 +363,67 @@ fn compress(path: &Path, is_to_leave: &dyn Fn() -> bool) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owner::{FIRST, Owner};
+    use fallow_domain::MasterUrl;
     use std::io::Read;
+
+    #[test]
+    fn r6_10_an_output_that_a_job_has_made_to_be_copied_is_none_where_there_is_no_space_for_long() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Only root has copies of outputs made.
+        }
+        let root = tempfile::tempdir().unwrap();
+        let (dir, slot, url) =
+            (DataDir::at(root.path()), SlotId(0), MasterUrl::parse("http://127.0.0.1:9/p/").unwrap());
+        fs::create_dir_all(dir.project(&url)).unwrap();
+        fs::create_dir_all(dir.slots()).unwrap();
+        let mut place = SlotDir::create(&dir.slot(slot), dir.trash()).unwrap();
+        place.hand_over(Owner::numbered(FIRST + 1)).unwrap();
+        let output = |name: &str| Output {
+            name: name.to_owned(),
+            open_name: name.to_owned(),
+            copy: true,
+            gzip: false,
+            max_nbytes: None,
+            disk_max: None,
+        };
+        // A file of holes is as long as it says, and takes nothing.
+        place.make("large", 0o644).unwrap().set_len(1 << 43).unwrap();
+        fs::hard_link(place.path().join("large"), place.path().join("kept")).unwrap();
+        place.write("small", b"right", 0o644).unwrap();
+        place.write(files::FINISH, b"0\n", 0o644).unwrap();
+        place.write(files::STDERR, b"its own words", 0o644).unwrap();
+        if super::super::copying::has_space(root.path(), 1 << 43).is_ok() {
+            println!("skipped: there is space for anything here");
+            return;
+        }
+        let record = SlotRecord {
+            job: fallow_domain::JobId(1),
+            start: Some(1),
+            name: "job_1_0".to_owned(),
+            url,
+            outputs: vec![output("large"), output("small")],
+            cpu_before: Duration::ZERO,
+            shm_key: None,
+            process: None,
+            place: None,
+        };
+        let take = |is_last_try: bool| {
+            let last = Last { is_to_leave: &|| false, is_last_try };
+            collect(&dir, slot, Some(&place), &record, Ended::Code(0), Duration::ZERO, Bytes(0), last)
+        };
+        // For now it is the host's trouble, and all is left as it is.
+        assert_eq!(take(false).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(place.has("large") && place.has("small") && place.has("kept"));
+        let end = take(true).unwrap();
+        assert_eq!(end.outputs.iter().map(|output| output.name.as_str()).collect::<Vec<_>>(), ["small"]);
+        assert!(end.stderr.starts_with("its own words\n") && end.stderr.contains("large"), "{}", end.stderr);
+        assert!(
+            end.stderr.contains("it has other names") && end.stderr.contains("no space"),
+            "{}",
+            end.stderr
+        );
+    }
 
     #[test]
     fn an_output_is_compressed_once_however_often_it_is_gathered() {

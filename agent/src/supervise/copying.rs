@@ -1,14 +1,13 @@
 //! Copying what jobs have made, which may be as long as their disk is large.
 //!
 //! Model: in pieces. Before each of them it is looked whether the whole rest finds space beside what the
-//! agent needs, and whether somebody still wants the copy: so no job fills the disk by what is copied for it,
-//! and nobody waits long for the end of a copy that has become useless.
+//! agent needs, and whoever wants the copy may give it up, or have what there is of it written to the disk:
+//! so no job fills the disk by what is copied for it, and nobody waits long for the end of a copy that has
+//! become useless.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
-
-use rustix::io::Errno;
 
 /// So much is copied between two looks: a tenth of a second on a slow disk, and enough for a file system that
 /// shares blocks instead of copying them.
@@ -33,23 +32,26 @@ pub(super) fn has_space(place: &Path, nbytes: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::StorageFull, what))
 }
 
+/// Whether an error says that there is no space for a copy.
+pub(super) fn lacks_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Copies what is in `source` to `target`, in the directory `place`. Somebody may be making it longer
-/// meanwhile.
+/// meanwhile. `between` is called with what there is of the copy before each piece, and at the end.
 ///
 /// # Errors
-/// `FileTooLarge` where it holds more than `max` bytes, `StorageFull` where there is no space, `CANCELED`
-/// when it is no longer wanted.
+/// `FileTooLarge` where it holds more than `max` bytes, `StorageFull` where there is no space; and what
+/// `between` says.
 pub(super) fn copy(
     source: &File,
     (target, place): (&mut File, &Path),
     max: u64,
-    is_wanted: &dyn Fn() -> bool,
+    between: &dyn Fn(&File) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut done = 0_u64;
     loop {
-        if !is_wanted() {
-            return Err(Errno::CANCELED.into());
-        }
+        between(target)?;
         // One that is too long is not even begun.
         let rest = source.metadata()?.len().saturating_sub(done);
         if rest > max.saturating_sub(done) {
@@ -67,8 +69,10 @@ pub(super) fn copy(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
     use std::fs;
+
+    use rustix::io::Errno;
 
     #[test]
     fn r6_10_a_copy_is_whole_or_said_to_be_none_and_is_given_up_between_two_pieces() {
@@ -76,14 +80,21 @@ mod tests {
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         let content: Vec<u8> = (0..PIECE + 5).map(|at| at as u8).collect();
         fs::write(&from, &content).unwrap();
+        let there = RefCell::new(Vec::new());
         let copied = |max: u64, rounds: u32| {
             let left = Cell::new(rounds);
-            let is_wanted = || left.replace(left.get().saturating_sub(1)) > 0;
+            let between = |target: &File| {
+                there.borrow_mut().push(target.metadata()?.len());
+                let is_wanted = left.replace(left.get().saturating_sub(1)) > 0;
+                if is_wanted { Ok(()) } else { Err(Errno::CANCELED.into()) }
+            };
             let mut target = File::create(&to).unwrap();
-            copy(&File::open(&from).unwrap(), (&mut target, dir.path()), max, &is_wanted)
+            copy(&File::open(&from).unwrap(), (&mut target, dir.path()), max, &between)
         };
         copied(PIECE + 5, 9).unwrap();
         assert_eq!(fs::read(&to).unwrap(), content);
+        // Whoever writes to the disk what is there has never more than a piece to wait for.
+        assert_eq!(*there.borrow(), [0, PIECE, PIECE + 5]);
         assert_eq!(copied(PIECE + 4, 9).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(fs::metadata(&to).unwrap().len(), 0);
         assert_eq!(copied(u64::MAX, 1).unwrap_err().raw_os_error(), Some(Errno::CANCELED.raw_os_error()));
@@ -102,7 +113,7 @@ mod tests {
             return;
         }
         let mut target = File::create_new(&to).unwrap();
-        let copied = copy(&File::open(&from).unwrap(), (&mut target, dir.path()), u64::MAX, &|| true);
+        let copied = copy(&File::open(&from).unwrap(), (&mut target, dir.path()), u64::MAX, &|_| Ok(()));
         let error = copied.unwrap_err();
         assert_eq!((error.kind(), fs::metadata(&to).unwrap().len()), (io::ErrorKind::StorageFull, 0));
         assert!(!crate::files::is_its_own(&error), "it says nothing about the file");

@@ -17,6 +17,7 @@ use fallow_client::{OutputFound, TRICKLE_MAX};
 use fallow_domain::Bytes;
 
 use super::collect::Wanted;
+use super::copying::lacks_space;
 use super::early_door::EarlyDoor;
 use super::record::Output;
 use super::slot_dir::SlotDir;
@@ -79,10 +80,6 @@ pub(super) fn take_trickle(
         let _ = place.remove(from);
     }
     Ok(moved)
-}
-
-fn lacks_space(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The outputs that the application wants sent early. The requests are taken away. Those for anything else

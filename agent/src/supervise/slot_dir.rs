@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, fchmod, fstat, linkat, mkdirat, openat, renameat, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, fchmod, fstat, linkat, mkdirat, openat, renameat, statat,
 };
 use rustix::io::Errno;
 
@@ -31,7 +31,6 @@ use crate::taking;
 use crate::trash::Trash;
 use crate::tree;
 use crate::users;
-use crate::walk::{Counted, Unnaming, Walk};
 
 /// The mode of a slot: others may pass through, as BOINC has it for applications of another user.
 const SLOT_MODE: u32 = 0o771;
@@ -39,24 +38,49 @@ const SLOT_MODE: u32 = 0o771;
 /// That of a slot of a user's own.
 const OWN_MODE: u32 = 0o700;
 
-/// So many entries are looked at between two looks whether a task is to leave.
-const TURN: u64 = 50_000;
-
 /// How the outputs of a job that is over are taken.
 #[derive(Clone, Copy)]
 pub(super) struct Last<'a> {
-    /// Names in the slot that stay until they are taken: those of all outputs, and what else is still needed.
-    pub(super) kept: &'a [String],
     /// Whether the task is to leave by now: what takes long is given up then.
     pub(super) is_to_leave: &'a dyn Fn() -> bool,
+    /// They are not tried again. What has to be copied, for the job has made it so, and finds no space, is
+    /// none.
+    pub(super) is_last_try: bool,
 }
 
 /// How a copy comes out of a slot.
+#[derive(Clone, Copy)]
 enum Way<'a> {
-    /// As long as the job may go on.
-    Through(&'a EarlyDoor),
-    /// For good, unless its task is to leave.
-    Last(&'a dyn Fn() -> bool),
+    /// An output, as long as the job may go on.
+    Early(&'a EarlyDoor),
+    /// A message, which is short. The heartbeats of all jobs wait for it, so it does not wait for the disk.
+    Message,
+    /// An output, for good.
+    Last(Last<'a>),
+}
+
+impl Way<'_> {
+    /// To be called between two pieces of a copy: it is given up once nobody waits for it any more. What the
+    /// last copy of an output was made of goes, so it is on the disk by then; in pieces, for nobody can stop
+    /// waiting for the disk.
+    fn between(self, copy: &File) -> io::Result<()> {
+        match self {
+            Way::Early(door) if !door.is_open() => Err(Errno::CANCELED.into()),
+            Way::Last(last) if (last.is_to_leave)() => Err(Errno::CANCELED.into()),
+            Way::Last(_) => copy.sync_data(),
+            Way::Early(_) | Way::Message => Ok(()),
+        }
+    }
+
+    /// What becomes of an error in a copy that was made only because of what the job has done to the file.
+    fn said_of(self, error: io::Error) -> io::Error {
+        match self {
+            Way::Last(last) if last.is_last_try && copying::lacks_space(&error) => io::Error::other(format!(
+                "it has other names, or somebody has it open, so it has to be copied: {error}"
+            )),
+            _ => error,
+        }
+    }
 }
 
 /// An open slot directory.
@@ -217,25 +241,21 @@ impl SlotDir {
     /// Moves a file out of the slot, to where another file or a directory gives way to it. Where that fails,
     /// what is at `to` stays, and so does the file.
     pub(super) fn move_out(&self, name: &str, to: &Path) -> io::Result<()> {
-        self.move_by(name, to, &Way::Last(&|| false))
+        self.move_by(name, to, Way::Message)
     }
 
-    /// The same of an output of a job that is over: other names that the file has in the slot go, for then it
-    /// need not be copied, for which there may be no space.
+    /// The same of an output of a job that is over.
     pub(super) fn move_last(&self, name: &str, to: &Path, last: Last<'_>) -> io::Result<()> {
-        if self.owner.is_some() {
-            let (dir, end) = self.way(name, false)?;
-            self.drop_names(&statat(&dir, &end, AtFlags::SYMLINK_NOFOLLOW)?, last)?;
-        }
-        self.move_by(name, to, &Way::Last(last.is_to_leave))
+        self.move_by(name, to, Way::Last(last))
     }
 
-    fn move_by(&self, name: &str, to: &Path, way: &Way<'_>) -> io::Result<()> {
+    fn move_by(&self, name: &str, to: &Path, way: Way<'_>) -> io::Result<()> {
         let (dir, last) = self.way(name, false)?;
         let has_others = || statat(&dir, &last, AtFlags::SYMLINK_NOFOLLOW).map(|data| data.st_nlink != 1);
         if self.owner.is_some() && has_others()? {
-            // It could not be taken over, and there may be no space for a copy.
-            return self.copy_out(name, to, None, way);
+            // It could not be taken over, and there may be no space for a copy. The other names stay: what
+            // the job keeps by them is not the agent's to take away.
+            return self.copy_out(name, to, None, way).map_err(|error| way.said_of(error));
         }
         match self.put(to, || renameat(&dir, &last, CWD, to)) {
             // Slots and projects lie in one directory, so in one volume unless somebody mounted between them.
@@ -245,41 +265,18 @@ impl SlotDir {
         }
     }
 
-    /// Takes away the names in the slot of a file of its job that has several, but those that are to stay.
-    /// Nothing runs in it.
-    fn drop_names(&self, file: &Stat, last: Last<'_>) -> io::Result<()> {
-        let is_file = FileType::from_raw_mode(file.st_mode) == FileType::RegularFile;
-        if file.st_nlink == 1 || !is_file || !self.is_its(file.st_uid) {
-            return Ok(());
-        }
-        let kept = |name: &String| {
-            let (dir, end) = self.way(name, false).ok()?;
-            let dir = fstat(&dir).ok()?;
-            Some((dir.st_dev, dir.st_ino, end))
-        };
-        let kept = last.kept.iter().filter_map(kept).collect();
-        let unnaming = Unnaming { device: file.st_dev, inode: file.st_ino, kept };
-        let mut walk = Walk::below_at(self.dir.as_fd(), c".", true).unnaming(unnaming);
-        while !walk.step(&mut Counted::default(), TURN) {
-            if (last.is_to_leave)() {
-                return Err(Errno::CANCELED.into());
-            }
-        }
-        Ok(())
-    }
-
     /// Moves a file out while the job runs: where it is another user, that one keeps what it has open, and
     /// the agent has a copy. What is longer than `max` is not moved.
     pub(super) fn move_out_of_open(&self, name: &str, to: &Path, max: u64) -> io::Result<()> {
         match self.owner {
-            Some(_) => self.copy_out(name, to, Some(max), &Way::Last(&|| false)),
+            Some(_) => self.copy_out(name, to, Some(max), Way::Message),
             None => self.move_out(name, to),
         }
     }
 
     /// Makes what came out of the slot the agent's own, where its job comes to it no more and is gone. It may
     /// have put another's file under that name: that goes again.
-    fn take_over(&self, path: &Path, way: &Way<'_>) -> io::Result<()> {
+    fn take_over(&self, path: &Path, way: Way<'_>) -> io::Result<()> {
         if self.owner.is_none() {
             return Ok(());
         }
@@ -299,11 +296,7 @@ impl SlotDir {
         }
         match openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
             Err(Errno::NOENT) => Ok(()),
-            file => {
-                let file = file?;
-                self.drop_names(&fstat(&file)?, last)?;
-                self.take_open(&file, path, &Way::Last(last.is_to_leave))
-            }
+            file => self.take_open(&file?, path, Way::Last(last)),
         }
     }
 
@@ -312,7 +305,7 @@ impl SlotDir {
         self.trash.take(path)
     }
 
-    fn take_open(&self, file: &OwnedFd, path: &Path, way: &Way<'_>) -> io::Result<()> {
+    fn take_open(&self, file: &OwnedFd, path: &Path, way: Way<'_>) -> io::Result<()> {
         if FileType::from_raw_mode(fstat(file)?.st_mode) != FileType::RegularFile {
             self.trash.take(path)?;
             return Err(io::Error::other("not an ordinary file of the job's"));
@@ -321,7 +314,7 @@ impl SlotDir {
             return Ok(());
         }
         let source = File::open(owner::in_proc(file.as_fd()))?;
-        self.copy(&source, None, path, way)
+        self.copy(&source, None, path, way).map_err(|error| way.said_of(error))
     }
 
     /// Gives a file of the slot a second name, where another file or a directory gives way to it, as long as
@@ -329,7 +322,7 @@ impl SlotDir {
     /// who could change it later.
     pub(super) fn link_out(&self, name: &str, to: &Path, max: u64, door: &EarlyDoor) -> io::Result<()> {
         if self.owner.is_some() {
-            return self.copy(&self.read(name)?, Some(max), to, &Way::Through(door));
+            return self.copy(&self.read(name)?, Some(max), to, Way::Early(door));
         }
         let (dir, last) = self.way(name, false)?;
         let parts = to.with_file_name(PARTIAL);
@@ -338,7 +331,7 @@ impl SlotDir {
         self.trash.take(&link)?;
         match linkat(&dir, &last, CWD, &link, AtFlags::empty()) {
             Ok(()) => {}
-            Err(Errno::XDEV) => return self.copy(&self.read(name)?, Some(max), to, &Way::Through(door)),
+            Err(Errno::XDEV) => return self.copy(&self.read(name)?, Some(max), to, Way::Early(door)),
             Err(error) => return Err(error.into()),
         }
         let put = door.pass(|| self.put(to, || renameat(CWD, &link, CWD, to)));
@@ -369,7 +362,7 @@ impl SlotDir {
     }
 
     /// Moves a file out as a copy, which takes its place when it is whole.
-    fn copy_out(&self, name: &str, to: &Path, max: Option<u64>, way: &Way<'_>) -> io::Result<()> {
+    fn copy_out(&self, name: &str, to: &Path, max: Option<u64>, way: Way<'_>) -> io::Result<()> {
         self.copy(&self.read(name)?, max, to, way)?;
         self.remove(name)
     }
@@ -377,7 +370,7 @@ impl SlotDir {
     /// Puts a copy of a file to `to`, whole or not at all. It has at most so much, or as much as the file has
     /// now: somebody may be making it longer meanwhile. It is given up once nobody waits for it any more,
     /// with `CANCELED`.
-    fn copy(&self, source: &File, max: Option<u64>, to: &Path, way: &Way<'_>) -> io::Result<()> {
+    fn copy(&self, source: &File, max: Option<u64>, to: &Path, way: Way<'_>) -> io::Result<()> {
         let data = fstat(source)?;
         let max = max.unwrap_or_else(|| u64::try_from(data.st_size).unwrap_or_default());
         let parts = to.with_file_name(PARTIAL);
@@ -386,21 +379,13 @@ impl SlotDir {
         // An earlier life may have left it.
         self.trash.take(&copy)?;
         let target = File::options().write(true).create_new(true).mode(0o600).open(&copy);
-        let is_wanted = || match way {
-            Way::Through(door) => door.is_open(),
-            Way::Last(is_to_leave) => !is_to_leave(),
-        };
         let copied = target.and_then(|mut target| {
-            copying::copy(source, (&mut target, &parts), max, &is_wanted)?;
+            copying::copy(source, (&mut target, &parts), max, &|copy| way.between(copy))?;
             fchmod(&target, owner::taken_mode(&data))?;
             let put = || self.put(to, || renameat(CWD, &copy, CWD, to));
             match way {
-                Way::Through(door) => door.pass(put),
-                Way::Last(_) => {
-                    // What it was copied from goes.
-                    target.sync_data()?;
-                    put()
-                }
+                Way::Early(door) => door.pass(put),
+                Way::Message | Way::Last(_) => put(),
             }
         });
         if copied.is_err() {
@@ -604,8 +589,8 @@ mod tests {
     }
 
     #[test]
-    fn r6_10_a_last_copy_is_made_only_of_what_has_names_elsewhere_and_is_given_up_when_its_task_is_to_leave()
-    {
+    fn r6_10_an_output_with_other_names_is_copied_and_they_stay_and_its_copy_is_given_up_when_its_task_leaves()
+     {
         if !rustix::process::geteuid().is_root() {
             return; // Only root can give files away.
         }
@@ -615,21 +600,19 @@ mod tests {
         place.hand_over(Owner::numbered(owner::FIRST + 1)).unwrap();
         place.write("out", b"right", 0o644).unwrap();
         place.make_way("deep/er/kept").unwrap();
-        for name in ["deep/er/kept", "other_output"] {
-            fs::hard_link(place.path().join("out"), place.path().join(name)).unwrap();
-        }
-        let kept = ["out", "other_output"].map(str::to_owned);
+        fs::hard_link(place.path().join("out"), place.path().join("deep/er/kept")).unwrap();
         let inode = |path: &Path| fs::metadata(path).unwrap().ino();
         let (first, second) = (dir.path().join("first"), dir.path().join("second"));
         let made = inode(&place.path().join("out"));
-        // The other output keeps its name: one of the two is a copy.
-        let leaves = place.move_last("out", &first, Last { kept: &kept, is_to_leave: &|| true });
+        let leaves = place.move_last("out", &first, Last { is_to_leave: &|| true, is_last_try: false });
         assert_eq!(leaves.unwrap_err().raw_os_error(), Some(Errno::CANCELED.raw_os_error()));
         assert!(place.has("out") && !first.exists());
-        let last = Last { kept: &kept, is_to_leave: &|| false };
+        let last = Last { is_to_leave: &|| false, is_last_try: false };
         place.move_last("out", &first, last).unwrap();
-        assert!(inode(&first) != made && !place.has("deep/er/kept") && place.has("other_output"));
-        place.move_last("other_output", &second, last).unwrap();
+        assert_eq!((fs::read(&first).unwrap(), fs::metadata(&first).unwrap().uid()), (b"right".to_vec(), 0));
+        assert!(inode(&first) != made && !place.has("out") && place.has("deep/er/kept"));
+        // What has one name only is taken as it is.
+        place.move_last("deep/er/kept", &second, last).unwrap();
         assert_eq!((inode(&second), fs::metadata(&second).unwrap().uid()), (made, 0));
         assert_eq!(fs::read_dir(dir.path().join(PARTIAL)).unwrap().count(), 0);
     }
@@ -645,7 +628,7 @@ mod tests {
         place.hand_over(Owner::numbered(owner::FIRST + 1)).unwrap();
         let link = dir.path().join("out");
         symlink("letter", &link).unwrap();
-        let taken = place.take_rest(&link, Last { kept: &[], is_to_leave: &|| false });
+        let taken = place.take_rest(&link, Last { is_to_leave: &|| false, is_last_try: false });
         assert!(taken.is_err() && link.symlink_metadata().is_err());
     }
 }

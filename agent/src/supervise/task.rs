@@ -25,7 +25,7 @@ use super::memory::SharedMemory;
 use super::record::{Leader, Output, SlotRecord};
 use super::restless::Restless;
 use super::slot::StartFailure;
-use super::slot_dir::SlotDir;
+use super::slot_dir::{Last, SlotDir};
 use super::unsent_messages::UnsentMessages;
 use super::{Context, Delivery, Order, Shared, collect, launch, messages, slot, verify};
 use crate::brand;
@@ -651,14 +651,15 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     // Before the first of them is taken.
     meter.early.close();
     let is_to_leave = || meter.is_leaving();
-    let collect =
-        || collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, peak, &is_to_leave);
+    let collect = |last: Last<'_>| {
+        collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, peak, last)
+    };
     collect::give_way();
     // What still runs could change what is taken.
     let ended = ended.inspect_err(
         |error| tracing::error!(task = shown(&setup.name), %error, "a task has not ended as a whole"),
     );
-    let taken = ended.and_then(|()| collect::patiently(&setup.name, is_to_leave, collect));
+    let taken = ended.and_then(|()| collect::patiently(&setup.name, &is_to_leave, collect));
     let mut end = taken.unwrap_or_else(|_| {
         shared.uncollected.note(setup, exit, cpu, peak);
         collect::interrupted(cpu, peak)

@@ -219,23 +219,36 @@ fn r6_2_a_message_that_waits_to_be_taken_is_no_other_than_the_one_that_is_writte
 }
 
 #[test]
-fn r6_10_an_output_with_other_names_in_its_slot_is_taken_as_it_is_and_not_copied() {
+fn r6_10_what_a_job_keeps_by_other_names_of_an_output_stays_and_the_output_is_a_copy() {
     if !is_root() {
         return;
     }
     let bench = bench(true);
+    let told = say(6, "<have_new_trickle_up/>\\n");
     let mut setup = bench.script(&format!(
-        "{TO}; echo right > $to; mkdir deep; ln $to kept; ln $to deep/kept; : > ready; {WAIT}; \
-         echo 0 > boinc_finish_called"
+        "{TO}; echo right > $to; mkdir deep; ln $to deep/checkpoint; ln $to trickle_up.xml; : > ready; {WAIT}; \
+         echo 0 > boinc_finish_called; {told}"
     ));
     setup.files = vec![output(false)];
-    let place = bench.data.project(&setup.url).join("output_1");
+    let place = bench.data.project(&setup.url);
     bench.supervisor.start_task(setup);
     ready(&bench);
-    let inode = std::fs::metadata(bench.data.slot(SLOT).join(OUTPUT)).unwrap().ino();
     go(&bench);
-    let end = ended(&bench);
-    assert_eq!((end.outputs.len(), std::fs::read(&place).unwrap()), (1, b"right\n".to_vec()));
-    let taken = std::fs::metadata(&place).unwrap();
-    assert_eq!((taken.ino(), taken.uid(), taken.nlink()), (inode, 0, 1));
+    // Its last message is taken after its outputs, or just before its end.
+    let mut message = None;
+    let end = bench.next("an end", |event| match event {
+        Event::TrickleFound { name, .. } => {
+            message = Some(name);
+            None
+        }
+        Event::TaskEnded { end, .. } => Some(end),
+        Event::TaskStartFailed { reason, .. } => panic!("not started: {reason}"),
+        _ => None,
+    });
+    let read = |path: &Path| std::fs::read(path).unwrap();
+    assert_eq!((end.outputs.len(), read(&place.join("output_1"))), (1, b"right\n".to_vec()));
+    let taken = std::fs::metadata(place.join("output_1")).unwrap();
+    assert_eq!((taken.uid(), taken.nlink()), (0, 1));
+    assert_eq!(read(&bench.data.slot(SLOT).join("deep/checkpoint")), b"right\n");
+    assert_eq!(read(&place.join(message.expect("a message"))), b"right\n");
 }

@@ -93,7 +93,7 @@ fn r6_2_a_message_announced_to_a_killed_agent_is_taken_at_the_next_start() {
             std::fs::remove_file(entry.path()).unwrap();
         }
     }
-    leftovers::take_over(&bench.data);
+    leftovers::take_over(&bench.data, &|| false);
     let entries = std::fs::read_dir(bench.data.project(&project())).unwrap().flatten();
     let found =
         entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("trickle_up_job_1_0_"));
@@ -307,6 +307,6 @@ fn r6_2_system_v_memory_of_a_killed_agent_is_removed_by_the_next_one() {
         "job": 7, "name": "old", "url": project(), "outputs": [], "cpu_before": 0, "shm_key": key, "process": null,
     });
     put(&bench.data.slot_record(SLOT), record.to_string().as_bytes());
-    leftovers::take_over(&bench.data);
+    leftovers::take_over(&bench.data, &|| false);
     assert!(!segments().contains(&key));
 }
