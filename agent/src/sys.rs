@@ -419,17 +419,6 @@ impl Drop for Segment {
     }
 }
 
-/// Gives freed memory back to the system. The C library keeps it for later otherwise, and what one large
-/// reply took would be the agent's for good.
-pub fn give_back_memory() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes a number, touches nothing but memory that is free, and may be called from any thread
-    // at any time.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
 /// Has the runtime wait until something can be read. In a runtime of tokio's.
 ///
 /// # Errors

@@ -48,8 +48,8 @@ impl Room {
     /// Between agents and coordinators. The shortest 20,000 entries, as many as one message may have, take 11
     /// MiB, twelve times their length; those of real jobs 14, three times theirs.
     pub(crate) const LINK: Self = Self { least: 16 << 20, for_each: 4, most: 48 << 20 };
-    /// What operators ask. The shortest 100,000 workunits, as many as may be submitted at once, take 40
-    /// MiB, 36 times their length; with a file in and one out each 110, which is fourteen times.
+    /// What operators ask. The shortest 100,000 workunits, a hundred times as many as are taken at once, take
+    /// 40 MiB, 36 times their length; with a file in and one out each 110, which is fourteen times.
     pub(crate) const REQUEST: Self = Self { least: 64 << 20, for_each: 12, most: 256 << 20 };
     /// What they are answered: lists, of a coordinator of their own. 100,000 hosts that were never there
     /// take 230 MiB, 60 times their length.

@@ -144,7 +144,7 @@ impl Engine {
                 let is_large = is_large(&event);
                 self.turn(*event, None).await?;
                 if is_large {
-                    tokio::task::block_in_place(crate::sys::give_back_memory);
+                    tokio::task::block_in_place(fallow_daemon::give_back_memory);
                 }
                 Ok(())
             }
@@ -412,7 +412,7 @@ impl Engine {
             tracing::warn!(path = %path.display(), %error, "cannot delete a project's directory");
             return;
         }
-        tokio::task::block_in_place(crate::sys::give_back_memory);
+        tokio::task::block_in_place(fallow_daemon::give_back_memory);
         if let Err(error) = tokio::task::block_in_place(|| self.records.forget_stem(&stem)) {
             // It is looked for again at the next start, and not found.
             tracing::debug!(%error, "cannot store that a project's directory is deleted");

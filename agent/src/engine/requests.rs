@@ -209,7 +209,7 @@ impl Engine {
         let turned = self.turn(Event::Detach { url }, None).await;
         self.departure = None;
         // What the turn itself took is free only now.
-        tokio::task::block_in_place(crate::sys::give_back_memory);
+        tokio::task::block_in_place(fallow_daemon::give_back_memory);
         turned.map(|()| Response::done(text))
     }
 

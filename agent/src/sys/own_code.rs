@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 /// Gives back the code of this process, and the memory that it has freed. To be called when it comes to
 /// rest. Where the system does not say what is mapped, nothing is done.
 pub fn give_back_code() {
-    super::give_back_memory();
+    fallow_daemon::give_back_memory();
     let Ok(program) = std::fs::read_link("/proc/self/exe") else { return };
     let mut text = Vec::new();
     let read = std::fs::File::open("/proc/self/smaps").and_then(|mut file| file.read_to_end(&mut text));

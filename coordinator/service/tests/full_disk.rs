@@ -128,7 +128,7 @@ async fn child_on_a_volume_for_one_of_two() {
             inputs: (0..100).map(input).collect(),
             ..Default::default()
         };
-        let workunits = vec![workunit; 150];
+        let workunits = vec![workunit; 49];
         let request = SubmitRequest { project: project.into(), workunits, ..Default::default() };
         let mut operator = operator.clone();
         submissions.push(tokio::spawn(async move { operator.submit(request).await.map(drop) }));
@@ -232,7 +232,7 @@ async fn fill(identity: &Identity, size: u64) -> Result<(), Status> {
 /// Jobs with inputs, until there is no room for the smallest.
 async fn submit_all_there_is_room_for(operator: &mut Client) {
     // Many small files take more than they hold.
-    let mut sizes = [(1, 100, 200), (256 << 10, 1, 1), (16 << 10, 1, 1), (1, 1, 1)].into_iter().peekable();
+    let mut sizes = [(1, 100, 49), (256 << 10, 1, 1), (16 << 10, 1, 1), (1, 1, 1)].into_iter().peekable();
     while let Some(&(size, inputs, workunits)) = sizes.peek() {
         let input = |number: usize| InputFile {
             content: vec![7; size],
@@ -287,7 +287,7 @@ fn r6_10_a_coordinator_starts_again_when_submitters_have_made_all_the_files_that
 
 #[test]
 fn r6_10_submissions_to_several_projects_at_once_leave_the_files_for_the_next_start_too() {
-    on_a_volume("size=256m,nr_inodes=24000", "child_on_a_volume_for_one_of_two", "enough was left");
+    on_a_volume("size=256m,nr_inodes=9000", "child_on_a_volume_for_one_of_two", "enough was left");
 }
 
 /// Runs a test of this program on a volume of its own, which says that in the end.

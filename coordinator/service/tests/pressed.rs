@@ -16,10 +16,11 @@ use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_coordinator::operator::TokenFile;
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::operator::v1::{
-    CreateOperatorRequest, CreateProjectRequest, ListHostsRequest, NewWorkunit, OperatorRole,
+    CreateOperatorRequest, CreateProjectRequest, InputFile, ListHostsRequest, NewWorkunit, OperatorRole,
     RevokeHostRequest, SubmitRequest,
 };
 use fallow_tls::{AccessString, Connector, HostCredentials, HostKey, Purpose};
+use fallow_work_server::SUBMIT_MAX;
 use peers::{Agent, Client, Identity, PATIENCE, add_app_version, channel, connect, enroll, hello, tokens};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -376,21 +377,23 @@ async fn r6_10_submissions_of_many_short_workunits_take_no_more_memory_than_a_su
     target.project().await;
     let greedy = target.operator("eve", OperatorRole::Submitter).await;
     let workunit = NewWorkunit { application: "app".into(), flops_estimate: 1e9, ..Default::default() };
-    let request = SubmitRequest {
-        project: "sieve".into(),
-        workunits: vec![workunit; 10_000],
-        check_only: true,
-        ..Default::default()
-    };
-    let request = prost::Message::encode_to_vec(&request);
-    println!("{} KiB each", request.len() >> 10);
-    let message =
-        Bytes::from([&[0][..], &u32::try_from(request.len()).unwrap().to_be_bytes(), &request].concat());
+    // As many as are taken, and as many as are read before they are refused.
+    let messages = [SUBMIT_MAX, 100_000].map(|count| {
+        let request = SubmitRequest {
+            project: "sieve".into(),
+            workunits: vec![workunit.clone(); count],
+            check_only: true,
+            ..Default::default()
+        };
+        let request = prost::Message::encode_to_vec(&request);
+        println!("{} KiB of {count} workunits", request.len() >> 10);
+        Bytes::from([&[0][..], &u32::try_from(request.len()).unwrap().to_be_bytes(), &request].concat())
+    });
     let before = target.resident();
     let mut pressing = JoinSet::new();
     for _ in 0..2 {
         let channel = channel(&target.access, None).await.unwrap();
-        for _ in 0..8 {
+        for message in messages.iter().cycle().take(8) {
             let (channel, secret, message) = (channel.clone(), greedy.secret.clone(), message.clone());
             pressing.spawn(async move {
                 for _ in 0..2 {
@@ -412,5 +415,56 @@ async fn r6_10_submissions_of_many_short_workunits_take_no_more_memory_than_a_su
     let more = most.saturating_sub(before);
     println!("slowest list {slowest:?}, memory {} MiB more", more / MIB);
     assert!(more < 500 * MIB, "{} MiB", more / MIB);
+    target.stop().await;
+}
+
+/// The C library would keep most of it, for each thread that took some of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn r6_10_what_long_messages_took_of_the_memory_is_given_back() {
+    let mut target = Target::start().await;
+    target.project().await;
+    let before = target.resident();
+    let input = |number: usize| InputFile {
+        open_name: format!("in{number}"),
+        content: vec![7; 100 << 10],
+        ..Default::default()
+    };
+    let workunit = NewWorkunit {
+        application: "app".into(),
+        flops_estimate: 1e9,
+        inputs: (0..100).map(input).collect(),
+        ..Default::default()
+    };
+    let mut sending = JoinSet::new();
+    for number in 0..4 {
+        let eve = target.operator(&format!("eve{number}"), OperatorRole::Submitter).await;
+        let workunits = vec![workunit.clone(); 4];
+        let request =
+            SubmitRequest { project: "sieve".into(), workunits, check_only: true, ..Default::default() };
+        let mut client = connect(&eve).await.unwrap();
+        sending.spawn(async move {
+            for _ in 0..6 {
+                client.submit(request.clone()).await.unwrap();
+            }
+        });
+    }
+    let over = Arc::new(AtomicBool::new(false));
+    let tell = over.clone();
+    let all = tokio::spawn(async move {
+        while sending.join_next().await.is_some() {}
+        tell.store(true, Ordering::Relaxed);
+    });
+    let (_, most) = watched(&mut target, over).await;
+    all.await.unwrap();
+    println!("{} MiB more", most.saturating_sub(before) / MIB);
+    let given_back = timeout(Duration::from_secs(30), async {
+        while target.resident().saturating_sub(before) > 80 * MIB {
+            sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let is_given_back = given_back.await.is_ok();
+    let left = target.resident().saturating_sub(before) / MIB;
+    println!("{left} MiB of it left");
+    assert!(is_given_back, "{left} MiB");
     target.stop().await;
 }

@@ -14,7 +14,9 @@ use divan::{Bencher, counter::ItemsCount};
 use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
 use fallow_domain::{Bytes, Duration, Flops};
 use fallow_store::SledStore;
-use fallow_work_server::{NewAppVersion, NewWorkunit, OutputSpec, ProjectServer, ProjectSettings};
+use fallow_work_server::{
+    NewAppVersion, NewWorkunit, OutputSpec, ProjectServer, ProjectSettings, SUBMIT_MAX,
+};
 use tower::Service;
 
 fn main() {
@@ -54,8 +56,8 @@ impl Project {
             memory_bound: Bytes(1),
             ..NewWorkunit::new("app", Flops::new(1e12).unwrap())
         };
-        for _ in 0..workunits.div_ceil(10_000) {
-            server.submit("p", vec![workunit.clone(); workunits.min(10_000)]).unwrap();
+        for from in (0..workunits).step_by(SUBMIT_MAX) {
+            server.submit("p", vec![workunit.clone(); SUBMIT_MAX.min(workunits - from)]).unwrap();
         }
         let mut request = SchedulerRequest { authenticator: info.account_key, ..SchedulerRequest::default() };
         request.platform_name = "x86_64-pc-linux-gnu".into();

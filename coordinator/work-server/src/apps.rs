@@ -87,7 +87,7 @@ impl Project {
         let _no_workunit_meanwhile = lock(&self.adding);
         self.check_slot(new, &in_slot)?;
         self.transact_durably(|txn| {
-            txn.leave_space();
+            txn.leave_space_to_hosts();
             txn.put("application", self.keys.app(&app.name), &app)?;
             txn.put("application version", key, &version)
         })?;

@@ -72,6 +72,7 @@ impl Project {
         for name in inputs.iter().chain(&kept) {
             if kept.contains(name) || self.is_without_workunit(name)? {
                 remove_if_there(&self.layout.download(name))?;
+                self.fingerprints.forget(name);
                 removed += 1;
             }
         }

@@ -32,6 +32,7 @@ use super::orphans::OrphanSearch;
 use super::records::{Account, Counters, ProjectRecord};
 use super::settings::{ProjectSettings, StoredPolicy};
 use super::signing_keys::SigningKeys;
+use super::sticky_inputs::Fingerprints;
 use super::store_keys::Keys;
 use super::txn::Txn;
 use super::workunit::{HostAccount, RETRY_MAX, Workunit};
@@ -59,6 +60,8 @@ pub(crate) struct Project {
     /// Held by whoever adds workunits, or what they have to go with: files are written before the records
     /// that speak of them, and must not be another call's by then.
     pub(crate) adding: Mutex<()>,
+    /// Of inputs that hosts keep.
+    pub(crate) fingerprints: Fingerprints,
     /// Held by whoever changes the project's own record: settings wait behind no submission.
     pub(crate) setting: Mutex<()>,
     catalog: RwLock<Arc<Catalog>>,
@@ -165,6 +168,7 @@ impl Project {
             writer: Mutex::new(()),
             publishing: Mutex::new(()),
             adding: Mutex::new(()),
+            fingerprints: Fingerprints::default(),
             setting: Mutex::new(()),
             catalog: RwLock::new(Arc::new(catalog)),
             pending_accounts: PendingAccounts::default(),

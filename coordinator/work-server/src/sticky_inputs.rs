@@ -6,9 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use fallow_boinc::signature::md5_hex;
+use fallow_daemon::lock;
 use fallow_domain::{Invalid, hex};
 use ring::digest::{SHA256, digest};
 use tracing::warn;
@@ -22,9 +26,62 @@ pub(crate) const KEPT: &str = "kept_";
 /// What errors call the name of a sticky input.
 const WHAT: &str = "name under which an input is kept";
 
+/// The most kept files of which something is remembered: with more of them, all are read anew.
+const KNOWN_MAX: usize = 20_000;
+
+/// What was learned of kept files when they were last read, by their names: each piece of a submission may
+/// name all of them, and they are not read anew for each.
+#[derive(Debug, Default)]
+pub(crate) struct Fingerprints(Mutex<BTreeMap<String, (Unchanged, Fingerprint)>>);
+
+/// By which a file is taken for the one that was read: its number, length, and the time of its last change.
+type Unchanged = (u64, u64, i64, i64);
+
+#[derive(Clone, Debug)]
+struct Fingerprint {
+    nbytes: u64,
+    md5: String,
+    sha256: String,
+}
+
+impl Fingerprint {
+    fn of(content: &[u8]) -> Self {
+        Self { nbytes: content.len() as u64, md5: md5_hex(content), sha256: sha256(content) }
+    }
+}
+
+impl Fingerprints {
+    /// A file's, which is read if need be; none where there is none.
+    fn read(&self, name: &str, path: &Path) -> Result<Option<Fingerprint>, ProjectError> {
+        let unchanged = |file: Metadata| (file.ino(), file.len(), file.mtime(), file.mtime_nsec());
+        let there = match std::fs::metadata(path) {
+            Ok(file) => unchanged(file),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ProjectError::file("read", path)(error)),
+        };
+        if let Some((_, known)) = lock(&self.0).get(name).filter(|(known, _)| *known == there) {
+            return Ok(Some(known.clone()));
+        }
+        let content = std::fs::read(path).map_err(ProjectError::file("read", path))?;
+        let fingerprint = Fingerprint::of(&content);
+        let mut all = lock(&self.0);
+        if all.len() >= KNOWN_MAX {
+            all.clear();
+        }
+        all.insert(name.to_owned(), (there, fingerprint.clone()));
+        Ok(Some(fingerprint))
+    }
+
+    /// A file is removed.
+    pub(crate) fn forget(&self, name: &str) {
+        lock(&self.0).remove(name);
+    }
+}
+
 /// The sticky inputs of a piece's workunits, by the names under which they are kept.
 pub(super) struct StickyInputs<'a> {
     layout: &'a Layout,
+    fingerprints: &'a Fingerprints,
     files: BTreeMap<String, File>,
     /// Those that were written for this piece.
     written: Vec<PathBuf>,
@@ -32,22 +89,13 @@ pub(super) struct StickyInputs<'a> {
 
 struct File {
     name: String,
-    nbytes: u64,
-    md5: String,
-    sha256: String,
+    fingerprint: Fingerprint,
     is_there: bool,
 }
 
-impl File {
-    fn new(name: String, content: &[u8], is_there: bool) -> Self {
-        let (nbytes, md5, sha256) = (content.len() as u64, md5_hex(content), sha256(content));
-        Self { name, nbytes, md5, sha256, is_there }
-    }
-}
-
 impl<'a> StickyInputs<'a> {
-    pub(super) fn new(layout: &'a Layout) -> Self {
-        Self { layout, files: BTreeMap::new(), written: Vec::new() }
+    pub(super) fn new(layout: &'a Layout, fingerprints: &'a Fingerprints) -> Self {
+        Self { layout, fingerprints, files: BTreeMap::new(), written: Vec::new() }
     }
 
     /// Takes note of a sticky input of the next workunit, whose name was checked. Its content must be that of
@@ -62,21 +110,23 @@ impl<'a> StickyInputs<'a> {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let name = format!("{KEPT}{}", input.keep_as);
-                place.insert(match read(&self.layout.download(&name))? {
-                    Some(there) => File::new(name, &there, true),
-                    None if input.sha256.is_empty() => File::new(name, &input.content, false),
+                let there = self.fingerprints.read(&name, &self.layout.download(&name))?;
+                let is_there = there.is_some();
+                let fingerprint = match there {
+                    Some(there) => there,
+                    None if input.sha256.is_empty() => Fingerprint::of(&input.content),
                     None if check_only => {
-                        let sha256 = given.clone();
-                        File { name, nbytes: 0, md5: String::new(), sha256, is_there: false }
+                        Fingerprint { nbytes: 0, md5: String::new(), sha256: given.clone() }
                     }
                     None => {
                         let expected = "the input's content, as nothing is kept under this name yet";
                         return Err(Invalid::new(WHAT, &input.keep_as, expected).into());
                     }
-                })
+                };
+                place.insert(File { name, fingerprint, is_there })
             }
         };
-        if file.sha256 == given {
+        if file.fingerprint.sha256 == given {
             return Ok(());
         }
         let expected = "a name that no other content has: a file that hosts keep never changes";
@@ -85,7 +135,7 @@ impl<'a> StickyInputs<'a> {
 
     /// The lengths of the files that are still to be written.
     pub(super) fn to_write(&self) -> impl Iterator<Item = u64> {
-        self.files.values().filter(|file| !file.is_there).map(|file| file.nbytes)
+        self.files.values().filter(|file| !file.is_there).map(|file| file.fingerprint.nbytes)
     }
 
     /// Puts an input that was taken note of where clients get it, if it is not there. Gives its file's name,
@@ -104,7 +154,7 @@ impl<'a> StickyInputs<'a> {
             file.is_there = true;
             self.written.push(path);
         }
-        Ok((file.name.clone(), file.nbytes, file.md5.clone()))
+        Ok((file.name.clone(), file.fingerprint.nbytes, file.fingerprint.md5.clone()))
     }
 
     /// Removes what was written for workunits that no record will speak of: the name is not taken by that.
@@ -119,12 +169,4 @@ impl<'a> StickyInputs<'a> {
 
 fn sha256(content: &[u8]) -> String {
     hex(digest(&SHA256, content).as_ref())
-}
-
-fn read(path: &Path) -> Result<Option<Vec<u8>>, ProjectError> {
-    match std::fs::read(path) {
-        Ok(content) => Ok(Some(content)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(ProjectError::file("read", path)(error)),
-    }
 }

@@ -32,10 +32,10 @@ const APPLICATIONS_NAMED: usize = 20;
 /// The longest that a job may take: clients count in seconds, and deadlines beyond mean nothing.
 const DELAY_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 /// The most workunits in one piece: it is one batch in the store, and what others store waits behind it.
-pub const SUBMIT_MAX: usize = 5_000;
-/// The most inputs of all workunits in one piece: each is a file, and on the medium before the batch. And the
-/// most outputs and first jobs, each of which is in the batch.
-const ALL_MAX: usize = 25_000;
+pub const SUBMIT_MAX: usize = 1_000;
+/// The most inputs, outputs and first jobs of all workunits in one piece, together: each input is a file, and
+/// on the medium before the batch; the names of all of them and the jobs are in the batch.
+const ALL_MAX: usize = 5_000;
 /// The most names of a submission that an older version has stored together.
 const PAGE_MAX: u64 = 100_000;
 /// The most workunits of a whole submission.
@@ -92,7 +92,7 @@ impl Project {
         let rest = workunits.split_off(here.min(workunits.len()));
         let mut names = self.names_of(&key, offset, workunits.len())?;
         let rest = Remaining { from: offset + workunits.len() as u64, workunits: rest, total };
-        let mut sticky_inputs = StickyInputs::new(&self.layout);
+        let mut sticky_inputs = StickyInputs::new(&self.layout, &self.fingerprints);
         let mut of_applications = BTreeMap::new();
         for (at, workunit) in rest.workunits.iter().enumerate() {
             let checked = self.check(workunit, &mut sticky_inputs, &mut of_applications, check_only);
@@ -122,7 +122,7 @@ impl Project {
         let begun_at = begun_at.unwrap_or(now);
         let new_names: Vec<String> = new.iter().map(|workunit| workunit.name.clone()).collect();
         let stored = self.transact_durably(|txn| {
-            txn.leave_space();
+            txn.leave_space_to_hosts();
             for workunit in &new {
                 index::write(txn, &self.keys, None, workunit, now)?;
             }
@@ -357,20 +357,18 @@ pub(super) fn split_input_name(name: &str) -> Option<&str> {
 
 fn check_piece(piece: &SubmissionPiece) -> Result<(), Invalid> {
     if piece.workunits.len() > SUBMIT_MAX {
-        let expected = "at most 5,000 at a time";
+        let expected = "at most 1,000 at a time";
         return Err(Invalid::new("number of workunits", piece.workunits.len(), expected));
     }
-    type Count = fn(&NewWorkunit) -> usize;
-    let counts: [(&'static str, Count); 3] = [
-        ("number of inputs", |workunit| workunit.inputs.len()),
-        ("number of outputs", |workunit| workunit.outputs.len()),
-        ("number of initial jobs", |workunit| workunit.rules.initial_jobs as usize),
-    ];
-    for (what, count) in counts {
-        let all = piece.workunits.iter().map(count).fold(0, usize::saturating_add);
-        if all > ALL_MAX {
-            return Err(Invalid::new(what, all, "at most 25,000 of all workunits at a time"));
-        }
+    // One workunit that has more than it may is refused by itself, and told so.
+    let of_one = |workunit: &NewWorkunit| {
+        let counts = [workunit.inputs.len(), workunit.outputs.len(), workunit.rules.initial_jobs as usize];
+        counts.into_iter().map(|count| count.min(FILES_MAX + 1)).sum::<usize>()
+    };
+    let all: usize = piece.workunits.iter().map(of_one).sum();
+    if all > ALL_MAX {
+        let expected = "at most 5,000 of all workunits at a time";
+        return Err(Invalid::new("number of inputs, outputs and initial jobs", all, expected));
     }
     if piece.total > TOTAL_MAX {
         let expected = "at most 10,000,000 in one submission";

@@ -44,18 +44,61 @@ fn r6_10_a_piece_has_no_more_workunits_and_inputs_than_others_can_wait_for() {
         |workunits| project.submit_piece(SubmissionPiece::whole(workunits), now).unwrap_err().to_string();
     let workunit = NewWorkunit::new("app", Flops::new(1e9).unwrap());
     let refused = submit(vec![workunit.clone(); SUBMIT_MAX + 1]);
-    assert!(refused.contains("at most 5,000 at a time"), "{refused}");
+    assert!(refused.contains("at most 1,000 at a time"), "{refused}");
     let inputs = (0..100).map(|number| NewInput { open_name: format!("in{number}"), ..NewInput::default() });
     let output = |number| OutputSpec { open_name: format!("out{number}"), max_bytes: Bytes(1) };
     let rules = Rules { initial_jobs: 100, max_total_jobs: 100, ..workunit.rules };
-    for (what, workunit) in [
-        ("number of inputs", NewWorkunit { inputs: inputs.collect(), ..workunit.clone() }),
-        ("number of outputs", NewWorkunit { outputs: (0..100).map(output).collect(), ..workunit.clone() }),
-        ("number of initial jobs", NewWorkunit { rules, ..workunit }),
+    let with_inputs = NewWorkunit { inputs: inputs.collect(), ..workunit.clone() };
+    let with_outputs = NewWorkunit { outputs: (0..100).map(output).collect(), ..workunit.clone() };
+    let with_jobs = NewWorkunit { rules, ..workunit.clone() };
+    let of_each =
+        |count| [&with_inputs, &with_outputs, &with_jobs].map(|one| vec![one.clone(); count]).concat();
+    for workunits in [
+        vec![with_inputs.clone(); ALL_MAX / 100],
+        vec![with_outputs.clone(); ALL_MAX / 100],
+        vec![with_jobs.clone(); ALL_MAX / 100 + 1],
+        of_each(ALL_MAX / 300 + 1),
     ] {
-        let refused = submit(vec![workunit; ALL_MAX / 100 + 1]);
-        assert!(refused.contains(what) && refused.contains("at most 25,000 of all workunits"), "{refused}");
+        let refused = submit(workunits);
+        assert!(refused.contains("inputs, outputs and initial jobs \"5"), "{refused}");
+        assert!(refused.contains("at most 5,000 of all workunits"), "{refused}");
     }
+    // One alone that has too many is told of its own bound, and which it is.
+    let too_many = (0..40_000).map(output).collect();
+    let refused = submit(vec![workunit.clone(), NewWorkunit { outputs: too_many, ..workunit.clone() }]);
+    assert!(refused.contains("workunit 2 of the submission") && refused.contains("100 outputs"), "{refused}");
+    let rules = Rules { initial_jobs: 40_000, ..workunit.rules };
+    let refused = submit(vec![workunit.clone(), NewWorkunit { rules, ..workunit }]);
+    assert!(
+        refused.contains("workunit 2 of the submission") && refused.contains("initial jobs"),
+        "{refused}"
+    );
+}
+
+/// Each piece of a submission may name all that hosts keep, however much that is. Shows R6.8.
+#[test]
+fn r6_10_what_hosts_keep_is_read_once_and_not_for_each_piece_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (project, now) = started(dir.path());
+    project.submit_piece(keeping(0, b"abc", false, false), now).unwrap();
+    let path = project.layout.download("kept_data");
+    let name = |content: &[u8]| project.submit_piece(keeping(1, content, true, true), now);
+    name(b"abc").unwrap();
+    // Nobody does this but somebody who wants to know whether it is read.
+    let before = std::fs::metadata(&path).unwrap().modified().unwrap();
+    let overwrite = |content: &[u8], modified| {
+        std::fs::write(&path, content).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    };
+    overwrite(b"xyz", before);
+    name(b"abc").unwrap();
+    // A file that was changed is read.
+    overwrite(b"xyz", before + std::time::Duration::from_secs(1));
+    name(b"abc").unwrap_err();
+    name(b"xyz").unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let why = project.submit_piece(keeping(1, b"xyz", true, false), now).unwrap_err().to_string();
+    assert!(why.contains("nothing is kept under this name yet"), "{why}");
 }
 
 /// Shows R6.8.
@@ -154,7 +197,7 @@ fn what_a_server_that_died_left_of_a_submission_is_removed_a_day_later_and_nothi
     project.submit_piece(SubmissionPiece::whole(vec![called_so, with_inputs("b")]), now).unwrap();
     // Files are written, and then it dies.
     let workunits = vec![with_inputs("b"), with_inputs("c"), with_inputs("c")];
-    let mut sticky_inputs = StickyInputs::new(&project.layout);
+    let mut sticky_inputs = StickyInputs::new(&project.layout, &project.fingerprints);
     for input in workunits.iter().map(|workunit| &workunit.inputs[1]) {
         sticky_inputs.add(input, false).unwrap();
     }

@@ -20,18 +20,32 @@ pub(crate) struct Txn<'a> {
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     new_jobs: NewJobs,
     retries: Vec<RetryAt>,
-    leaves_space: bool,
+    leaves_space: Leaves,
+}
+
+/// For whom the last of the disk's space is left.
+#[derive(Clone, Copy)]
+enum Leaves {
+    Nothing,
+    ToThoseInCharge,
+    ToHosts,
 }
 
 impl<'a> Txn<'a> {
     pub(crate) fn new(store: &'a dyn Store) -> Self {
         let (new_jobs, retries) = (NewJobs::default(), Vec::new());
-        Self { store, writes: BTreeMap::new(), new_jobs, retries, leaves_space: false }
+        Self { store, writes: BTreeMap::new(), new_jobs, retries, leaves_space: Leaves::Nothing }
     }
 
     /// The writes are a client's doing: the last of the disk's space is not for them ([`Batch::yielding`]).
     pub(crate) fn leave_space(&mut self) {
-        self.leaves_space = true;
+        self.leaves_space = Leaves::ToThoseInCharge;
+    }
+
+    /// The writes are a submitter's doing: what clients report comes before them
+    /// ([`Batch::yielding_first`]).
+    pub(crate) fn leave_space_to_hosts(&mut self) {
+        self.leaves_space = Leaves::ToHosts;
     }
 
     /// The record under `key`.
@@ -120,7 +134,11 @@ impl<'a> Txn<'a> {
 
     /// All writes.
     pub(crate) fn into_batch(self) -> Batch {
-        let mut batch = if self.leaves_space { Batch::new().yielding() } else { Batch::new() };
+        let mut batch = match self.leaves_space {
+            Leaves::Nothing => Batch::new(),
+            Leaves::ToThoseInCharge => Batch::new().yielding(),
+            Leaves::ToHosts => Batch::new().yielding_first(),
+        };
         for (key, value) in self.writes {
             match value {
                 Some(value) => batch.add_put(key, value),

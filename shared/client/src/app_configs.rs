@@ -137,12 +137,26 @@ impl AppConfigs {
 /// The projects to which the owner's limits leave less of a type than their shares, each with the most
 /// instances of it. There what they use says nothing about what they are owed: more could not be had.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BelowShare(BTreeMap<ProjectId, PerType<Option<f64>>>);
+pub(crate) struct BelowShare(BTreeMap<ProjectId, PerType<Option<LessThanShare>>>);
+
+/// What limits leave a project of a type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct LessThanShare {
+    /// The most instances that it gets now.
+    most: f64,
+    /// Whether it is so whichever jobs it sends, for as long as the limits say so.
+    for_good: bool,
+}
 
 impl BelowShare {
     /// The most instances of a type that such a project gets.
     pub(crate) fn most(&self, project: ProjectId, kind: ResourceType) -> Option<f64> {
-        self.0.get(&project)?[kind]
+        self.0.get(&project)?[kind].map(|held| held.most)
+    }
+
+    /// Whether such a project never gets more of a type, whichever jobs it sends.
+    pub(crate) fn for_good(&self, project: ProjectId, kind: ResourceType) -> bool {
+        self.0.get(&project).is_some_and(|held| held[kind].is_some_and(|held| held.for_good))
     }
 
     /// Whether a project is one of them.
@@ -152,7 +166,7 @@ impl BelowShare {
 
     /// Whether there are none of a type.
     pub(crate) fn is_empty_of(&self, kind: ResourceType) -> bool {
-        self.0.values().all(|most| most[kind].is_none())
+        self.0.values().all(|held| held[kind].is_none())
     }
 
     /// What a project used, but for the types of which it is held below its share: there its account stands
@@ -167,7 +181,11 @@ impl Client {
     pub(crate) fn app_configs_read(&mut self, found: BTreeMap<ProjectId, AppConfigFound>) {
         let known = self.of_known(found);
         let changed = self.app_configs.replace(known);
+        // By one that went while the agent was off, jobs are counted still.
+        let counted = self.state.jobs.values().filter(|job| job.declared.is_some()).map(|job| job.project);
+        let counted: BTreeSet<_> = counted.filter(|id| !changed.contains(id)).collect();
         self.app_configs_changed(changed);
+        counted.into_iter().for_each(|id| self.count_jobs_anew(id));
     }
 
     /// They were read after a project was attached: those of others are as they were read before, whatever
@@ -278,9 +296,9 @@ impl Client {
 
     /// The part of a request that a project may be asked for by what the owner lets run of it.
     pub(crate) fn within_places(&self, id: ProjectId, request: WorkRequest) -> WorkRequest {
-        fetch_bounds::cut_to_places(request, |kind| {
+        fetch_bounds::cut_to_places(request, |kind, asked| {
             let (host, window) = (self.plan_host(), self.window());
-            fetch_bounds::within_places(self.workload.queue(), id, kind, &host, window)
+            fetch_bounds::within_places(self.workload.queue(), id, kind, &host, window, asked)
         })
     }
 
@@ -293,8 +311,8 @@ impl Client {
         }
         let (host, window) = (self.plan_host(), self.window());
         let full = PerType::from_fn(|kind| {
-            let places = fetch_bounds::within_places(queue, id, kind, &host, window);
-            places.is_some_and(|(seconds, _)| !seconds.is_positive())
+            let room = fetch_bounds::within_places(queue, id, kind, &host, window, 0);
+            host.instances[kind] > 0 && room.is_some_and(|room| !room.seconds.is_positive())
         });
         let within = window.as_secs_f64() * host.active_fraction.get();
         (full, PerType::from_fn(|kind| queue.beyond_limits(id, kind, within)))
@@ -308,7 +326,9 @@ impl Client {
             let fraction = self.share_fraction(project, |other| !other.detach_when_done);
             let most = PerType::from_fn(|kind| {
                 let most = queue.cut_to(id, kind, &host.instances)?;
-                (most < fraction * f64::from(host.instances[kind])).then_some(most)
+                let share = fraction * f64::from(host.instances[kind]);
+                let for_good = queue.lets_run(id, kind).is_some_and(|ever| ever < share);
+                (most < share).then_some(LessThanShare { most, for_good })
             });
             (most != PerType::default()).then_some((id, most))
         };

@@ -111,8 +111,30 @@ impl Client {
         let used = used.unwrap_or_default();
         let host = self.plan_host();
         let held = self.held_below_share();
-        // As long as more is here than the owner lets run, it is we who do not ask.
-        let is_unasked = |id, kind| self.workload.queue().at_once(id).is_some() && self.gathered(id)[kind];
+        let may_supply = |project: &Project, kind| {
+            !project.detach_when_done
+                && !held.holds(project.id, kind)
+                && !project.rpc.is_down(instant)
+                && !project.left_out()[kind]
+                && !self.ledger.type_backoffs().lacks_work(project.id, kind, instant)
+        };
+        let used_of = |project: &Project, kind| {
+            used.get(&project.id).map_or(0.0, |used: &PerType<Duration>| used[kind].as_secs_f64())
+        };
+        // What those have of each type together among whom it is divided: shares, and what they used.
+        let of_all = PerType::from_fn(|kind| {
+            let supplies = |p: &&Project| may_supply(p, kind) && self.ledger.long_term().supplies(p.id, kind);
+            let all = self.state.projects.values().filter(supplies);
+            all.fold((0.0, 0.0), |(shares, secs), p| (shares + p.share.get(), secs + used_of(p, kind)))
+        });
+        // As long as more is here than the owner lets run, it is we who do not ask: that earns nothing. What
+        // it uses beyond its share it pays for all the same.
+        let is_unasked = |project: &Project, kind| {
+            let (shares, secs): (f64, f64) = of_all[kind];
+            self.workload.queue().at_once(project.id).is_some()
+                && self.gathered(project.id)[kind]
+                && used_of(project, kind) * shares <= project.share.get() * secs
+        };
         let periods: Vec<LongTermPeriod> = self
             .state
             .projects
@@ -124,14 +146,8 @@ impl Client {
                     .get(&project.id)
                     .map(|used| held.but_of_held(project.id, used))
                     .unwrap_or_default(),
-                may_supply: PerType::from_fn(|kind| {
-                    !project.detach_when_done
-                        && !held.holds(project.id, kind)
-                        && !is_unasked(project.id, kind)
-                        && !project.rpc.is_down(instant)
-                        && !project.left_out()[kind]
-                        && !self.ledger.type_backoffs().lacks_work(project.id, kind, instant)
-                }),
+                may_supply: PerType::from_fn(|kind| may_supply(project, kind) && !is_unasked(project, kind)),
+                forgotten: PerType::from_fn(|kind| held.for_good(project.id, kind)),
             })
             .collect();
         self.ledger.settle_long_term(&host, &periods);

@@ -281,7 +281,14 @@ impl Client {
                 fetch_bounds::within_job_limit(request, self.workload.queue().count(id), job)
             }
             None if self.preferences().connection_interval.is_positive() => request,
-            None => fetch_bounds::first_request(&self.plan_host().instances).without(&self.gathered(id)),
+            None => {
+                let first = fetch_bounds::first_request(&self.plan_host().instances);
+                let first = first.without(&self.gathered(id));
+                // A place is for a type of which it may have jobs, as the plan has it: it is asked for once.
+                let is_limited = self.workload.queue().at_once(id).is_some();
+                let unasked = PerType::from_fn(|kind| is_limited && !request.asks(kind));
+                self.within_places(id, first.without(&unasked))
+            }
         }
     }
 

@@ -96,12 +96,15 @@ impl Client {
     /// A project sends a version anew: how it is run may be another then, its files are not.
     pub(crate) fn renew_version(&mut self, key: VersionKey, sent: ApplicationVersion) {
         if let Some(known) = self.state.versions.all.get_mut(&key) {
+            let is_counted_anew = known.cpus != sent.cpus;
             known.cpus = sent.cpus;
             known.speed = sent.speed;
             known.command_line = sent.command_line;
             let project = key.project;
             self.mark(Record::Version(key));
-            self.limit_jobs(project);
+            if is_counted_anew {
+                self.limit_jobs(project);
+            }
         }
     }
 

@@ -90,6 +90,7 @@ fn settle_long_term_debts(bencher: Bencher<'_, '_>, projects: u32) {
         share: share(id),
         used: PerType::from_fn(|_| Duration::from_secs(i64::from(id % 11))),
         may_supply: PerType::from_fn(|_| true),
+        forgotten: PerType::default(),
     };
     let periods: Vec<_> = (0..projects).map(period).collect();
     bencher.bench_local(move || debts.settle(&host, black_box(&periods)));

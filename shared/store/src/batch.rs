@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 pub struct Batch {
     pub(crate) preconditions: Vec<Precondition>,
     pub(crate) writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    pub(crate) is_yielding: bool,
+    /// What is left of the volume's space: 0, all of it may be taken; 1, what [`Batch::yielding`] leaves; 2,
+    /// what [`Batch::yielding_first`] does.
+    pub(crate) yields: u8,
 }
 
 /// Something that must be so before a batch is applied.
@@ -72,7 +74,15 @@ impl Batch {
     /// others cause, so that they cannot take the space in which somebody could stop them.
     #[must_use]
     pub fn yielding(mut self) -> Self {
-        self.is_yielding = true;
+        self.yields = 1;
+        self
+    }
+
+    /// Leaves as much again to those that yield. For what can wait until there is space, so that it cannot
+    /// keep the news from being stored that others bring.
+    #[must_use]
+    pub fn yielding_first(mut self) -> Self {
+        self.yields = 2;
         self
     }
 

@@ -437,9 +437,12 @@ fn engine_key(key: &[u8]) -> Vec<u8> {
 
 /// Space that is free on the volume of `dir`, and of how much, bytes.
 fn space(dir: &Path) -> std::io::Result<(u64, u64)> {
-    let volume = rustix::fs::statvfs(dir)?;
+    Ok(space_of(&rustix::fs::statvfs(dir)?))
+}
+
+fn space_of(volume: &rustix::fs::StatVfs) -> (u64, u64) {
     let bytes = |blocks: u64| blocks.saturating_mul(volume.f_frsize);
-    Ok((bytes(volume.f_bavail), bytes(volume.f_blocks)))
+    (bytes(volume.f_bavail), bytes(volume.f_blocks))
 }
 
 /// Space that is kept for batches that do not yield, on a volume of `all` bytes.
@@ -461,8 +464,8 @@ fn kept_files(all: u64) -> u64 {
 /// # Errors
 /// What the system says of the volume.
 pub fn leaves_enough(dir: &Path, bytes: u64, files: u64) -> std::io::Result<bool> {
-    let (free, all) = space(dir)?;
     let volume = rustix::fs::statvfs(dir)?;
+    let (free, all) = space_of(&volume);
     // Some have no number of files that there may be, or do not say how many more.
     let says_nothing = volume.f_files == 0 || volume.f_favail == 0;
     let has_files =
@@ -475,7 +478,7 @@ fn require_space(dir: &Path, batch: &Batch) -> Result<(), StoreError> {
     let size: usize =
         batch.writes.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len) + 64).sum();
     let (free, all) = space(dir).map_err(|error| StoreError::from_io(dir, "look at its volume", error))?;
-    let spare = if batch.is_yielding { kept(all) } else { SPARE };
+    let spare = if batch.yields == 0 { SPARE } else { kept(all).saturating_mul(u64::from(batch.yields)) };
     if free < spare.saturating_add(2 * size as u64) {
         return Err(StoreError::from_io(dir, "write", rustix::io::Errno::NOSPC.into()));
     }

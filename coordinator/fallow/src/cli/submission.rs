@@ -30,9 +30,9 @@ use super::{Client, Failure, bounded};
 /// of it.
 pub(crate) const INPUTS_MAX: u64 = 48 << 20;
 /// A piece has at most this many workunits: they are one batch in the coordinator's store.
-const PIECE_WORKUNITS: usize = 2_500;
-/// The same of all their inputs, of their outputs, and of their first jobs.
-const PIECE_ALL: usize = 10_000;
+const PIECE_WORKUNITS: usize = 1_000;
+/// The same of all their inputs, outputs and first jobs together.
+const PIECE_ALL: usize = 5_000;
 /// And about this many bytes, unless one workunit alone has more.
 const PIECE_BYTES: u64 = 8 << 20;
 /// How often a plain line tells of progress.
@@ -260,7 +260,7 @@ impl Submission<'_> {
         for piece in &pieces {
             progress_so_far.under_way.set(piece.len());
             let reply = self.piece(client, &digest, &firsts, piece, false).await;
-            let reply = reply.map_err(|failure| self.cut_off(failure, sent.names.len()))?;
+            let reply = reply.map_err(|failure| self.cut_off(failure, sent.names.len(), piece.len()))?;
             sent.known += reply.known;
             sent.names.extend(reply.names);
             sent.begun_at_micros = reply.begun_at_micros;
@@ -313,12 +313,23 @@ impl Submission<'_> {
         )
     }
 
-    /// Says what is taken, and what to do about the rest.
-    fn cut_off(&self, failure: Failure, taken: usize) -> Failure {
+    /// Says what is taken, and what to do about the rest. `more` were on their way.
+    fn cut_off(&self, failure: Failure, taken: usize, more: usize) -> Failure {
         let (total, key, again) = (self.drafts.len(), self.key, self.again);
         let what = match (failure.code(), taken) {
             (ExitCode::Unreachable, 0) => "whether any of it was taken is not known".to_owned(),
             (_, 0) => return failure,
+            (ExitCode::Unreachable, taken) => {
+                format!("{taken} of {total} workunits are taken, perhaps {more} more that were on their way")
+            }
+            // A batch that is changed is another one.
+            (ExitCode::BadInput, taken) => {
+                let text = format!(
+                    "{failure}; the first {taken} of {total} workunits are taken and stay: if the batch has to be changed, \
+                     submit the others as a batch of their own; if not, {again} (submission {key})"
+                );
+                return Failure::new(ExitCode::BadInput, text);
+            }
             (_, taken) => format!("{taken} of {total} workunits are taken"),
         };
         let text = format!(
@@ -342,21 +353,19 @@ fn firsts(drafts: &[PendingWorkunit]) -> BTreeMap<&str, usize> {
 /// Where a submission is cut into pieces; none is empty.
 fn cut(drafts: &[PendingWorkunit]) -> Vec<Range<usize>> {
     let firsts = firsts(drafts);
-    let (mut pieces, mut start, mut bytes, mut all) = (Vec::new(), 0, 0, [0; 3]);
+    let (mut pieces, mut start, mut bytes, mut all) = (Vec::new(), 0, 0, 0);
     for (at, draft) in drafts.iter().enumerate() {
         let size = draft.size(|name| firsts.get(name) == Some(&at));
         let workunit = &draft.workunit;
         let jobs = workunit.initial_jobs.max(workunit.quorum).max(1) as usize;
-        let own = [draft.contents.len(), workunit.outputs.len(), jobs];
-        let is_full = at - start >= PIECE_WORKUNITS
-            || bytes + size > PIECE_BYTES
-            || all.iter().zip(own).any(|(all, own)| all + own > PIECE_ALL);
+        let own = draft.contents.len() + workunit.outputs.len() + jobs;
+        let is_full = at - start >= PIECE_WORKUNITS || bytes + size > PIECE_BYTES || all + own > PIECE_ALL;
         if at > start && is_full {
             pieces.push(start..at);
-            (start, bytes, all) = (at, 0, [0; 3]);
+            (start, bytes, all) = (at, 0, 0);
         }
         bytes += size;
-        all.iter_mut().zip(own).for_each(|(all, own)| *all += own);
+        all += own;
     }
     pieces.push(start..drafts.len());
     pieces
@@ -446,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_long_submission_is_cut_by_number_and_by_size_and_nothing_is_left_out() {
-        assert_eq!(cut(&vec![draft(b"x"); 6_000]), [0..2_500, 2_500..5_000, 5_000..6_000]);
+        assert_eq!(cut(&vec![draft(b"x"); 2_400]), [0..1_000, 1_000..2_000, 2_000..2_400]);
         let large = draft(&vec![0; PIECE_BYTES as usize / 2]);
         assert_eq!(cut(&vec![large; 3]), [0..1, 1..2, 2..3]);
         let larger = draft(&vec![0; PIECE_BYTES as usize * 2]);
@@ -454,11 +463,12 @@ mod tests {
         let of_many = [
             NewWorkunit { inputs: vec![InputFile::default(); 100], ..Default::default() },
             NewWorkunit { outputs: vec![OutputFile::default(); 100], ..Default::default() },
-            NewWorkunit { initial_jobs: 100, ..Default::default() },
-            NewWorkunit { quorum: 100, ..Default::default() },
+            NewWorkunit { initial_jobs: 101, ..Default::default() },
+            NewWorkunit { quorum: 101, ..Default::default() },
         ];
         for workunit in of_many {
-            assert_eq!(cut(&vec![workunit.into(); 150]), [0..100, 100..150]);
+            // One job, or a hundred of each.
+            assert_eq!(cut(&vec![workunit.into(); 80]), [0..49, 49..80]);
         }
     }
 
@@ -502,6 +512,35 @@ mod tests {
         assert_eq!([after(3, 0), after(3, 10_000)], ["", ""]);
         assert_eq!(after(2, 2_500), ", about 6s left");
         assert_eq!(left(Duration::from_millis(9), 7_500, 10_000), ", about 1s left");
+    }
+
+    #[test]
+    fn what_is_refused_says_what_is_taken_and_whether_to_repeat_the_command() {
+        let drafts = vec![draft(b"x"); 10_000];
+        let why = Why::default();
+        let submission =
+            Submission { project: "p", key: "k", drafts: &drafts, again: "repeat it", why: &why };
+        let said = |code, taken| submission.cut_off(Failure::new(code, "no"), taken, 2_500).to_string();
+        let table = [
+            (ExitCode::BadInput, 0, "no"),
+            (ExitCode::Unreachable, 0, "no; whether any of it was taken is not known: repeat it"),
+            (
+                ExitCode::Unreachable,
+                5_000,
+                "no; 5000 of 10000 workunits are taken, perhaps 2500 more that were",
+            ),
+            (ExitCode::NoSpace, 5_000, "no; 5000 of 10000 workunits are taken: repeat it"),
+            (
+                ExitCode::BadInput,
+                5_000,
+                "no; the first 5000 of 10000 workunits are taken and stay: if the batch has to be changed",
+            ),
+        ];
+        for (code, taken, text) in table {
+            let said = said(code, taken);
+            assert!(said.starts_with(text), "{said}");
+            assert_eq!(said.contains("repeat"), text != "no", "{said}");
+        }
     }
 
     #[test]

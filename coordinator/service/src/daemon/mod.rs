@@ -234,6 +234,7 @@ impl Coordinator {
         serve::http(&mut coordinator, http)?;
         serve::new_jobs(&mut coordinator);
         serve::rollouts(&mut coordinator);
+        serve::memory(&mut coordinator);
         DaemonFile::new(Addresses::new(coordinator.grpc, &coordinator.served.url))
             .write(&coordinator.dir)
             .map_err(|source| StartError::Directory { dir: coordinator.dir.clone(), source })?;

@@ -90,6 +90,17 @@ pub(super) fn rollouts(coordinator: &mut Coordinator) {
     coordinator.servers.spawn(crate::fleet::rollout::drive(fleet, documents, stop));
 }
 
+/// Gives memory back that is not needed any more.
+pub(super) fn memory(coordinator: &mut Coordinator) {
+    let mut stop = coordinator.stop.subscribe();
+    coordinator.servers.spawn(async move {
+        tokio::select! {
+            () = crate::operator::give_back() => {}
+            () = async { drop(stop.wait_for(|stop| *stop).await) } => {}
+        }
+    });
+}
+
 /// Tells agents of new jobs: just submitted, or to be computed once more; and agents that come back of what
 /// waits for them (R1.4).
 pub(super) fn new_jobs(coordinator: &mut Coordinator) {

@@ -21,6 +21,8 @@ use fallow_telemetry::propagation;
 use fallow_tls::Peer;
 use fallow_work_server::connections::ConnectionHandle;
 use prost::Message as _;
+use rand::TryRng as _;
+use rand::rngs::SysRng;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tonic::{Status, Streaming};
@@ -473,7 +475,7 @@ impl<'a> Connection<'a> {
                 Ok(()) => {}
                 // Whoever stops the fleet because the disk is full reaches it all the same.
                 Err(status) if self.is_unstored && end.is_none() => {
-                    end = Some((Instant::now() + self.fleet.settings.unstored, status));
+                    end = Some((Instant::now() + at_random(self.fleet.settings.unstored), status));
                 }
                 Err(status) => return status,
             }
@@ -850,4 +852,10 @@ impl PendingMessages {
         self.waiting_since = None;
         Some(wire::FromCoordinator { traceparent, body: Some(body) })
     }
+}
+
+/// Between three fifths of a time and all of it.
+fn at_random(most: Duration) -> Duration {
+    let drawn = SysRng.try_next_u32().unwrap_or(u32::MAX);
+    most.mul_f64(0.6 + 0.4 * f64::from(drawn) / f64::from(u32::MAX))
 }

@@ -80,8 +80,9 @@ pub struct LinkSettings {
     pub heartbeat: Duration,
     /// What one agent may say in a second, in messages.
     pub messages_a_second: u32,
-    /// How long a link is kept of whose news nothing can be stored, on a full disk: its agent is still sent
-    /// documents. Agents wait half a minute for an acknowledgement.
+    /// How long a link is kept at most of whose news nothing can be stored, on a full disk: its agent is
+    /// still sent documents. Agents wait half a minute for an acknowledgement. Each link draws how much of
+    /// it, so that those which failed together do not come again together.
     pub unstored: Duration,
 }
 

@@ -9,8 +9,8 @@ use fallow_proto::fleet::{host, project, task};
 use fallow_proto::operator::v1 as wire;
 use fallow_work_server::{
     CanonicalResult, JobReport, JobView, NewAppVersion, NewInput, NewWorkunit, NoWork, Outcome, OutputSpec,
-    ProjectInfo, Rules, ServerState, SubmissionPiece, SubmissionStatus, Validation, WorkunitStatus,
-    WorkunitView,
+    ProjectInfo, Rules, SUBMIT_MAX, ServerState, SubmissionPiece, SubmissionStatus, Validation,
+    WorkunitStatus, WorkunitView,
 };
 use prost::Message as _;
 use tonic::Status;
@@ -101,6 +101,11 @@ pub(super) fn labels_to_wire(labels: &Labels) -> Vec<String> {
 /// A submission, or a piece of one, with its project.
 pub(super) fn piece(wire: wire::SubmitRequest) -> Result<(String, SubmissionPiece), Status> {
     let wire::SubmitRequest { project, workunits: given, key, digest, total, offset, check_only } = wire;
+    if given.len() > SUBMIT_MAX {
+        // Before anything is made of them.
+        let error = Invalid::new("number of workunits", given.len(), "at most 1,000 at a time");
+        return Err(Status::invalid_argument(error.to_string()));
+    }
     let mut workunits = Vec::with_capacity(given.len());
     for (at, workunit) in given.into_iter().enumerate() {
         workunits.push(new_workunit(workunit).map_err(|error| {

@@ -231,12 +231,12 @@ impl Share {
         let (places, what) = match kind {
             CallKind::Look => (&self.places, "calls"),
             CallKind::Change => (&self.for_changes, "changes"),
-            CallKind::Long => (&self.for_long, "uploads and backups"),
+            CallKind::Long => (&self.for_long, "submissions, uploads and backups"),
         };
         let full = || {
             Status::resource_exhausted(format!(
-                "{} {what} of this operator are on their way, as many as may be at once on all connections together: read \
-                 their answers, or end them, and try again",
+                "{} {what} of this operator are on their way or wait for their turn, as many as may at once on all connections \
+                 together: read their answers, or end them, and try again",
                 if self.answers.len() > 1 { PLACES } else { OWN_PLACES }
             ))
         };
@@ -395,6 +395,32 @@ impl Drop for Held {
             }
             budget.freed.notify_waiters();
         }
+        if self.bytes >= LARGE {
+            FREED.notify_one();
+        }
+    }
+}
+
+/// So much that was taken is worth giving back to the system.
+const LARGE: usize = 1 << 20;
+/// How long freed memory is kept for what comes next.
+const KEPT: std::time::Duration = std::time::Duration::from_secs(1);
+/// And so many times as long as it took to give it back: others may wait for it.
+const REST: u32 = 20;
+/// What large messages took is free.
+static FREED: Notify = Notify::const_new();
+
+/// Gives back to the system what large messages have taken, and what the start has: the C library would keep
+/// gigabytes of it.
+pub(crate) async fn give_back() {
+    let mut rest = KEPT;
+    loop {
+        tokio::time::sleep(rest).await;
+        let began = tokio::time::Instant::now();
+        // Had it failed, the memory would be kept until the next time.
+        let _ = tokio::task::spawn_blocking(fallow_daemon::give_back_memory).await;
+        rest = KEPT.max(began.elapsed() * REST);
+        FREED.notified().await;
     }
 }
 

@@ -35,7 +35,7 @@ pub use auth::{AUTHOR, TokenError, TokenFile};
 pub(crate) use call::code_name;
 pub use guard::{Guard, Guarded};
 pub use health::HealthService;
-pub(crate) use memory::Kept;
+pub(crate) use memory::{Kept, give_back};
 pub use message::{MESSAGE, MESSAGE_BYTES, encoded};
 pub(crate) use pace::{IsPaced, Paced};
 pub use service::OperatorService;

@@ -2,7 +2,7 @@
 
 use fallow_boinc::scheduler::{DiskUsage, ResultState};
 use fallow_domain::Duration;
-use fallow_work_server::{ProjectInfo, ProjectSettings};
+use fallow_work_server::{NewWorkunit, ProjectInfo, ProjectSettings, SUBMIT_MAX};
 
 use crate::client::Client;
 use crate::fixture::{Fixture, workunit};
@@ -16,8 +16,15 @@ fn with_fleet(hosts: usize, jobs: usize, settings: ProjectSettings) -> (Fixture,
     let mut clients: Vec<Client> =
         (0..hosts).map(|host| one_cpu(&fixture, &info, &format!("host-{host}"))).collect();
     clients.iter_mut().for_each(|client| assert!(client.fetch(1.0).results.is_empty()));
-    fixture.server.submit("p", vec![workunit("app", "x", 1e9, 1); jobs]).unwrap();
+    submit(&fixture, &workunit("app", "x", 1e9, 1), jobs);
     (fixture, clients)
+}
+
+/// Submits so many that are alike, in as many pieces as it takes.
+fn submit(fixture: &Fixture, workunit: &NewWorkunit, count: usize) {
+    for from in (0..count).step_by(SUBMIT_MAX) {
+        fixture.server.submit("p", vec![workunit.clone(); SUBMIT_MAX.min(count - from)]).unwrap();
+    }
 }
 
 fn one_cpu(fixture: &Fixture, info: &ProjectInfo, name: &str) -> Client {
@@ -156,7 +163,7 @@ fn r6_8_a_host_that_claims_a_million_cpus_and_asks_for_years_leaves_others_their
     greedy.request.host_info.p_ncpus = 1_000_000;
     greedy.request.cpu_req_instances = 1e6;
     assert!(greedy.fetch(1e9).results.is_empty());
-    fixture.server.submit("p", vec![workunit("app", "x", 1e9, 1); 1_200]).unwrap();
+    submit(&fixture, &workunit("app", "x", 1e9, 1), 1_200);
     for contact in 0..30 {
         greedy.fetch(1e9);
         if contact % 5 == 4 {
@@ -191,7 +198,7 @@ fn r6_8_what_a_host_that_returns_nothing_gets_for_idle_instances_comes_at_longer
     greedy.request.host_info.p_ncpus = 8;
     greedy.request.cpu_req_instances = 8.0;
     assert!(greedy.fetch(1e9).results.is_empty());
-    fixture.server.submit("p", vec![workunit("app", "x", 1e9, 1); 1_200]).unwrap();
+    submit(&fixture, &workunit("app", "x", 1e9, 1), 1_200);
     for contact in 0..36 {
         if contact == 20 {
             fixture.restart();
@@ -427,7 +434,7 @@ fn r6_8_a_new_host_whose_result_is_valid_makes_room_for_another_without_asking_a
 #[test]
 fn r6_10_new_hosts_of_many_cpus_whose_jobs_fail_at_once_have_the_part_of_one_host() {
     let (fixture, mut clients) = with_fleet(8, 0, ProjectSettings::default());
-    fixture.server.submit("p", vec![workunit("app", "x", 1e9, 2); 1_200]).unwrap();
+    submit(&fixture, &workunit("app", "x", 1e9, 2), 1_200);
     let info = fixture.server.project("p").unwrap();
     fixture.advance(Duration::from_secs(10));
     for client in &mut clients {

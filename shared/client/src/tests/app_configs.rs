@@ -213,6 +213,123 @@ fn r6_4_a_project_of_which_one_application_is_limited_is_owed_nothing_for_what_t
     assert_eq!((begun(a), begun(b)), (4, 4));
 }
 
+/// Two projects whose jobs come, on a host of 8 CPUs, with so many jobs of each.
+fn with_jobs(of_a: u64, of_b: u64) -> (Client, ProjectId, ProjectId) {
+    let mut client = client(0, &["a", "b"]);
+    client.edit_host(HostFacts { ncpus: 8, ..host(0) });
+    let (a, b) = (id_of(&client, "a"), id_of(&client, "b"));
+    for id in [a, b] {
+        send_version(&mut client, id, "app", 1.0);
+        let kind = ResourceType::Cpu;
+        client.ledger.type_answered(id, kind, ReplyForType::Jobs(1), NOW, client.random.stream());
+    }
+    for id in 1..=of_a + of_b {
+        put_job(&mut client, id, if id <= of_a { a } else { b }, Usage::ONE_CPU);
+    }
+    (client, a, b)
+}
+
+/// What a project is owed over all after so many hours in which both used so many CPUs, in CPU hours.
+fn owed_after(
+    client: &mut Client,
+    hours: i64,
+    (a, of_a): (ProjectId, i64),
+    (b, of_b): (ProjectId, i64),
+) -> f64 {
+    let hour = Duration::from_hours(1);
+    for _ in 0..hours {
+        client.ledger.used(a, ResourceType::Cpu, hour * of_a);
+        client.ledger.used(b, ResourceType::Cpu, hour * of_b);
+        client.settle_long_term();
+    }
+    client.overall_debt(a, &client.plan_host()).as_secs() / 3_600.0
+}
+
+/// One whose jobs fill all places that the owner leaves it is asked for no more, and pays for what it uses.
+/// Shows R3.6.
+#[test]
+fn r6_4_a_project_that_has_all_its_places_and_more_than_its_share_owes_the_others() {
+    let (mut client, a, b) = with_jobs(400, 20);
+    say(&mut client, &[(a, file("<project_max_concurrent>6</project_max_concurrent>"))]);
+    client.look_what_is_enough();
+    let held = client.held_below_share();
+    assert!(client.gathered(a)[ResourceType::Cpu] && !held.holds(a, ResourceType::Cpu));
+    let owed = owed_after(&mut client, 48, (a, 6), (b, 2));
+    assert!((owed + 96.0).abs() < 1.0, "{owed} CPU hours");
+}
+
+/// Where a third one sends nothing, its share is what it has beside those that do. Shows R3.6.
+#[test]
+fn r6_4_a_project_that_has_all_its_places_earns_nothing_while_another_one_sends_nothing() {
+    let (mut client, a, b) = with_jobs(400, 20);
+    client.handle(NOW, attach_unseen(url("c"), AccountKey::new(KEY), None));
+    say(&mut client, &[(a, file("<project_max_concurrent>3</project_max_concurrent>"))]);
+    client.look_what_is_enough();
+    let held = client.held_below_share();
+    assert!(client.gathered(a)[ResourceType::Cpu] && !held.holds(a, ResourceType::Cpu));
+    let owed = owed_after(&mut client, 48, (a, 3), (b, 5));
+    assert!(owed.abs() < 1e-6, "{owed} CPU hours");
+}
+
+/// Else one that had much and then is held to little would be asked last for ever, and one that was owed much
+/// would have the host to itself when the limit goes. Shows R3.6.
+#[test]
+fn r6_4_a_project_that_the_owner_holds_below_its_share_owes_nothing_from_before_and_is_owed_nothing() {
+    for (of_a, of_b) in [(8, 0), (0, 8)] {
+        let (mut client, a, b) = with_jobs(4, 4);
+        let before = owed_after(&mut client, 100, (a, of_a), (b, of_b));
+        assert!(before.abs() > 300.0, "{before} CPU hours");
+        say(&mut client, &[(a, file("<project_max_concurrent>1</project_max_concurrent>"))]);
+        assert_eq!(owed_after(&mut client, 1, (a, 1), (b, 7)), 0.0);
+        say(&mut client, &[]);
+        let after = owed_after(&mut client, 1, (a, 4), (b, 4));
+        assert!(after.abs() < 1.0, "{after} CPU hours");
+    }
+    // What is so only as long as its jobs are of one application keeps what is owed.
+    let (mut client, a, b) = with_jobs(40, 4);
+    let before = owed_after(&mut client, 100, (a, 8), (b, 0));
+    say(&mut client, &[(a, file("<app><name>app</name><max_concurrent>1</max_concurrent></app>"))]);
+    send_version(&mut client, a, "other", 1.0);
+    assert!(client.held_below_share().holds(a, ResourceType::Cpu));
+    assert_eq!(owed_after(&mut client, 1, (a, 1), (b, 7)), before);
+}
+
+/// Both would come, and have one place.
+#[test]
+fn r6_4_the_first_request_of_a_project_asks_for_a_place_once() {
+    let mut client = client(1, &["a"]);
+    let a = id_of(&client, "a");
+    let all = |kind| u32::from(client.plan_host().instances[kind] > 0);
+    let usable = PerType::from_fn(all);
+    let wanted = WorkRequest {
+        seconds: usable.map(|_, some| fallow_domain::InstanceSeconds::new(f64::from(*some) * 1e5)),
+        instances: usable.map(|_, some| f64::from(*some)),
+    };
+    let types = |client: &Client| client.bounded(a, wanted).types().collect::<Vec<_>>();
+    assert_eq!(types(&client), [ResourceType::Cpu, ResourceType::Nvidia]);
+    say(&mut client, &[(a, file("<project_max_concurrent>1</project_max_concurrent>"))]);
+    assert_eq!(types(&client), [ResourceType::Nvidia]);
+    // The plan asks for CPU jobs alone, for it has none on GPUs, or may have none.
+    let cpu = WorkRequest::cpu(Duration::from_hours(9), 1.0);
+    assert_eq!(client.bounded(a, cpu).types().collect::<Vec<_>>(), [ResourceType::Cpu]);
+    // Of types that the host has not nothing is told.
+    client.look_what_is_enough();
+    assert_eq!(client.why_enough(a), None);
+}
+
+/// What its jobs are counted with is stored; the file is not.
+#[test]
+fn r6_4_a_file_that_went_while_the_agent_was_off_counts_no_jobs_any_more() {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let id = put_job(&mut client, 1, a, Usage::ONE_CPU);
+    client.edit_job(id, |job| (job.usage, job.declared) = (Usage::from_cpus(2.0), Some(Usage::ONE_CPU)));
+    assert_eq!(client.workload.queue().get(id).unwrap().usage, Usage::from_cpus(2.0));
+    say(&mut client, &[]);
+    assert_eq!((counted(&client, id), client.state.jobs[&id].declared), ((1.0, None), None));
+    assert_eq!(client.workload.queue().get(id).unwrap().usage, Usage::ONE_CPU);
+}
+
 #[test]
 fn r6_4_without_jobs_a_project_is_held_below_its_share_by_what_its_versions_use() {
     let mut client = client(0, &["a", "b"]);

@@ -7,7 +7,8 @@
 //! the fair division of the host's total speed (`due`) of what all of them used of the type, and pays what
 //! its own jobs used. A debt that does not accumulate stays as it is: what the project could have been given
 //! meanwhile was not to be had. Whenever it begins or ceases to accumulate, the mean over those that do is
-//! subtracted, so that their debts for the type sum to 0.
+//! subtracted, so that their debts for the type sum to 0. Only where the owner never lets a project have its
+//! share of a type, its debt for it is 0.
 //!
 //! Only what was used is divided, and not what the host could have computed: a limit on CPU time, tasks that
 //! wait for a disk, or jobs that do not fill all CPUs leave less. Were everybody owed the part of that which
@@ -43,6 +44,9 @@ pub struct LongTermPeriod {
     /// Types for which it may be asked: not backed off, not suspended, not told to send none. Whether it has
     /// shown that it supplies them (R3.5) is known here.
     pub may_supply: PerType<bool>,
+    /// Types of which the owner never lets it have its share. There it is owed nothing, and owes nothing: it
+    /// could not be asked for more, and what it owes from before would keep it from what it is let have.
+    pub forgotten: PerType<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -117,6 +121,10 @@ impl LongTermDebts {
 
     /// Settles a period. `periods` names every attached project once.
     pub fn settle(&mut self, host: &PlanHost, periods: &[LongTermPeriod]) {
+        for period in periods {
+            let Some(account) = self.accounts.get_mut(&period.project) else { continue };
+            account.debts = account.debts.map(|kind, debt| if period.forgotten[kind] { 0.0 } else { *debt });
+        }
         let accumulates = |p: &LongTermPeriod| {
             let account = self.accounts.get(&p.project).copied().unwrap_or_default();
             account.supplies.map(|kind, yes| *yes && p.may_supply[kind] && host.instances[kind] > 0)

@@ -14,14 +14,14 @@
 //!
 //! Where the owner limits how many jobs of a project run at once, it is asked for no more of a type than
 //! those come to within the buffer ([`within_places`]), however much idles beside them; and for no CPU jobs
-//! while its jobs on GPUs have all places, for these would wait until they are late. Where he limits
-//! some of its applications only, nobody knows which jobs a request brings: it is asked as if there were no
-//! limit until jobs gather that would not begin within the buffer. (BOINC takes the smallest limit of an
-//! application for that of the whole project, which leaves the others short.)
+//! while its jobs on GPUs have all places, or are asked for all, for these would wait until they are late.
+//! Where he limits some of its applications only, nobody knows which jobs a request brings: it is asked as
+//! if there were no limit until jobs gather that would not begin within the buffer. (BOINC takes the
+//! smallest limit of an application for that of the whole project, which leaves the others short.)
 //!
 //! As long as no job of a project has been seen here, nobody knows how long its jobs are, nor whether they
-//! run at all. So its first request asks for one second of each type, which brings one job of each. Every
-//! further request follows the plan.
+//! run at all. So its first request asks for one second of each type, which brings one job of each, within
+//! those limits. Every further request follows the plan.
 
 use std::fmt;
 
@@ -145,16 +145,31 @@ pub fn within_job_limit(request: WorkRequest, held: usize, job: Duration) -> Wor
     }
 }
 
+/// The most that a project may be asked for of a type.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Room {
+    /// How much computing.
+    pub seconds: InstanceSeconds,
+    /// Instances that have no job.
+    pub instances: f64,
+    /// Jobs that these are enough for.
+    pub jobs: usize,
+}
+
 /// The most that a project may be asked for of a type, where the owner limits how many of its jobs run at
-/// once; none where that leaves it open. `window` is how much work is to be held, by the clock.
+/// once; none where that leaves it open. `window` is how much work is to be held, by the clock. `asked` is
+/// how many jobs the same request asks for that get their places first.
 pub fn within_places(
     queue: &JobQueue,
     project: ProjectId,
     kind: ResourceType,
     host: &PlanHost,
     window: Duration,
-) -> Option<(InstanceSeconds, f64)> {
-    let most = queue.never_more(project, kind, &host.instances)?.min(f64::from(host.instances[kind]));
+    asked: usize,
+) -> Option<Room> {
+    let (size, jobs) = queue.places_left(project, kind, &host.instances)?;
+    let jobs = jobs.saturating_sub(asked);
+    let most = size.times(jobs).as_f64().min(f64::from(host.instances[kind]));
     let active = host.active_fraction.get().max(0.01);
     let holds = queue.remaining_on(project, kind).as_secs_f64();
     let lacks = most * window.max(Duration::ZERO).as_secs_f64() - holds / active;
@@ -163,23 +178,28 @@ pub fn within_places(
     let free = if free >= IDLE_MIN { free } else { 0.0 };
     let least = if free > 0.0 { REQUEST_MIN.as_secs_f64() } else { 0.0 };
     let lacks = if lacks >= REQUEST_MIN.as_secs_f64() { lacks } else { least };
-    Some((InstanceSeconds::new(lacks), free))
+    // Parts of a millionth are none.
+    let lacking = (free / size.as_f64().max(f64::MIN_POSITIVE) + 1e-6).floor() as usize;
+    Some(Room { seconds: InstanceSeconds::new(lacks), instances: free, jobs: lacking.min(jobs) })
 }
 
-/// A request, cut to what the owner lets run of a project at once.
+/// A request, cut to what the owner lets run of a project at once. `room` says how much that is of a type
+/// beside so many other jobs: those on GPUs get their places first, in this request as well.
 #[must_use]
 pub fn cut_to_places(
-    request: WorkRequest,
-    places: impl Fn(ResourceType) -> Option<(InstanceSeconds, f64)>,
+    mut request: WorkRequest,
+    room: impl Fn(ResourceType, usize) -> Option<Room>,
 ) -> WorkRequest {
-    let WorkRequest { mut seconds, mut instances } = request;
-    for kind in ResourceType::ALL {
-        if let Some((most, free)) = places(kind) {
-            seconds[kind] = seconds[kind].min(most);
-            instances[kind] = instances[kind].min(free);
+    let mut asked = 0_usize;
+    for kind in ResourceType::COPROCESSORS.into_iter().chain([ResourceType::Cpu]) {
+        let Some(room) = room(kind, asked) else { continue };
+        request.seconds[kind] = request.seconds[kind].min(room.seconds);
+        request.instances[kind] = request.instances[kind].min(room.instances);
+        if request.asks(kind) {
+            asked = asked.saturating_add(room.jobs);
         }
     }
-    WorkRequest { seconds, instances }
+    request
 }
 
 /// What a project is asked for of which no job has been seen: a second of each type that may be used here.

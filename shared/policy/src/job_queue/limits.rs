@@ -232,21 +232,52 @@ impl JobQueue {
         kind: ResourceType,
         instances: &PerType<u32>,
     ) -> Option<f64> {
+        let (size, jobs) = self.places_left(project, kind, instances)?;
+        Some(size.times(jobs).as_f64())
+    }
+
+    /// The same as how much one job uses and how many jobs.
+    pub(crate) fn places_left(
+        &self,
+        project: ProjectId,
+        kind: ResourceType,
+        instances: &PerType<u32>,
+    ) -> Option<(Instances, usize)> {
+        let (limits, size, jobs) = self.most_alike(project, kind)?;
+        let taken = Counted::before(limits, kind, instances, |kind| self.alike(project, kind)).taken;
+        Some((size, jobs.saturating_sub(taken)))
+    }
+
+    /// How much one job of a project and main type uses, and how many of its jobs ever run at once, if its
+    /// limits say so.
+    fn most_alike(&self, project: ProjectId, kind: ResourceType) -> Option<(&AtOnce, Instances, usize)> {
         let limits = self.at_once(project)?;
         let jobs = limits.jobs()? as usize;
-        let taken = Counted::before(limits, kind, instances, |kind| self.alike(project, kind)).taken;
         let held = self.subqueue(project, kind).and_then(|subqueue| subqueue.sizes.last_key_value());
         let known = Some(limits.largest[kind]).filter(|size| *size > Instances::ZERO);
         let size = held.map(|((size, _), _)| *size).or(known).unwrap_or(Instances::ONE);
-        Some(size.as_f64() * jobs.saturating_sub(taken) as f64)
+        Some((limits, size, jobs))
     }
 
-    /// The most instances of a type that the limits of a project leave it: ever, or as long as more of the
-    /// jobs that could run have no place than that. None where they take nothing from it.
+    /// The most instances of a type that jobs of a project ever use at once by its limits, whichever of its
+    /// versions they are of, had it no jobs of other types; none where these leave that open.
+    pub fn lets_run(&self, project: ProjectId, kind: ResourceType) -> Option<f64> {
+        let (limits, held, jobs) = self.most_alike(project, kind)?;
+        Some(held.max(limits.largest[kind]).times(jobs).as_f64())
+    }
+
+    /// The most instances of a type that the limits of a project leave it beside its jobs on GPUs that could
+    /// run: ever, or as long as more of the jobs that could run have no place than that. None where they take
+    /// nothing from it.
     pub fn cut_to(&self, project: ProjectId, kind: ResourceType, instances: &PerType<u32>) -> Option<f64> {
         let now = self.usable_now(project, kind, instances, |_| true);
         let now = now.filter(|now| *now < self.runnable_instances(project, kind)).map(Instances::as_f64);
-        self.never_more(project, kind, instances).into_iter().chain(now).reduce(f64::min)
+        let ever = self.most_alike(project, kind).map(|(limits, size, jobs)| {
+            let runnable = |kind| self.runnable_alike(project, kind, &|_| true);
+            let taken = Counted::before(limits, kind, instances, runnable).taken;
+            size.times(jobs.saturating_sub(taken)).as_f64()
+        });
+        ever.into_iter().chain(now).reduce(f64::min)
     }
 
     /// How many jobs of a project and main type would not even begin within so much computing, since their

@@ -204,6 +204,7 @@ impl World {
             share: share(p.weight),
             used: *used,
             may_supply: self.backoffs.held(p.id, self.now).map(|_, held| !held),
+            forgotten: PerType::default(),
         };
         let period: Vec<LongTermPeriod> = self.projects.iter().zip(&used).map(row).collect();
         self.long.settle(&self.plan, &period);

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
+use fallow_domain::{Duration, InstanceSeconds, Instant, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::cpu_schedule::{
     CpuChoice, CpuSituation, ProjectSnapshot, Schedule, ScheduleHost, WhyNotRun, choose,
 };
-use fallow_policy::fetch::bounds::{cut_to_places, within_places};
+use fallow_policy::fetch::bounds::{Room, cut_to_places, within_places};
 use fallow_policy::fetch::{FetchChoice, REQUEST_MIN, WorkRequest};
 use fallow_policy::job_queue::{AtOnce, Devices, Instances, JobQueue, JobSnapshot, NoPlace, RunState};
 use fallow_policy::plan_host::PlanHost;
@@ -154,8 +154,8 @@ fn r6_4_a_project_is_asked_for_no_more_than_its_places_come_to_within_the_buffer
     let (hour, host) = (Duration::from_hours(1), PlanHost::cpus(4));
     let places = |limits: AtOnce, jobs: &[JobSnapshot], window| {
         let queue = queue(jobs, &[(1, limits)]);
-        let (seconds, free) = within_places(&queue, ProjectId(1), CPU, &host, window)?;
-        Some((seconds.get() / 3_600.0, free))
+        let room = within_places(&queue, ProjectId(1), CPU, &host, window, 0)?;
+        Some((room.seconds.get() / 3_600.0, room.instances))
     };
     let jobs: Vec<_> = (1..=3).map(|id| job(id, 1, 100)).collect();
     assert_eq!(places(limits(2, &[]), &[], hour * 5), Some((10.0, 2.0)));
@@ -169,7 +169,8 @@ fn r6_4_a_project_is_asked_for_no_more_than_its_places_come_to_within_the_buffer
     let all = AtOnce { limits_all: true, ..limits(0, &[1, 1]) };
     assert_eq!(places(all, &[], hour), Some((2.0, 2.0)));
     let two = WorkRequest::cpu(hour * 10, 4.0);
-    let cut = cut_to_places(two, |kind| (kind == CPU).then(|| (two.seconds[CPU] / 5.0, 1.0)));
+    let room = Room { seconds: two.seconds[CPU] / 5.0, instances: 1.0, jobs: 1 };
+    let cut = cut_to_places(two, |kind, _| (kind == CPU).then_some(room));
     assert_eq!((cut.seconds[CPU].get(), cut.instances[CPU]), (7_200.0, 1.0));
 }
 
@@ -194,8 +195,8 @@ fn r6_4_places_that_jobs_on_gpus_take_are_none_of_the_cpus_in_plans_and_in_what_
     assert_eq!((outlook.types[CPU].idle, outlook.types[CPU].saturated), (1.0, Duration::ZERO));
     assert_eq!(schedule.starved[CPU].as_f64(), 0.9);
     let places = |queue: &JobQueue, kind| {
-        let (seconds, free) = within_places(queue, ProjectId(1), kind, &plan, Duration::from_hours(5))?;
-        Some((seconds.get() / 3_600.0, free))
+        let room = within_places(queue, ProjectId(1), kind, &plan, Duration::from_hours(5), 0)?;
+        Some((room.seconds.get() / 3_600.0, room.instances))
     };
     assert_eq!((places(&limited, CPU), places(&limited, GPU)), (Some((0.0, 0.0)), Some((4.0, 0.0))));
     // Without its job the place is for what comes, on a CPU as well.
@@ -214,6 +215,38 @@ fn r6_4_places_that_jobs_on_gpus_take_are_none_of_the_cpus_in_plans_and_in_what_
     assert_eq!(look(&plan, &limited, day).types[CPU].idle, 0.0);
 }
 
+/// What is asked for in one request comes together: a place is asked for once.
+#[test]
+fn r6_4_places_for_which_a_request_asks_jobs_on_gpus_are_not_asked_for_on_cpus_too() {
+    let ((_, plan), hour) = (with_gpu(8), Duration::from_hours(1));
+    let seconds = |_| InstanceSeconds::of_one(hour);
+    let wanted = |gpu: f64| WorkRequest {
+        seconds: PerType::from_fn(|kind| {
+            if kind == CPU || gpu > 0.0 { seconds(kind) * 9.0 } else { InstanceSeconds::ZERO }
+        }),
+        instances: PerType::from_fn(|kind| if kind == CPU { 8.0 } else { gpu }),
+    };
+    let asked = |most, jobs: &[JobSnapshot], gpu| {
+        let queue = queue(jobs, &[(1, limits(most, &[]))]);
+        let cut = cut_to_places(wanted(gpu), |kind, asked| {
+            within_places(&queue, ProjectId(1), kind, &plan, hour, asked)
+        });
+        (
+            (cut.seconds[GPU].get() / 3_600.0, cut.instances[GPU]),
+            (cut.seconds[CPU].get() / 3_600.0, cut.instances[CPU]),
+        )
+    };
+    assert_eq!(asked(1, &[], 1.0), ((1.0, 1.0), (0.0, 0.0)));
+    assert_eq!(asked(1, &[], 0.0), ((0.0, 0.0), (1.0, 1.0)), "it is asked for CPU jobs only");
+    assert_eq!(asked(4, &[], 1.0), ((1.0, 1.0), (3.0, 3.0)));
+    // One on the GPU is here and has the place; more of them is asked for beside it, and takes no other one.
+    let short = job(1, 1, 50).nvidia(1.0).left(Duration::from_mins(6));
+    assert_eq!(asked(4, &[short], 1.0), ((0.9, 0.0), (3.0, 3.0)));
+    // Halves of a GPU: two jobs of the kind that is here have room on it.
+    let half = job(1, 1, 50).nvidia(0.5).left(Duration::from_mins(6));
+    assert_eq!(asked(4, &[half], 1.0), ((0.95, 0.5), (2.0, 2.0)));
+}
+
 #[test]
 fn r6_4_what_the_owner_lets_a_project_use_is_by_the_jobs_that_are_here_or_by_its_versions_without_any() {
     let mut limited = queue(&[job(1, 1, 50).cpus(8.0)], &[]);
@@ -225,10 +258,11 @@ fn r6_4_what_the_owner_lets_a_project_use_is_by_the_jobs_that_are_here_or_by_its
     limited.remove(JobId(1));
     assert_eq!(most(&limited, CPU), Some(8.0), "it has none of them, and gets as large ones");
     let hour = Duration::from_hours(1);
-    let asked = within_places(&limited, ProjectId(1), CPU, &host, hour).unwrap();
-    assert_eq!((asked.0.get() / 3_600.0, asked.1), (8.0, 8.0));
+    let asked = within_places(&limited, ProjectId(1), CPU, &host, hour, 0).unwrap();
+    assert_eq!((asked.seconds.get() / 3_600.0, asked.instances, asked.jobs), (8.0, 8.0, 1));
     limited.insert(job(2, 1, 50));
     assert_eq!(most(&limited, CPU), Some(1.0), "those that are here say it better");
+    assert_eq!(limited.lets_run(ProjectId(1), CPU), Some(8.0), "but others may come");
 }
 
 #[test]
@@ -251,6 +285,13 @@ fn r6_4_a_limit_cuts_a_project_where_more_jobs_could_run_than_have_a_place() {
     assert_eq!((cut(all(&[1, 8]), &of_limited), cut(all(&[1, 8]), &[])), (Some(1.0), Some(9.0)));
     assert_eq!((cut(limits(2, &[]), &other), cut(limits(9, &[]), &other)), (Some(2.0), Some(9.0)));
     assert_eq!(queue(&other, &[]).cut_to(ProjectId(1), CPU, &cpus), None);
+    // A job on a GPU takes its place when it can run, and not while it is still to come.
+    let plan = with_gpu(8).1;
+    let beside = |state| {
+        let jobs = [job(1, 1, 50).nvidia(1.0).state(state), job(2, 1, 50)];
+        queue(&jobs, &[(1, limits(1, &[]))]).cut_to(ProjectId(1), CPU, &plan.instances)
+    };
+    assert_eq!((beside(RunState::Unstarted), beside(RunState::Downloading)), (Some(0.0), Some(1.0)));
 }
 
 #[test]
@@ -401,10 +442,10 @@ proptest! {
         let mut queue = queue(&[], &[(1, limits(most, &[]))]);
         let mut id = 0;
         let mut requests = 0;
-        while let Some((seconds, _)) = within_places(&queue, ProjectId(1), CPU, &host, window)
-            .filter(|(seconds, _)| seconds.is_positive())
+        while let Some(room) = within_places(&queue, ProjectId(1), CPU, &host, window, 0)
+            .filter(|room| room.seconds.is_positive())
         {
-            prop_assert!(seconds.get() <= f64::from(most.min(cpus)) * window.as_secs_f64().max(1.0));
+            prop_assert!(room.seconds.get() <= f64::from(most.min(cpus)) * window.as_secs_f64().max(1.0));
             for _ in 0..sent {
                 id += 1;
                 queue.insert(job(id, 1, 1_000).state(RunState::Downloading).left(Duration::from_mins(minutes)));

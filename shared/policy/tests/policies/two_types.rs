@@ -181,6 +181,7 @@ impl Host {
                 share: p.share,
                 used: *used,
                 may_supply: self.backoffs.held(p.id, self.now).map(|_, held| !held),
+                forgotten: PerType::default(),
             })
             .collect();
         self.debts.update(&self.plan, &short);

@@ -20,7 +20,8 @@ fn both<T: Default>(cpu: T, gpu: T) -> PerType<T> {
 fn period(id: u32, share: f64, cpu_secs: f64, gpu_secs: f64) -> LongTermPeriod {
     let used = both(Duration::from_secs_f64(cpu_secs), Duration::from_secs_f64(gpu_secs));
     let share = Share::new(share).unwrap();
-    LongTermPeriod { project: ProjectId(id), share, used, may_supply: PerType::from_fn(|_| true) }
+    let (may_supply, forgotten) = (PerType::from_fn(|_| true), PerType::default());
+    LongTermPeriod { project: ProjectId(id), share, used, may_supply, forgotten }
 }
 
 /// Debts of projects that have all supplied jobs of the types said.
