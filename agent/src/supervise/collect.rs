@@ -24,7 +24,7 @@ use super::slot_dir::{Last, SlotDir};
 use crate::dir::{DataDir, PARTIAL, make_closed};
 use crate::files::{is_its_own, open_own, open_plain, shown};
 use crate::tree;
-use crate::walk::{Usage, usage_below};
+use crate::walk::{Counted, Usage, Walk};
 
 /// How much of `stderr.txt` is reported (BOINC: the last 63 KiB).
 const STDERR_MAX: u64 = 63 * 1024;
@@ -37,8 +37,11 @@ const WAIT_MAX: StdDuration = StdDuration::from_secs(60);
 /// How long outputs are tried again.
 const TROUBLE_MAX: StdDuration = StdDuration::from_mins(10);
 
-/// For so long outputs are read of a task that is to leave.
+/// For so long what a task has left is counted and read although it is to leave.
 const LEAVING: StdDuration = StdDuration::from_secs(2);
+
+/// So many entries of a slot are counted between two looks whether its task is to leave.
+const TURN: u64 = 1_000;
 
 /// The least that a thread gets where others want the CPU.
 const NICEST: i32 = 19;
@@ -62,13 +65,17 @@ pub(super) fn collect(
     peak: Bytes,
     last: Last<'_>,
 ) -> io::Result<TaskEnd> {
+    // A few seconds are left for that, so what is not long is taken all the same.
+    let begun = Instant::now();
+    let is_to_leave = || begun.elapsed() > LEAVING && (last.is_to_leave)();
+    let last = Last { is_to_leave: &is_to_leave, ..last };
     dir.open_project(&record.url);
     let project = dir.project(&record.url);
     // Before outputs are moved from one to the other.
     let disk_usage = record
         .outputs
         .iter()
-        .fold(usage_below(&dir.slot(slot)), |sum, output| {
+        .fold(usage_of_slot(&dir.slot(slot), &is_to_leave), |sum, output| {
             sum.plus(usage_of_output(&project, &dir.slot(slot), output))
         })
         .most();
@@ -83,10 +90,6 @@ pub(super) fn collect(
     let in_slot = place.filter(|_| is_over);
     // All of them before the first is moved: what is tried again is tried with all in their places.
     record.outputs.iter().try_for_each(|output| try_to_read(in_slot, &project, output))?;
-    // A few seconds are left for that, so what is not long is taken all the same.
-    let begun = Instant::now();
-    let is_to_leave = || begun.elapsed() > LEAVING && (last.is_to_leave)();
-    let last = Last { is_to_leave: &is_to_leave, ..last };
     let mut outputs: Vec<OutputFound> = Vec::new();
     for output in &record.outputs {
         let taken = outputs.iter().filter(|other| !other.md5.is_empty());
@@ -119,10 +122,19 @@ pub(super) fn patiently(
     is_to_leave: &dyn Fn() -> bool,
     collect: impl Fn(Last<'_>) -> io::Result<TaskEnd>,
 ) -> io::Result<TaskEnd> {
+    for_at_most(TROUBLE_MAX, task, is_to_leave, collect)
+}
+
+fn for_at_most<T>(
+    most: StdDuration,
+    task: &str,
+    is_to_leave: &dyn Fn() -> bool,
+    collect: impl Fn(Last<'_>) -> io::Result<T>,
+) -> io::Result<T> {
     let begun = Instant::now();
     let mut wait = ROUND;
     loop {
-        let is_last_try = begun.elapsed() >= TROUBLE_MAX;
+        let is_last_try = begun.elapsed() >= most;
         let error = match collect(Last { is_to_leave, is_last_try }) {
             Err(error) => error,
             taken => return taken,
@@ -164,6 +176,13 @@ pub(super) fn interrupted(cpu_time: Duration, peak: Bytes) -> TaskEnd {
         memory_exceeded: None,
         killed: None,
     }
+}
+
+/// What a slot takes: of one that is to be left by now, at least so much. There may be millions of files in it.
+fn usage_of_slot(slot: &Path, is_to_leave: &dyn Fn() -> bool) -> Usage {
+    let (mut walk, mut counted) = (Walk::below(slot), Counted::default());
+    while !walk.step(&mut counted, TURN) && !is_to_leave() {}
+    walk.total()
 }
 
 /// What an output takes in the project's directory beyond what it takes in the slot.
@@ -365,6 +384,7 @@ mod tests {
     use super::*;
     use crate::owner::{FIRST, Owner};
     use fallow_domain::MasterUrl;
+    use std::fs::File;
     use std::io::Read;
 
     #[test]
@@ -423,6 +443,29 @@ mod tests {
             "{}",
             end.stderr
         );
+    }
+
+    #[test]
+    fn r6_10_what_is_taken_again_and_again_is_told_when_it_is_taken_for_the_last_time() {
+        let tries = std::cell::RefCell::new(Vec::new());
+        let take = |last: Last<'_>| {
+            tries.borrow_mut().push(last.is_last_try);
+            Err::<(), _>(io::ErrorKind::StorageFull.into())
+        };
+        assert!(for_at_most(5 * ROUND, "job_1_0", &|| false, take).is_err());
+        let (end, before) = tries.borrow().split_last().map(|(end, before)| (*end, before.to_vec())).unwrap();
+        assert!(end && !before.is_empty() && !before.contains(&true), "{before:?} {end}");
+    }
+
+    #[test]
+    fn r6_10_the_files_of_a_slot_are_counted_to_the_end_unless_its_task_is_to_leave() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..3 * TURN {
+            File::create(dir.path().join(number.to_string())).unwrap().set_len(10).unwrap();
+        }
+        let count = |is_to_leave: bool| usage_of_slot(dir.path(), &|| is_to_leave).most();
+        assert_eq!(count(false), Bytes(30 * TURN));
+        assert!(count(true) <= Bytes(10 * TURN), "{}", count(true));
     }
 
     #[test]

@@ -23,8 +23,8 @@ use crate::sys::Segment;
 /// Kills what is left of tasks of earlier lives, looks through the slots, and tells what is in them.
 ///
 /// On return no such process runs any more, unless the system cannot kill it (a process in uninterruptible
-/// sleep), which is said in the log. A finished task is said to be so only if what it left was taken, and
-/// what takes long of that is given up once the agent `is_to_end`: its next start finds it as it was.
+/// sleep), which is said in the log. A finished task is said to be so only if what it left was taken. Once
+/// the agent `is_to_end`, nothing more is taken, and what takes long is given up: its next start takes it.
 pub fn take_over(dir: &DataDir, is_to_end: &dyn Fn() -> bool) -> Vec<SlotFound> {
     let slots = slots(dir);
     let records: Vec<_> =
@@ -60,7 +60,7 @@ pub fn take_over(dir: &DataDir, is_to_end: &dyn Fn() -> bool) -> Vec<SlotFound> 
             }
             let job = record.as_ref().map(|record| record.job);
             let start = record.as_ref().and_then(|record| record.start);
-            let finish = place.as_ref().and_then(finish);
+            let finish = place.as_ref().and_then(finish).filter(|_| !is_to_end());
             let finished = record.zip(finish).and_then(|(record, finish)| {
                 let leader = record.process.as_ref();
                 let kernel = leader.and_then(|leader| used.iter().find(|(pid, _)| *pid == leader.pid));

@@ -618,6 +618,17 @@ mod tests {
     }
 
     #[test]
+    fn r6_10_only_the_last_copy_of_an_output_waits_for_the_disk_and_no_message_does() {
+        // Nothing of it can be written to a disk.
+        let nowhere = File::open("/dev/null").unwrap();
+        let last = Last { is_to_leave: &|| false, is_last_try: false };
+        let waits = Way::Last(last).between(&nowhere).unwrap_err();
+        assert_eq!(waits.raw_os_error(), Some(Errno::INVAL.raw_os_error()));
+        Way::Message.between(&nowhere).unwrap();
+        Way::Early(&EarlyDoor::default()).between(&nowhere).unwrap();
+    }
+
+    #[test]
     fn r6_10_what_was_moved_out_and_is_no_ordinary_file_goes() {
         if !rustix::process::geteuid().is_root() {
             return; // Only root can give files away.

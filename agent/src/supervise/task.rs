@@ -873,10 +873,11 @@ mod tests {
         let meter = task.meter();
         // Its process is gone, and this host cannot take what it has left.
         meter.gone.store(true, Ordering::Relaxed);
-        let full = || Err(std::io::ErrorKind::StorageFull.into());
         let begun = StdInstant::now();
         let waits = std::thread::spawn(move || {
-            collect::patiently("job_1_0", || meter.is_leaving() || begun.elapsed().as_secs() > 5, full)
+            let is_to_leave = || meter.is_leaving() || begun.elapsed().as_secs() > 5;
+            let full = |_: Last<'_>| Err(std::io::ErrorKind::StorageFull.into());
+            collect::patiently("job_1_0", &is_to_leave, full)
         });
         task.discard(Goes::NotWanted);
         assert!(task.meter.is_leaving());

@@ -1,6 +1,6 @@
 //! Tasks as real processes. The application is this test binary itself, run with the name of an ignored test.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -562,16 +562,18 @@ fn r6_10_an_agent_that_is_to_end_does_not_stay_for_what_an_earlier_life_left_and
     bench.supervisor.stop(StdDuration::ZERO);
     bench.supervisor.join();
     // As if the agent had been killed before it saw the end. To read all of it would take an hour.
-    let output = std::fs::File::create(slot.join("out")).unwrap();
-    output.set_len(1 << 42).unwrap();
+    std::fs::File::create(slot.join("out")).unwrap().set_len(1 << 42).unwrap();
     let owner = slot.metadata().unwrap();
     std::os::unix::fs::chown(slot.join("out"), Some(owner.uid()), Some(owner.gid())).unwrap();
     let found = leftovers::take_over(&bench.data, &|| true);
-    assert!(found.len() == 1 && found[0].finished.is_none());
-    // It has been moved by now, or not.
+    assert!(found.len() == 1 && found[0].finished.is_none() && slot.join("out").exists());
+    // It is told so while it reads it.
+    let looks = std::cell::Cell::new(0);
+    let found = leftovers::take_over(&bench.data, &|| looks.replace(looks.get() + 1) > 0);
+    let end = found[0].finished.as_ref();
+    assert!(end.is_none() && looks.get() > 1, "{end:?} {}", looks.get());
     let moved = bench.data.project(&project()).join("output_1");
-    let place = if moved.exists() { moved } else { slot.join("out") };
-    std::fs::File::options().write(true).open(place).unwrap().set_len(5).unwrap();
+    std::fs::File::options().write(true).open(moved).unwrap().set_len(5).unwrap();
     let found = leftovers::take_over(&bench.data, &|| false);
     let end = found[0].finished.as_ref().expect("it had finished");
     assert_eq!(end.outputs.iter().map(|output| output.nbytes).collect::<Vec<_>>(), [Bytes(5)]);
