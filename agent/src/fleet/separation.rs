@@ -82,7 +82,7 @@ pub fn finish(dir: &DataDir, records: &Records) -> Result<Option<Separated>, Age
     let Some((identity, key)) = read(&path)? else { return Ok(None) };
     let first = Identity::read(&dir.identity()).ok().flatten().map(|first| first.agent_id().clone());
     let first = first.filter(|first| first != identity.agent_id());
-    // What jobs have made goes.
+    // What jobs have made is deleted below, so nothing of it is taken.
     drop(leftovers::take_over(dir, &|| true));
     delete_files(dir, records)?;
     records.separate(&dir.store())?;

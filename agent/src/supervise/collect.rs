@@ -65,7 +65,7 @@ pub(super) fn collect(
     peak: Bytes,
     last: Last<'_>,
 ) -> io::Result<TaskEnd> {
-    // A few seconds are left for that, so what is not long is taken all the same.
+    // A task that is to leave has a few seconds left: what does not take long is taken all the same.
     let begun = Instant::now();
     let is_to_leave = || begun.elapsed() > LEAVING && (last.is_to_leave)();
     let last = Last { is_to_leave: &is_to_leave, ..last };
@@ -178,7 +178,8 @@ pub(super) fn interrupted(cpu_time: Duration, peak: Bytes) -> TaskEnd {
     }
 }
 
-/// What a slot takes: of one that is to be left by now, at least so much. There may be millions of files in it.
+/// What a slot takes. There may be millions of files in it, so if the task is to leave, not all of them are
+/// counted.
 fn usage_of_slot(slot: &Path, is_to_leave: &dyn Fn() -> bool) -> Usage {
     let (mut walk, mut counted) = (Walk::below(slot), Counted::default());
     while !walk.step(&mut counted, TURN) && !is_to_leave() {}

@@ -43,8 +43,8 @@ const OWN_MODE: u32 = 0o700;
 pub(super) struct Last<'a> {
     /// Whether the task is to leave by now: what takes long is given up then.
     pub(super) is_to_leave: &'a dyn Fn() -> bool,
-    /// They are not tried again. What has to be copied, for the job has made it so, and finds no space, is
-    /// none.
+    /// Whether they are not tried again. An output that has to be copied because of what its job has done
+    /// with it, and for which there is no space, is given up then.
     pub(super) is_last_try: bool,
 }
 
@@ -61,8 +61,8 @@ enum Way<'a> {
 
 impl Way<'_> {
     /// To be called between two pieces of a copy: it is given up once nobody waits for it any more. What the
-    /// last copy of an output was made of goes, so it is on the disk by then; in pieces, for nobody can stop
-    /// waiting for the disk.
+    /// last copy of an output was made of goes, so the copy is on the disk by then. It is written there in
+    /// pieces, for a wait for the disk cannot be given up.
     fn between(self, copy: &File) -> io::Result<()> {
         match self {
             Way::Early(door) if !door.is_open() => Err(Errno::CANCELED.into()),
@@ -72,7 +72,8 @@ impl Way<'_> {
         }
     }
 
-    /// What becomes of an error in a copy that was made only because of what the job has done to the file.
+    /// What an error says of a copy that had to be made only because of what the job has done with the file:
+    /// where there is no space at the last try, that is the job's fault.
     fn said_of(self, error: io::Error) -> io::Error {
         match self {
             Way::Last(last) if last.is_last_try && copying::lacks_space(&error) => io::Error::other(format!(
@@ -253,8 +254,8 @@ impl SlotDir {
         let (dir, last) = self.way(name, false)?;
         let has_others = || statat(&dir, &last, AtFlags::SYMLINK_NOFOLLOW).map(|data| data.st_nlink != 1);
         if self.owner.is_some() && has_others()? {
-            // It could not be taken over, and there may be no space for a copy. The other names stay: what
-            // the job keeps by them is not the agent's to take away.
+            // It could not be taken over, so it is copied while it is still in its place: there may be no
+            // space. Its other names stay, for the job may go on with them.
             return self.copy_out(name, to, None, way).map_err(|error| way.said_of(error));
         }
         match self.put(to, || renameat(&dir, &last, CWD, to)) {
