@@ -17,9 +17,10 @@ pub(crate) const BLOCK: u32 = 16_384;
 /// How many blocks there are.
 pub(crate) const BLOCKS: u32 = 8_192;
 
-/// Whether a number is that of a user that jobs run as.
+/// Whether a number is that of a user that jobs run as: of root's agents alone. Below another's it may be a
+/// person's, and the agent's own.
 pub fn is_jobs(number: u32) -> bool {
-    (FIRST..FIRST + BLOCK * BLOCKS).contains(&number)
+    (FIRST..FIRST + BLOCK * BLOCKS).contains(&number) && rustix::process::geteuid().is_root()
 }
 
 /// Whether a number is that of the user of a slot, of whatever agent.

@@ -717,19 +717,18 @@ fn delete_forsaken(dir: &DataDir, records: &Records, stems: &BTreeSet<String>) -
 }
 
 /// Takes a file that a job's user has made there: an earlier life was killed after it had moved it there. One
-/// that others could change goes.
+/// that others could change goes. What cannot be looked at now stays, and is no file of the project.
 fn taken(dir: &DataDir, path: &Path) -> bool {
-    let taken = taking::take_over_at(path);
-    if let Ok(true) = taken {
-        return true;
-    }
-    tracing::warn!(
-        path = crate::files::shown_path(path),
-        ?taken,
-        "deleting what cannot be taken from its job's user"
-    );
-    if let Err(error) = dir.trash().take(path) {
-        tracing::error!(path = crate::files::shown_path(path), %error, "cannot delete it");
+    let shown = crate::files::shown_path(path);
+    match taking::take_over_at(path) {
+        Ok(true) => return true,
+        Ok(false) => {
+            tracing::warn!(path = shown, "deleting what others than the agent could change");
+            if let Err(error) = dir.trash().take(path) {
+                tracing::error!(path = shown, %error, "cannot delete it");
+            }
+        }
+        Err(error) => tracing::warn!(path = shown, %error, "cannot take this from its job's user"),
     }
     false
 }

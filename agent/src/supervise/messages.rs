@@ -22,7 +22,7 @@ use super::early_door::EarlyDoor;
 use super::record::Output;
 use super::slot_dir::SlotDir;
 use crate::dir::DataDir;
-use crate::files::{open_own, open_plain, shown};
+use crate::files::{is_its_own, open_own, open_plain, shown};
 
 /// What a message is called in its slot from when it was announced until it is taken: what its job writes
 /// meanwhile is another one.
@@ -37,11 +37,11 @@ pub(super) fn trickle_waits(place: &SlotDir) -> bool {
 }
 
 /// Moves `trickle_up.xml` to the project's directory, or the one that waits. Gives its name there and its
-/// size; none where there is none to move, and what is there is taken away then (BOINC likewise). Of a job
-/// that `runs` it may have to be copied.
+/// size; none where there is none to move, and what is there is taken away then (BOINC likewise).
 ///
 /// # Errors
-/// There is no space for that: it waits, to be taken later.
+/// The job `runs`, and could still change it, or it cannot be taken now for a reason that is not its own: it
+/// waits, to be taken later.
 pub(super) fn take_trickle(
     place: &SlotDir,
     project: &Path,
@@ -55,19 +55,25 @@ pub(super) fn take_trickle(
     let from = if trickle_waits(place) { TAKING } else { files::TRICKLE_UP };
     let size = place.read(from).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
     let moved = match size {
+        Err(error) if runs && !is_its_own(&error) => return Err(error),
         Ok(size) if size <= TRICKLE_MAX => {
             let now = fallow_daemon::clock::now().as_secs_f64() as i64;
             let free = (now..now + SAME_SECOND)
                 .map(|secs| files::trickle_up(result_name, secs))
                 .find(|name| names::is_file_name(name) && project.join(name).symlink_metadata().is_err());
             let moved = free.as_ref().map(|name| match runs {
-                true => place.move_out_of_open(from, &project.join(name), TRICKLE_MAX.0),
-                false => place.move_out(from, &project.join(name)),
+                true => place.move_out_of_open(from, &project.join(name)),
+                false => place.move_out(from, &project.join(name)).map(|()| true),
             });
             match moved {
-                Some(Err(error)) if runs && lacks_space(&error) => return Err(error),
-                moved => free.filter(|_| matches!(moved, Some(Ok(())))).map(|name| (name, size)),
+                Some(Ok(false)) => return Err(io::ErrorKind::ResourceBusy.into()),
+                Some(Err(error)) if runs && !is_its_own(&error) => return Err(error),
+                moved => free.filter(|_| matches!(moved, Some(Ok(true)))),
             }
+            // Only now is it certain how long it is.
+            .map(|name| (length_of(&project.join(&name)), name))
+            .filter(|(size, name)| *size <= TRICKLE_MAX || place.take_away(&project.join(name)).is_err())
+            .map(|(size, name)| (name, size))
         }
         _ => None,
     };

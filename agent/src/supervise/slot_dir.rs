@@ -53,7 +53,7 @@ pub(super) struct Last<'a> {
 enum Way<'a> {
     /// An output, as long as the job may go on.
     Early(&'a EarlyDoor),
-    /// A message, which is short. The heartbeats of all jobs wait for it, so it does not wait for the disk.
+    /// A message, which is short, of a job that is over.
     Message,
     /// An output, for good.
     Last(Last<'a>),
@@ -256,22 +256,48 @@ impl SlotDir {
         if self.owner.is_some() && has_others()? {
             // It could not be taken over, so it is copied while it is still in its place: there may be no
             // space. Its other names stay, for the job may go on with them.
-            return self.copy_out(name, to, None, way).map_err(|error| way.said_of(error));
+            return self.copy_out(name, to, way).map_err(|error| way.said_of(error));
         }
         match self.put(to, || renameat(&dir, &last, CWD, to)) {
             // Slots and projects lie in one directory, so in one volume unless somebody mounted between them.
-            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => self.copy_out(name, to, None, way),
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => self.copy_out(name, to, way),
             Ok(()) => self.take_over(to, way),
             Err(error) => Err(error),
         }
     }
 
-    /// Moves a file out while the job runs: where it is another user, that one keeps what it has open, and
-    /// the agent has a copy. What is longer than `max` is not moved.
-    pub(super) fn move_out_of_open(&self, name: &str, to: &Path, max: u64) -> io::Result<()> {
-        match self.owner {
-            Some(_) => self.copy_out(name, to, Some(max), Way::Message),
-            None => self.move_out(name, to),
+    /// Moves a file out while the job runs, without waiting for the disk. False where the job is another user
+    /// who could still change it, by another name or because it has it open: then it stays where it is.
+    ///
+    /// # Errors
+    /// The system's: it stays where it is.
+    pub(super) fn move_out_of_open(&self, name: &str, to: &Path) -> io::Result<bool> {
+        if self.owner.is_none() {
+            return self.move_out(name, to).map(|()| true);
+        }
+        let (dir, last) = self.way(name, false)?;
+        match self.put(to, || renameat(&dir, &last, CWD, to)) {
+            // It would have to be copied.
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => return Ok(false),
+            moved => moved?,
+        }
+        let taken = self.opened(to).and_then(|file| taking::take_over(&file));
+        if !matches!(taken, Ok(true))
+            && let Err(error) = renameat(CWD, to, &dir, &last)
+        {
+            self.trash.take(to)?;
+            return Err(error.into());
+        }
+        taken
+    }
+
+    /// What came out of the slot. The job may have put another's file under that name, or none at all.
+    fn opened(&self, path: &Path) -> io::Result<OwnedFd> {
+        let file = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let data = fstat(&file)?;
+        match FileType::from_raw_mode(data.st_mode) {
+            FileType::RegularFile if self.is_its(data.st_uid) => Ok(file),
+            _ => Err(io::Error::other("not an ordinary file of the job's own")),
         }
     }
 
@@ -363,8 +389,8 @@ impl SlotDir {
     }
 
     /// Moves a file out as a copy, which takes its place when it is whole.
-    fn copy_out(&self, name: &str, to: &Path, max: Option<u64>, way: Way<'_>) -> io::Result<()> {
-        self.copy(&self.read(name)?, max, to, way)?;
+    fn copy_out(&self, name: &str, to: &Path, way: Way<'_>) -> io::Result<()> {
+        self.copy(&self.read(name)?, None, to, way)?;
         self.remove(name)
     }
 

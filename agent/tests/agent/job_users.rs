@@ -330,24 +330,34 @@ fn r6_10_what_the_agent_takes_of_a_job_is_no_other_name_of_a_file_and_open_to_no
     }
     let bench = bench(true);
     let told = crate::messages::say(6, "<have_new_trickle_up/>\\n");
+    let again = WAIT.replace("go", "more");
     let mut setup = bench.script(&format!(
-        "exec 3>trickle_up.xml; echo one >&3; {told} {WAIT}; echo two >&3; {TO}; echo right > $to; chmod 777 $to; \
-         ln $to kept; echo 0 > boinc_finish_called"
+        "echo one > trickle_up.xml; {told} {WAIT}; exec 3>trickle_up.xml; echo two >&3; {told} {again}; echo three >&3; \
+         {TO}; echo right > $to; chmod 777 $to; ln $to kept; echo 0 > boinc_finish_called"
     ));
     setup.files = vec![output(false)];
-    let project = bench.data.project(&setup.url);
+    let (project, slot) = (bench.data.project(&setup.url), bench.data.slot(SLOT));
     bench.supervisor.start_task(setup);
-    let name = bench.next("a message", |event| match event {
-        Event::TrickleFound { name, .. } => Some(name),
-        Event::TaskStartFailed { reason, .. } => panic!("not started: {reason}"),
-        _ => None,
-    });
-    assert_eq!(std::fs::metadata(project.join(&name)).unwrap().uid(), 0);
-    put(&bench.data.slot(SLOT).join("go"), b"");
+    let message = || {
+        bench.next("a message", |event| match event {
+            Event::TrickleFound { name, nbytes, .. } => Some((project.join(name), nbytes.0)),
+            Event::TaskStartFailed { reason, .. } => panic!("not started: {reason}"),
+            _ => None,
+        })
+    };
+    let one = message();
+    assert_eq!((std::fs::metadata(&one.0).unwrap().uid(), one.1), (0, 4));
+    put(&slot.join("go"), b"");
+    // One that its job still has open waits for the job's end.
+    wait_for("the next message", || slot.join("fallow_taking_trickle_up.xml").exists().then_some(()));
+    put(&slot.join("more"), b"");
+    let two = message();
     let end = ended(&bench);
     assert_eq!((end.exit, end.outputs.len()), (Ended::Code(0), 1), "{}", end.stderr);
-    assert_eq!(std::fs::read(project.join(&name)).unwrap(), b"one\n");
-    let (taken, kept) = (project.join("output_1"), bench.data.slot(SLOT).join("kept"));
+    let said = [&one.0, &two.0].map(|path| std::fs::read_to_string(path).unwrap());
+    assert_eq!((said, two.1), (["one\n", "two\nthree\n"].map(str::to_owned), 10));
+    assert_eq!(std::fs::metadata(&two.0).unwrap().uid(), 0);
+    let (taken, kept) = (project.join("output_1"), slot.join("kept"));
     let data = [&taken, &kept].map(|path| std::fs::metadata(path).unwrap());
     assert!(data[0].uid() == 0 && is_jobs(data[1].uid()), "{} {}", data[0].uid(), data[1].uid());
     assert!(data[0].ino() != data[1].ino() && data[0].nlink() == 1 && data[0].mode() & 0o7777 == 0o755);
@@ -680,4 +690,22 @@ fn r6_10_a_project_that_other_users_cannot_come_to_is_the_hosts_fault_and_not_it
         _ => None,
     });
     assert!(fault == StartFault::Host && reason.contains("/app"), "{fault:?} {reason}");
+}
+
+#[test]
+fn r6_10_a_person_who_has_the_number_of_a_jobs_user_runs_an_agent_as_others_do() {
+    let name = "job_users::r6_10_a_person_who_has_the_number_of_a_jobs_user_runs_an_agent_as_others_do";
+    if crate::hostile_jobs::as_user(name, 1024, (2_010_000_001, 100)) {
+        return;
+    }
+    let bench = Bench::new();
+    let mut setup =
+        bench.script(&format!("{TO}; echo right > $to; ln $to kept; echo 0 > boinc_finish_called"));
+    setup.files = vec![output(false)];
+    let project = bench.data.project(&setup.url);
+    bench.supervisor.start_task(setup);
+    let end = ended(&bench);
+    assert_eq!((end.exit, end.outputs.len()), (Ended::Code(0), 1), "{}", end.stderr);
+    // It is moved, and no copy is made of it.
+    assert_eq!(std::fs::metadata(project.join("output_1")).unwrap().nlink(), 2);
 }
