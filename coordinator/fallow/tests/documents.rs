@@ -144,8 +144,9 @@ async fn r6_5_a_change_of_the_whole_fleet_is_tried_first_and_changes_nothing_the
         made.contains(gone) && made.contains("began: what version 3 said is taken back with it"),
         "{made}"
     );
-    // Nobody else is told so.
-    for later in [&["shares"][..], &["preferences"], &["shares", "set", "sums=60"]] {
+    // Nobody else is told so, nor is whoever makes the next emergency.
+    let next = ["shares", "set", "sums=70", "--emergency"];
+    for later in [&["shares"][..], &["preferences"], &["shares", "set", "sums=60"], &next] {
         let later = text(&fallow(dir, later));
         assert!(!later.contains("took the place"), "{later}");
     }
