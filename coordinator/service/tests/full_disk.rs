@@ -13,8 +13,8 @@ use fallow_proto::fleet::v1 as wire;
 use fallow_proto::operator::v1::add_app_version_part::Part;
 use fallow_proto::operator::v1::{
     AddAppVersionPart, AddAppVersionRequest, AppFile, CreateProjectRequest, ForgetHostRequest,
-    GetDocumentRequest, InputFile, ListHostsRequest, NewWorkunit, RevokeHostRequest, SetPreferencesRequest,
-    SubmitRequest,
+    GetDocumentRequest, InputFile, ListHostsRequest, ListRolloutsRequest, NewWorkunit, RevokeHostRequest,
+    RolloutPlan, SetPreferencesRequest, SetRolloutPlanRequest, SubmitRequest,
 };
 use peers::{Agent, Client, Identity, add_app_version, connect, enroll, hello, host, tokens};
 use tonic::{Code, Status};
@@ -41,6 +41,7 @@ async fn child_on_a_small_volume() {
         hosts.push(enroll(coordinator.access(), &token).await.unwrap());
     }
     let last = hosts.pop().unwrap();
+    begin_rollout(&mut operator).await;
     // Where there is no room for much, there may be some for little.
     let mut sizes = [1_000, 100, 10, 1].into_iter().peekable();
     for identity in hosts {
@@ -59,7 +60,10 @@ async fn child_on_a_small_volume() {
     answered(&mut agent, 1).await;
     agent.delta(2, (0..1_000).map(job).collect(), &[]).await;
     assert!(matches!(answered(&mut agent, 2).await, Heard::Received(_)), "it is stored");
-    // So this is the link of which nothing can be stored.
+    // So this is the link of which nothing can be stored. A rollout sees nothing of such a host.
+    let rollouts =
+        operator.list_rollouts(ListRolloutsRequest { limit: 1 }).await.unwrap().into_inner().rollouts;
+    assert_eq!((rollouts[0].hosts, rollouts[0].off), (13, 13), "{}", rollouts[0].stands);
     let mut received = 0;
     let suspended = async {
         loop {
@@ -263,6 +267,18 @@ async fn submit_all_there_is_room_for(operator: &mut Client) {
             sizes.next();
         }
     }
+}
+
+/// A version that is released to all hosts at once and watched for an hour.
+async fn begin_rollout(operator: &mut Client) {
+    let plan = RolloutPlan { waves: "100%".into(), soak_micros: 3_600_000_000, ..Default::default() };
+    let request = SetRolloutPlanRequest { plan: Some(plan), message: String::new() };
+    operator.set_rollout_plan(request).await.unwrap();
+    let document = operator.get_document(GetDocumentRequest::default()).await.unwrap().into_inner().document;
+    let preferences = document.unwrap().preferences.unwrap();
+    let preferences = Some(wire::Preferences { cpu_fraction: 0.5, ..preferences });
+    let request = SetPreferencesRequest { preferences, ..Default::default() };
+    operator.set_preferences(request).await.unwrap();
 }
 
 /// Reads on until this report is acknowledged, or said to have come.

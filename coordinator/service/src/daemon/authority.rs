@@ -212,7 +212,7 @@ mod tests {
         let (theirs, pem, secret) = Authority::create(clock::now()).unwrap();
         fs::write(dir.path().join(CERTIFICATE), pem).unwrap();
         // Keys of tools come in several forms.
-        let other = secret.replace(" PRIVATE KEY", " RSA PRIVATE KEY");
+        let other = "-----BEGIN EC PRIVATE KEY-----\nMA==\n-----END EC PRIVATE KEY-----\n";
         fs::write(dir.path().join(KEY), other).unwrap();
         let refused = open_or_create(dir.path(), &store(dir.path())).unwrap_err().to_string();
         assert!(refused.contains("openssl pkcs8 -topk8 -nodes"), "{refused}");

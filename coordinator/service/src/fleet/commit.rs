@@ -33,7 +33,7 @@ pub struct CommitSequence(Arc<AtomicBool>);
 /// A change that is not in the store.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NotStored {
-    /// The store said why; shared by all changes of the batch.
+    /// The store said why; of a failure other than a lack of space, for all changes of the batch.
     #[error(transparent)]
     Store(Arc<StoreError>),
     /// It was not tried.
@@ -80,36 +80,63 @@ impl Commits {
 
 fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
     while let Some(first) = requests.blocking_recv() {
-        let (mut batch, mut bytes) = (Batch::new().yielding(), 0);
-        let mut waiting = Vec::new();
+        let (mut group, mut writes, mut bytes) = (Vec::new(), 0, 0);
         let mut next = Some(first);
-        while let Some(Request { stream, writes, done }) = next {
-            if stream.0.load(Ordering::Relaxed) {
-                // Nobody to tell is no matter.
-                let _ = done.send(Err(NotStored::EarlierFailed));
-            } else {
-                for (key, value) in writes {
-                    bytes += key.len() + value.as_ref().map_or(0, Vec::len);
-                    match value {
-                        Some(value) => batch.add_put(key, value),
-                        None => batch.add_delete(key),
-                    }
-                }
-                waiting.push((stream, done));
-            }
-            let is_full = batch.len() >= GROUP_WRITES || bytes >= GROUP_BYTES;
+        while let Some(request) = next {
+            writes += request.writes.len();
+            bytes += request.bytes();
+            group.push(request);
+            let is_full = writes >= GROUP_WRITES || bytes >= GROUP_BYTES;
             next = if is_full { None } else { requests.try_recv().ok() };
         }
-        if waiting.is_empty() {
-            continue;
+        store_group(store, group);
+    }
+}
+
+/// Stores changes together. Where there is no space for all of them, each is tried by itself: one that is
+/// long takes none of the others with it.
+fn store_group(store: &dyn Store, group: Vec<Request>) {
+    let (group, behind): (Vec<_>, Vec<_>) =
+        group.into_iter().partition(|request| !request.stream.has_failed());
+    // Nobody to tell is no matter.
+    behind.into_iter().for_each(|request| drop(request.done.send(Err(NotStored::EarlierFailed))));
+    if group.is_empty() {
+        return;
+    }
+    let stored = apply(store, &group);
+    if group.len() > 1 && stored.as_ref().is_err_and(NotStored::is_full) {
+        group.into_iter().for_each(|request| store_group(store, vec![request]));
+        return;
+    }
+    for Request { stream, done, .. } in group {
+        if stored.is_err() {
+            stream.0.store(true, Ordering::Relaxed);
         }
-        let stored = store.apply(batch).map(drop).map_err(Arc::new);
-        for (stream, done) in waiting {
-            if stored.is_err() {
-                stream.0.store(true, Ordering::Relaxed);
-            }
-            let _ = done.send(stored.clone().map_err(NotStored::Store));
+        let _ = done.send(stored.clone());
+    }
+}
+
+fn apply(store: &dyn Store, group: &[Request]) -> Stored {
+    let mut batch = Batch::new().yielding();
+    for (key, value) in group.iter().flat_map(|request| &request.writes) {
+        match value {
+            Some(value) => batch.add_put(key.clone(), value.clone()),
+            None => batch.add_delete(key.clone()),
         }
+    }
+    store.apply(batch).map(drop).map_err(|error| NotStored::Store(Arc::new(error)))
+}
+
+impl CommitSequence {
+    fn has_failed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Request {
+    /// Of all keys and values.
+    fn bytes(&self) -> usize {
+        self.writes.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len)).sum()
     }
 }
 
@@ -161,6 +188,59 @@ mod tests {
         assert!(matches!(second, Err(NotStored::EarlierFailed)));
         assert!(commits.send(&sound, write(b"3")).await.await.unwrap().is_ok());
         assert_eq!(store.1.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn r6_10_where_there_is_no_space_for_all_changes_of_a_batch_each_has_what_there_is_for_it() {
+        /// There is space for so many bytes at once.
+        struct Small(usize, Mutex<usize>);
+
+        impl Store for Small {
+            fn get(&self, _: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+                Ok(None)
+            }
+            fn scan(&self, _: &KeyRange, _: usize) -> Result<Vec<Entry>, StoreError> {
+                Ok(Vec::new())
+            }
+            fn apply(&self, batch: Batch) -> Result<BatchResult, StoreError> {
+                if batch.len() > self.0 {
+                    let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
+                    return Err(StoreError::Full { dir: "there".into(), source });
+                }
+                *self.1.lock().unwrap() += batch.len();
+                Ok(BatchResult::Applied { revision: 1 })
+            }
+            fn apply_durable(&self, batch: Batch) -> Result<BatchResult, StoreError> {
+                self.apply(batch)
+            }
+            fn copy(&self, _: &mut fallow_store::TakeCopied<'_>) -> Result<(), StoreError> {
+                Ok(())
+            }
+            fn flush(&self) -> Result<(), StoreError> {
+                Ok(())
+            }
+        }
+        let (sender, requests) = mpsc::channel(QUEUE);
+        let hostile = CommitSequence::default();
+        let mut send = |stream: &CommitSequence, writes: u8| {
+            let writes = (0..writes).map(|number| (vec![number], Some(vec![1]))).collect();
+            let (done, answer) = oneshot::channel();
+            sender.try_send(Request { stream: stream.clone(), writes, done }).ok().unwrap();
+            answer
+        };
+        let mut answers = vec![send(&CommitSequence::default(), 3), send(&hostile, 50), send(&hostile, 1)];
+        answers.extend((0..3).map(|_| send(&CommitSequence::default(), 3)));
+        drop(sender);
+        let store = Small(10, Mutex::default());
+        run(&store, requests);
+        let said: Vec<_> = answers.into_iter().map(|mut answer| answer.try_recv().unwrap()).collect();
+        assert_eq!(
+            said.iter().map(Result::is_ok).collect::<Vec<_>>(),
+            [true, false, false, true, true, true]
+        );
+        assert!(said[1].as_ref().is_err_and(NotStored::is_full));
+        assert!(matches!(said[2], Err(NotStored::EarlierFailed)), "behind one of the same agent that failed");
+        assert_eq!(*store.1.lock().unwrap(), 12);
     }
 
     #[test]

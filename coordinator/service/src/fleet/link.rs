@@ -186,7 +186,7 @@ async fn attend(
     if seat.borrow_and_update().number() != number {
         return taken_over();
     }
-    let seated = Seated { agent, number };
+    let mut seated = Seated { agent, number, leaves: true };
     let linked = Linked::new(fleet, agent);
     agent.seen(clock::now());
     fleet.note_return(agent);
@@ -200,6 +200,10 @@ async fn attend(
     let end = connection.run(incoming, seat, number).await;
     // What could not be stored is sent again over the next connection.
     let _ = connection.settle_all().await;
+    if connection.is_unstored {
+        // The coordinator itself ends the link, and its agent comes again at once.
+        seated.stays();
+    }
     keep_seen(fleet, agent).await;
     // It counts as connected again as soon as the next one has the turn.
     drop(linked);
@@ -237,11 +241,21 @@ impl Drop for Linked<'_> {
 struct Seated<'a> {
     agent: &'a Agent,
     number: u64,
+    leaves: bool,
+}
+
+impl Seated<'_> {
+    /// Its process has the seat beyond this: another one gets it only when nobody has answered for a while.
+    const fn stays(&mut self) {
+        self.leaves = false;
+    }
 }
 
 impl Drop for Seated<'_> {
     fn drop(&mut self) {
-        self.agent.seat.send_modify(|seat| seat.leave(self.number));
+        if self.leaves {
+            self.agent.seat.send_modify(|seat| seat.leave(self.number));
+        }
     }
 }
 
@@ -733,6 +747,7 @@ impl<'a> Connection<'a> {
                     let refused = |state: &State| state.host().and_then(|host| host.document_refused.clone());
                     let before = if tells_of_host { refused(&state) } else { None };
                     state.take(change, &mut lock(&self.fleet.totals));
+                    self.agent.unstored.store(false, Ordering::Relaxed);
                     refused(&state).filter(|after| tells_of_host && before.as_ref() != Some(after))
                 };
                 if let Some((version, why)) = refused {
@@ -756,6 +771,7 @@ impl<'a> Connection<'a> {
         self.pipeline.clear();
         self.is_unstored = is_full;
         if is_full {
+            self.agent.unstored.store(true, Ordering::Relaxed);
             self.pending.unstored(last);
         }
         if let Some(times) = NOT_STORED.allow() {
