@@ -276,19 +276,27 @@ impl SlotDir {
             return self.move_out(name, to).map(|()| true);
         }
         let (dir, last) = self.way(name, false)?;
+        if statat(&dir, &last, AtFlags::SYMLINK_NOFOLLOW)?.st_nlink != 1 {
+            return Ok(false);
+        }
         match self.put(to, || renameat(&dir, &last, CWD, to)) {
             // It would have to be copied.
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => return Ok(false),
             moved => moved?,
         }
         let taken = self.opened(to).and_then(|file| taking::take_over(&file));
-        if !matches!(taken, Ok(true))
-            && let Err(error) = renameat(CWD, to, &dir, &last)
-        {
-            self.trash.take(to)?;
-            return Err(error.into());
+        if !matches!(taken, Ok(true)) {
+            self.put_back(to, &dir, &last)?;
         }
         taken
+    }
+
+    /// Moves back what was moved out of a directory of the slot, so that nothing of it stays outside.
+    fn put_back(&self, from: &Path, dir: &OwnedFd, name: &CStr) -> io::Result<()> {
+        let back = renameat(CWD, from, dir, name);
+        // It is still there after a failure, and where both names are of that very file.
+        self.trash.take(from)?;
+        Ok(back?)
     }
 
     /// What came out of the slot. The job may have put another's file under that name, or none at all.
@@ -537,6 +545,29 @@ mod tests {
         fs::create_dir_all(to.join("in/the/way")).unwrap();
         place.move_out("file", &to).unwrap();
         assert_eq!(fs::read(&to).unwrap(), b"new");
+    }
+
+    #[test]
+    fn r6_10_nothing_stays_outside_of_what_is_put_back_also_where_its_job_has_made_another_name_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = SlotDir::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
+        for is_linked in [false, true] {
+            let out = dir.path().join("out");
+            fs::write(&out, "said").unwrap();
+            if is_linked {
+                fs::remove_file(place.path().join("message")).unwrap();
+                fs::hard_link(&out, place.path().join("message")).unwrap();
+            }
+            place.put_back(&out, &place.dir, c"message").unwrap();
+            assert_eq!((out.exists(), place.head("message", 9).unwrap()), (false, b"said".to_vec()));
+        }
+        // There is something in its way.
+        fs::create_dir_all(place.path().join("message/in/the/way")).unwrap_err();
+        fs::remove_file(place.path().join("message")).unwrap();
+        fs::create_dir_all(place.path().join("message/in/the/way")).unwrap();
+        let out = dir.path().join("out");
+        fs::write(&out, "said").unwrap();
+        assert!(place.put_back(&out, &place.dir, c"message").is_err() && !out.exists());
     }
 
     #[test]

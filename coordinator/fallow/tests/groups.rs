@@ -35,7 +35,8 @@ fn json(dir: &Path, arguments: &[&str]) -> Value {
 
 /// An agent that is enrolled and linked, and has told of its host.
 async fn agent(dir: &Path, name: &str) -> Agent {
-    let token = done(dir, &["tokens", "create", "--label", "campus=north"]);
+    let made = fallow(dir, &["tokens", "create", "--label", "campus=north"]);
+    let token = String::from_utf8(made.stdout).unwrap();
     let access = AccessString::parse(&token, Purpose::Enrolment).unwrap();
     let identity = enroll(&access, &access.secret).await.unwrap();
     let mut agent = Agent::open(&identity, hello(&identity, "e", 0)).await;

@@ -19,6 +19,7 @@ use fallow_proto::operator::v1::{
 use peers::{Agent, Client, Identity, add_app_version, connect, enroll, hello, host, tokens};
 use tonic::{Code, Status};
 use wire::entry::Value;
+use wire::from_agent::Body as Said;
 use wire::from_coordinator::Body as Heard;
 
 const CHILD: &str = "FALLOW_FULL_DISK_TEST_DIR";
@@ -54,7 +55,8 @@ async fn child_on_a_small_volume() {
     }
     assert!(sizes.peek().is_none(), "the disk is not full");
     submit_all_there_is_room_for(&mut operator).await;
-    let (mut agent, _) = Agent::link(&last, hello(&last, "e", 0)).await;
+    let process = |boot: u8| wire::Hello { boot: vec![boot; 16], ..hello(&last, "e", 0) };
+    let (mut agent, _) = Agent::link(&last, process(1)).await;
     // Whether the first report finds space or not: the second one finds none.
     agent.snapshot(1, vec![host()]).await;
     answered(&mut agent, 1).await;
@@ -83,6 +85,24 @@ async fn child_on_a_small_volume() {
     // It learns that it was heard when it said that it has the document.
     assert_eq!(received, 3, "{refused}");
     assert!(refused.message().contains("no space left"), "{refused}");
+    // A copy of it that is quicker to come has no link by that.
+    let mut copy = Agent::open(&last, process(2)).await;
+    let (mut agent, _) = Agent::link(&last, process(1)).await;
+    let told = async {
+        let heard = copy.next().await.unwrap();
+        assert!(matches!(heard, Heard::Copied(_)), "{heard:?}");
+    };
+    let answers = async {
+        loop {
+            if let Heard::Probe(probe) = agent.next().await.unwrap() {
+                agent.say(Said::ProbeAnswer(wire::ProbeAnswer { number: probe.number })).await;
+            }
+        }
+    };
+    tokio::select! {
+        () = told => {}
+        () = answers => {}
+    }
     coordinator.stop().await.unwrap();
     println!("\nthey were stopped");
 }

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use fallow_store::{Batch, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
@@ -21,6 +22,8 @@ const GROUP_WRITES: usize = 8_192;
 /// Bytes of their keys and values: about what as many jobs take. All agents wait for the batch that they
 /// are in, so none of them makes it much longer.
 const GROUP_BYTES: usize = 4 << 20;
+/// How long it may take to find out for which of them there is space.
+const PARTED: Duration = Duration::from_secs(1);
 
 /// The answer to a change: stored, or why not.
 pub type Stored = Result<(), NotStored>;
@@ -89,14 +92,15 @@ fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
             let is_full = writes >= GROUP_WRITES || bytes >= GROUP_BYTES;
             next = if is_full { None } else { requests.try_recv().ok() };
         }
-        store_group(store, group);
+        store_group(store, group, Instant::now() + PARTED);
     }
 }
 
-/// Stores changes together. Where there is no space for all of them, each is tried by itself: one that is
-/// long takes none of the others with it.
-fn store_group(store: &dyn Store, group: Vec<Request>) {
-    let (group, behind): (Vec<_>, Vec<_>) =
+/// Stores changes together. Where there is no space for all of them, either half is tried by itself, and so
+/// on: one that is long takes none of the others with it. Beyond `until` there are no halves any more: others
+/// wait.
+fn store_group(store: &dyn Store, group: Vec<Request>, until: Instant) {
+    let (mut group, behind): (Vec<_>, Vec<_>) =
         group.into_iter().partition(|request| !request.stream.has_failed());
     // Nobody to tell is no matter.
     behind.into_iter().for_each(|request| drop(request.done.send(Err(NotStored::EarlierFailed))));
@@ -104,8 +108,10 @@ fn store_group(store: &dyn Store, group: Vec<Request>) {
         return;
     }
     let stored = apply(store, &group);
-    if group.len() > 1 && stored.as_ref().is_err_and(NotStored::is_full) {
-        group.into_iter().for_each(|request| store_group(store, vec![request]));
+    if group.len() > 1 && stored.as_ref().is_err_and(NotStored::is_full) && Instant::now() < until {
+        let behind = group.split_off(group.len() / 2);
+        store_group(store, group, until);
+        store_group(store, behind, until);
         return;
     }
     for Request { stream, done, .. } in group {
@@ -176,6 +182,41 @@ mod tests {
         }
     }
 
+    /// A store that has no space for some batches.
+    struct Lacks(fn(&Batch) -> bool, Mutex<Vec<Batch>>);
+
+    impl Lacks {
+        fn space(lacks: fn(&Batch) -> bool) -> Self {
+            Self(lacks, Mutex::default())
+        }
+    }
+
+    impl Store for Lacks {
+        fn get(&self, _: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+            Ok(None)
+        }
+        fn scan(&self, _: &KeyRange, _: usize) -> Result<Vec<Entry>, StoreError> {
+            Ok(Vec::new())
+        }
+        fn apply(&self, batch: Batch) -> Result<BatchResult, StoreError> {
+            if (self.0)(&batch) {
+                let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
+                return Err(StoreError::Full { dir: "there".into(), source });
+            }
+            self.1.lock().unwrap().push(batch);
+            Ok(BatchResult::Applied { revision: 1 })
+        }
+        fn apply_durable(&self, batch: Batch) -> Result<BatchResult, StoreError> {
+            self.apply(batch)
+        }
+        fn copy(&self, _: &mut fallow_store::TakeCopied<'_>) -> Result<(), StoreError> {
+            Ok(())
+        }
+        fn flush(&self) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+
     #[tokio::test]
     async fn r6_3_no_change_is_stored_behind_one_of_the_same_agent_that_failed() {
         let store = Arc::new(FailsOnce(Mutex::new(true), Mutex::default()));
@@ -192,34 +233,6 @@ mod tests {
 
     #[test]
     fn r6_10_where_there_is_no_space_for_all_changes_of_a_batch_each_has_what_there_is_for_it() {
-        /// There is space for so many bytes at once.
-        struct Small(usize, Mutex<usize>);
-
-        impl Store for Small {
-            fn get(&self, _: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-                Ok(None)
-            }
-            fn scan(&self, _: &KeyRange, _: usize) -> Result<Vec<Entry>, StoreError> {
-                Ok(Vec::new())
-            }
-            fn apply(&self, batch: Batch) -> Result<BatchResult, StoreError> {
-                if batch.len() > self.0 {
-                    let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
-                    return Err(StoreError::Full { dir: "there".into(), source });
-                }
-                *self.1.lock().unwrap() += batch.len();
-                Ok(BatchResult::Applied { revision: 1 })
-            }
-            fn apply_durable(&self, batch: Batch) -> Result<BatchResult, StoreError> {
-                self.apply(batch)
-            }
-            fn copy(&self, _: &mut fallow_store::TakeCopied<'_>) -> Result<(), StoreError> {
-                Ok(())
-            }
-            fn flush(&self) -> Result<(), StoreError> {
-                Ok(())
-            }
-        }
         let (sender, requests) = mpsc::channel(QUEUE);
         let hostile = CommitSequence::default();
         let mut send = |stream: &CommitSequence, writes: u8| {
@@ -231,7 +244,7 @@ mod tests {
         let mut answers = vec![send(&CommitSequence::default(), 3), send(&hostile, 50), send(&hostile, 1)];
         answers.extend((0..3).map(|_| send(&CommitSequence::default(), 3)));
         drop(sender);
-        let store = Small(10, Mutex::default());
+        let store = Lacks::space(|batch| batch.len() > 10);
         run(&store, requests);
         let said: Vec<_> = answers.into_iter().map(|mut answer| answer.try_recv().unwrap()).collect();
         assert_eq!(
@@ -240,7 +253,31 @@ mod tests {
         );
         assert!(said[1].as_ref().is_err_and(NotStored::is_full));
         assert!(matches!(said[2], Err(NotStored::EarlierFailed)), "behind one of the same agent that failed");
-        assert_eq!(*store.1.lock().unwrap(), 12);
+        assert_eq!(store.1.lock().unwrap().iter().map(Batch::len).sum::<usize>(), 12);
+    }
+
+    #[test]
+    fn r6_10_among_many_changes_the_one_without_space_is_found_in_few_tries() {
+        let key = |number: u16| number.to_be_bytes().to_vec();
+        let (sender, requests) = mpsc::channel(QUEUE);
+        let mut answers = Vec::new();
+        for number in 0..1_000 {
+            let value = if number == 333 { vec![1; 10_000] } else { vec![1] };
+            let (done, answer) = oneshot::channel();
+            answers.push(answer);
+            let writes = vec![(key(number), Some(value))];
+            sender.try_send(Request { stream: CommitSequence::default(), writes, done }).ok().unwrap();
+        }
+        drop(sender);
+        let store = Lacks::space(|batch| format!("{batch:?}").len() > 40_000);
+        run(&store, requests);
+        let refused = answers
+            .into_iter()
+            .enumerate()
+            .filter_map(|(number, mut answer)| answer.try_recv().unwrap().is_err().then_some(number));
+        assert_eq!(refused.collect::<Vec<_>>(), [333]);
+        let stored = store.1.lock().unwrap();
+        assert!(stored.len() < 50 && stored.iter().map(Batch::len).sum::<usize>() == 999, "{}", stored.len());
     }
 
     #[test]
