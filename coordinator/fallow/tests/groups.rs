@@ -225,7 +225,7 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
     let table = done(dir, &["documents", "--limit", "2"]);
     assert_eq!(
         (table.lines().count(), table.contains("groups quiet removed, site removed")),
-        (3, true),
+        (4, true),
         "{table}"
     );
     assert_eq!(running.stop(), Some(0));

@@ -33,8 +33,8 @@ const APPLICATIONS_NAMED: usize = 20;
 const DELAY_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 /// The most workunits in one piece: it is one batch in the store, and what others store waits behind it.
 pub const SUBMIT_MAX: usize = 1_000;
-/// The most inputs, outputs and initial jobs of all workunits in one piece, together: each input is a file, and
-/// on the medium before the batch; the names of all of them and the jobs are in the batch.
+/// The most inputs, outputs and initial jobs of all workunits in one piece, together: each input is a file,
+/// and on the medium before the batch; the names of all of them and the jobs are in the batch.
 pub const SUBMIT_ALL_MAX: usize = 5_000;
 /// The most names of a submission that an older version has stored together.
 const PAGE_MAX: u64 = 100_000;

@@ -234,9 +234,10 @@ mod tests {
     #[test]
     fn r6_10_where_there_is_no_space_for_all_changes_of_a_batch_each_has_what_there_is_for_it() {
         let (sender, requests) = mpsc::channel(QUEUE);
-        let hostile = CommitSequence::default();
+        let (hostile, mut sent) = (CommitSequence::default(), 0);
         let mut send = |stream: &CommitSequence, writes: u8| {
-            let writes = (0..writes).map(|number| (vec![number], Some(vec![1]))).collect();
+            sent += 1;
+            let writes = (0..writes).map(|number| (vec![sent, number], Some(vec![1]))).collect();
             let (done, answer) = oneshot::channel();
             sender.try_send(Request { stream: stream.clone(), writes, done }).ok().unwrap();
             answer
@@ -262,14 +263,14 @@ mod tests {
         let (sender, requests) = mpsc::channel(QUEUE);
         let mut answers = Vec::new();
         for number in 0..1_000 {
-            let value = if number == 333 { vec![1; 10_000] } else { vec![1] };
+            let value = if number == 333 { vec![1; 100_000] } else { vec![1] };
             let (done, answer) = oneshot::channel();
             answers.push(answer);
             let writes = vec![(key(number), Some(value))];
             sender.try_send(Request { stream: CommitSequence::default(), writes, done }).ok().unwrap();
         }
         drop(sender);
-        let store = Lacks::space(|batch| format!("{batch:?}").len() > 40_000);
+        let store = Lacks::space(|batch| format!("{batch:?}").len() > 200_000);
         run(&store, requests);
         let refused = answers
             .into_iter()
