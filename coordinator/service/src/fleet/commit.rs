@@ -36,7 +36,7 @@ pub struct CommitSequence(Arc<AtomicBool>);
 /// A change that is not in the store.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NotStored {
-    /// The store said why; of a failure other than a lack of space, for all changes of the batch.
+    /// The store said why: of this change, or of those together that were tried with it.
     #[error(transparent)]
     Store(Arc<StoreError>),
     /// It was not tried.
@@ -260,25 +260,29 @@ mod tests {
     #[test]
     fn r6_10_among_many_changes_the_one_without_space_is_found_in_few_tries() {
         let key = |number: u16| number.to_be_bytes().to_vec();
-        let (sender, requests) = mpsc::channel(QUEUE);
-        let mut answers = Vec::new();
-        for number in 0..1_000 {
-            let value = if number == 333 { vec![1; 100_000] } else { vec![1] };
-            let (done, answer) = oneshot::channel();
-            answers.push(answer);
-            let writes = vec![(key(number), Some(value))];
-            sender.try_send(Request { stream: CommitSequence::default(), writes, done }).ok().unwrap();
-        }
-        drop(sender);
+        let changes = || {
+            let change = |number| {
+                let value = if number == 333 { vec![1; 100_000] } else { vec![1] };
+                let (done, answer) = oneshot::channel();
+                let writes = vec![(key(number), Some(value))];
+                (Request { stream: CommitSequence::default(), writes, done }, answer)
+            };
+            (0..1_000).map(change).unzip::<_, _, Vec<_>, Vec<_>>()
+        };
         let store = Lacks::space(|batch| format!("{batch:?}").len() > 200_000);
-        run(&store, requests);
+        let (group, answers) = changes();
+        store_group(&store, group, Instant::now() + Duration::from_secs(600));
         let refused = answers
             .into_iter()
             .enumerate()
             .filter_map(|(number, mut answer)| answer.try_recv().unwrap().is_err().then_some(number));
         assert_eq!(refused.collect::<Vec<_>>(), [333]);
-        let stored = store.1.lock().unwrap();
+        let stored = std::mem::take(&mut *store.1.lock().unwrap());
         assert!(stored.len() < 50 && stored.iter().map(Batch::len).sum::<usize>() == 999, "{}", stored.len());
+        // When the time for that is over, all are refused together.
+        let (group, mut answers) = changes();
+        store_group(&store, group, Instant::now());
+        assert!(answers.iter_mut().all(|answer| answer.try_recv().unwrap().is_err()));
     }
 
     #[test]
