@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use fallow_boinc::signature::md5_hex;
 
+use crate::owner::is_of_slot;
 use crate::proc::{self, Process};
 use crate::sys;
 
@@ -83,19 +84,19 @@ pub fn of(process: &Process) -> Option<u64> {
     // The kernel's own threads, and what is gone, compute for nobody.
     let value = process.has_memory.then(|| sys::lock_limit(process.pid)).flatten();
     // Anybody may lower his own limit to a task's number, and root sees the limits of all.
-    value.filter(|value| value & !(ALL - 1) == ALL && is_own(process.pid))
+    value.filter(|value| value & !(ALL - 1) == ALL && is_own(process.pid, Brand::slot(*value)))
 }
 
-/// Whether a process runs as this one's user, as tasks do. To anybody but root the kernel says the limits of
-/// such processes alone.
-fn is_own(pid: u32) -> bool {
+/// Whether a process runs as this one's user, as tasks do, or below root's agent as that of the slot that its
+/// number names. To anybody but root the kernel says the limits of his own processes alone.
+fn is_own(pid: u32, slot: u32) -> bool {
     let own = rustix::process::geteuid();
     // The owner of its directory in /proc says less: a process can have that be root.
-    let uid = || {
+    let uid = || -> Option<u32> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
     };
-    !own.is_root() || uid() == Some(own.as_raw())
+    !own.is_root() || uid().is_some_and(|uid| uid == own.as_raw() || is_of_slot(uid, slot))
 }
 
 /// Those of these processes that have a number, by it.
@@ -126,6 +127,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+    use crate::owner;
     use crate::sys::Urgency;
 
     #[test]
@@ -151,7 +153,10 @@ mod tests {
             return;
         }
         let brand = Brand::of_life("/nowhere:other:").of_slot(2);
-        for (uid, is_one) in [(65_534, false), (0, true)] {
+        // Users of jobs: those of this slot of two agents', and of the next one.
+        let jobs = |block: u32, number: u32| owner::FIRST + block * owner::BLOCK + number;
+        let all = [(jobs(7, 3), true), (jobs(8, 3), true), (jobs(7, 4), false), (jobs(7, 0), false)];
+        for (uid, is_one) in all.into_iter().chain([(65_534, false), (0, true)]) {
             let mut command = Command::new("sleep");
             std::os::unix::process::CommandExt::uid(&mut command, uid);
             sys::limit(&mut command, sys::Limits { brand: brand.value(), ..sys::Limits::default() });

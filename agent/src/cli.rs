@@ -284,6 +284,9 @@ pub enum Command {
         /// The control group that they are in
         #[arg(long, value_name = "DIR")]
         groups: Option<PathBuf>,
+        /// The first of the users that they run as
+        #[arg(long, value_name = "UID")]
+        users: Option<u32>,
     },
 }
 

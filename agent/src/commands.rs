@@ -81,11 +81,11 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
         }
         Command::Opencl { opencl_library } => host::gpu::opencl::run(opencl_library.as_deref())
             .map_err(|error| AgentError::system("cannot say what OpenCL says", error)),
-        Command::Guard { mark, grace_ms, groups } => {
+        Command::Guard { mark, grace_ms, groups, users } => {
             // It waits from now on, for days.
             sys::give_back_code();
             let grace = Duration::from_millis(grace_ms);
-            guard::watch(std::io::stdin().lock(), &mark, grace, groups.as_deref());
+            guard::watch(std::io::stdin().lock(), &mark, grace, groups.as_deref(), users);
             Ok(())
         }
     }

@@ -33,7 +33,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::AgentError;
 use crate::modes;
+use crate::owner;
 use crate::trash::Trash;
+use crate::users::Users;
 
 /// The directory of the files of projects.
 pub(crate) const PROJECTS: &str = "projects";
@@ -43,9 +45,16 @@ pub(crate) const SLOTS: &str = "slots";
 pub(crate) const TRASH: &str = "trash";
 
 /// The data directory, by its absolute path, the names of projects' directories in it where they are not
-/// BOINC's, the place for what is to be removed, and its own place once that was asked for.
+/// BOINC's, the place for what is to be removed, its own place once that was asked for, and the users that
+/// jobs run as, where these are others than the agent's.
 #[derive(Clone, Debug)]
-pub struct DataDir(PathBuf, Arc<RwLock<BTreeMap<MasterUrl, String>>>, Trash, Arc<OnceLock<Place>>);
+pub struct DataDir(
+    PathBuf,
+    Arc<RwLock<BTreeMap<MasterUrl, String>>>,
+    Trash,
+    Arc<OnceLock<Place>>,
+    Arc<OnceLock<Users>>,
+);
 
 /// A directory as the system numbers it: its device and its inode.
 pub type Place = (u64, u64);
@@ -65,7 +74,17 @@ impl DataDir {
     pub fn at(path: &Path) -> Self {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         let trash = Trash::at(path.join(TRASH));
-        Self(path, Arc::default(), trash, Arc::default())
+        Self(path, Arc::default(), trash, Arc::default(), Arc::default())
+    }
+
+    /// From now on jobs run as these users, who are let through its directories.
+    pub fn run_jobs_as(&self, users: Users) {
+        let _ = self.4.set(users);
+    }
+
+    /// The users that jobs run as, where these are others than the agent's.
+    pub fn users(&self) -> Option<&Users> {
+        self.4.get()
     }
 
     /// Where it is, as it was when that was asked for first; none where it cannot be looked at.
@@ -147,14 +166,19 @@ impl DataDir {
     pub fn make_usable(&self) -> io::Result<()> {
         modes::keep(self);
         for sub in [&self.projects(), &self.slots(), self.trash().path()] {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(sub)?;
+            make_closed(sub)?;
             // Where it is a link that an administrator made, or another user's, he opens and closes it.
             let _ = crate::tree::open_up(rustix::fs::CWD, sub);
-            if is_directory(sub) {
-                let _ = file::close(sub, 0o077);
+            match self.users().filter(|_| sub != self.trash().path()) {
+                Some(users) => users.let_pass(sub)?,
+                None if is_directory(sub) => drop(file::close(sub, closed_to(sub))),
+                None => {}
             }
         }
-        Ok(())
+        self.users().map_or(Ok(()), |users| {
+            users.close_projects(&self.projects());
+            users.let_pass(&self.0)
+        })
     }
 
     /// Opens up a project's directory, which a job may have closed: that one runs as the same user, also
@@ -240,6 +264,13 @@ impl DataDir {
             signs.join(", "),
             self.store().display()
         )))
+    }
+
+    /// The beginning of the marks of all processes of its agent: `PATH:PLACE:`. In containers two directories
+    /// can have the same path, and never the same place.
+    pub fn mark(&self) -> String {
+        let (device, inode) = self.place().unwrap_or_default();
+        format!("{}:{device:x}.{inode:x}:", self.0.display())
     }
 
     /// The directory itself.
@@ -342,6 +373,13 @@ impl DataDir {
     }
 }
 
+/// What nobody may do in a directory that jobs are run in. Jobs of an earlier life may still run, as users of
+/// their own, and read what they are to read; nobody else has their group.
+fn closed_to(sub: &Path) -> u32 {
+    let is_jobs = fs::metadata(sub).is_ok_and(|data| owner::is_jobs(data.gid()));
+    if is_jobs { 0o067 } else { 0o077 }
+}
+
 /// The name of the directory that an agent has if nobody says which.
 pub const USUAL: &str = "fallow-agent";
 
@@ -365,6 +403,14 @@ const OWN_NAMES: [&str; 16] = [
     "log",
     "token",
 ];
+
+/// Makes a directory of a project's, with those above it, for this user alone.
+///
+/// # Errors
+/// The system's.
+pub fn make_closed(dir: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
 
 /// Name of the directory for parts, within a project's.
 pub const PARTIAL: &str = ".partial";
@@ -540,6 +586,25 @@ mod tests {
         std::os::unix::fs::symlink(elsewhere.path(), &places[0]).unwrap();
         drop(data.lock().unwrap());
         assert_eq!(mode(elsewhere.path()), 0o755);
+    }
+
+    #[test]
+    fn r6_10_a_start_leaves_jobs_of_an_earlier_life_the_way_to_what_they_read_and_nobody_else() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Only root has users for jobs.
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::at(dir.path());
+        fs::create_dir_all(data.store().join("sled/db")).unwrap();
+        drop(data.lock().unwrap());
+        let places = [dir.path().to_path_buf(), data.projects(), data.slots()];
+        for path in &places {
+            std::os::unix::fs::chown(path, None, Some(owner::FIRST)).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o717)).unwrap();
+        }
+        drop(data.lock().unwrap());
+        let modes = places.each_ref().map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777);
+        assert_eq!(modes, [0o710; 3]);
     }
 
     #[test]

@@ -61,8 +61,8 @@ pub fn is_its_own(error: &io::Error) -> bool {
         Some(errno) => {
             matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::NXIO)
         }
-        // No error of the system: `open_plain` found no ordinary file.
-        None => true,
+        // No error of the system: `open_plain` found no ordinary file. The agent itself sees to space, too.
+        None => error.kind() != io::ErrorKind::StorageFull,
     }
 }
 

@@ -6,7 +6,7 @@
 //! is the end of the agent. Applications that notice by themselves that their client is gone (they look every
 //! 10 s) get [`GRACE`] to save their work and leave; what is left then is killed. A process is told from a
 //! later one of the same id by its start time, and a task's stray processes by their number
-//! ([`crate::brand`]) or by the mark in their environment.
+//! ([`crate::brand`]) or by the mark in their environment, or below root's agent by their user.
 //!
 //! Left out: guarding against a kill of agent and guard at once; then the agent's next start finds what is
 //! left.
@@ -25,6 +25,7 @@ use crate::brand::Brand;
 use crate::cgroup::Group;
 use crate::proc::{self, Process, Sessions};
 use crate::sys::{self, Urgency};
+use crate::users;
 
 /// How long applications have to leave by themselves: BOINC's library looks for its client every 10 s.
 pub const GRACE: Duration = Duration::from_secs(11);
@@ -38,8 +39,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// The guard process itself: reads from `input` until it ends, then waits and kills.
 ///
 /// `mark` is the beginning of the mark that processes of this life of the agent carry; `groups` is the
-/// control group that those of its tasks are in, if there is one.
-pub fn watch(input: impl BufRead, mark: &str, grace: Duration, groups: Option<&Path>) {
+/// control group that those of its tasks are in, and `users` the first of the users that they run as, if
+/// there are such.
+pub fn watch(input: impl BufRead, mark: &str, grace: Duration, groups: Option<&Path>, users: Option<u32>) {
     // Now, as long as the agent is there. What a job has closed by then, where this guard takes the place of
     // an earlier one, is opened again.
     let groups = groups.and_then(TaskGroups::open);
@@ -68,6 +70,10 @@ pub fn watch(input: impl BufRead, mark: &str, grace: Duration, groups: Option<&P
             break;
         }
         std::thread::sleep(Duration::from_millis(50));
+    }
+    // What is known by its user alone. Nothing is where no task was left, and then the agent waits.
+    if let Some(first) = users.filter(|_| !watched.is_empty()) {
+        users::end_left(first);
     }
     if let Some(groups) = groups {
         let _ = groups.parent.remove_within(&groups.name, GONE);
@@ -121,6 +127,7 @@ pub struct GuardHandle {
     mark: String,
     grace: Duration,
     groups: Option<PathBuf>,
+    users: Option<u32>,
     state: Mutex<State>,
 }
 
@@ -134,7 +141,8 @@ struct State {
 
 impl GuardHandle {
     /// Starts a guard by running `program`, which is `fallow-agent` itself. `groups` is the control group of
-    /// all tasks, if there is one.
+    /// all tasks, if there is one, and `users` the first of the users that they run as
+    /// ([`users::Users::block`]).
     ///
     /// # Errors
     /// An I/O error of the operating system, when the process cannot be started.
@@ -143,12 +151,14 @@ impl GuardHandle {
         mark: String,
         grace: Duration,
         groups: Option<PathBuf>,
+        users: Option<u32>,
     ) -> std::io::Result<Self> {
         let handle = Self {
             program,
             mark,
             grace,
             groups,
+            users,
             state: Mutex::new(State { watched: Sessions::new(), strays: Sessions::new(), running: None }),
         };
         handle.restart(&mut handle.lock())?;
@@ -230,6 +240,7 @@ impl GuardHandle {
             .arg("--grace-ms")
             .arg(self.grace.as_millis().to_string())
             .args(self.groups.iter().flat_map(|place| [OsStr::new("--groups"), place.as_os_str()]))
+            .args(self.users.iter().flat_map(|first| ["--users".to_owned(), first.to_string()]))
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))

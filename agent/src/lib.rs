@@ -12,8 +12,7 @@
 //! ```
 //!
 //! Beside it runs the [`guard`], a process that outlives the agent by some seconds so that nothing goes on
-//! computing after a `kill -9`. Left out: Windows and macOS, sandboxing of applications by user, Apple's
-//! GPUs.
+//! computing after a `kill -9`. Left out: Windows and macOS, Apple's GPUs.
 
 pub mod account;
 pub mod brand;
@@ -33,14 +32,17 @@ pub mod input;
 pub mod manual;
 pub(crate) mod modes;
 pub mod nameless;
+pub mod owner;
 pub mod preferences;
 pub mod proc;
 pub mod records;
 pub mod scan;
 pub mod supervise;
 pub mod sys;
+pub(crate) mod taking;
 pub mod ticket;
 pub mod transfer;
 pub mod trash;
 pub mod tree;
+pub mod users;
 pub mod walk;

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration as StdDuration, Instant};
 
@@ -35,14 +36,65 @@ pub fn last_id() -> Option<u32> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().last()?.parse().ok()
 }
 
-/// How many processes and threads the user of this process has, as far as they can be seen.
-pub fn threads_of_user() -> u32 {
+/// How many processes and threads a user has, as far as they can be seen.
+pub fn threads_of_user(user: rustix::fs::Uid) -> u32 {
     use std::os::unix::fs::MetadataExt as _;
-    let user = rustix::process::getuid().as_raw();
+    let user = user.as_raw();
     let is_own = |process: &Process| {
         fs::metadata(format!("/proc/{}", process.pid)).is_ok_and(|data| data.uid() == user)
     };
     all().iter().filter(|process| is_own(process)).fold(0, |sum, process| sum.saturating_add(process.threads))
+}
+
+/// Those of `processes` that run as one of these users, or could become it again.
+pub fn of_users(processes: &[Process], users: &Range<u32>) -> Vec<Process> {
+    let is_theirs = |process: &&Process| {
+        let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap_or_default();
+        let all = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+        let mut all = all.split_whitespace().filter_map(|id| id.parse().ok());
+        !process.zombie && all.any(|id| users.contains(&id))
+    };
+    processes.iter().filter(is_theirs).copied().collect()
+}
+
+/// A user as a range of its own.
+pub fn only(user: rustix::fs::Uid) -> Range<u32> {
+    user.as_raw()..user.as_raw().saturating_add(1)
+}
+
+/// Whether a process runs in a container of somebody's: it has other processes around it than this one, and
+/// the same users. A job that makes itself such surroundings has to make itself users as well; where the
+/// kernel has one kind of users only, no job can make any.
+pub fn is_in_container(pid: u32) -> bool {
+    let is_same = |kind: &str| {
+        let of = |whose: &str| fs::read_link(format!("/proc/{whose}/ns/{kind}")).ok();
+        Some(of("self")? == of(&pid.to_string())?)
+    };
+    is_same("pid") == Some(false) && is_same("user") != Some(false)
+}
+
+/// Ends all processes of these users, but those of containers, and waits until they are gone.
+///
+/// # Errors
+/// Some are there still, for the system cannot kill them.
+pub fn end_of_users(users: &Range<u32>) -> io::Result<()> {
+    let left = |all: &[Process]| -> Vec<Process> {
+        let theirs = of_users(all, users).into_iter();
+        theirs.filter(|process| !is_in_container(process.pid)).collect()
+    };
+    let give_up = Instant::now() + DYING_MAX;
+    loop {
+        if end(left) == 0 {
+            return Ok(());
+        }
+        if Instant::now() > give_up {
+            let one = left(&all()).first().map_or(0, |process| process.pid);
+            let why =
+                format!("processes of the users from {} on cannot be killed, such as {one}", users.start);
+            return Err(io::Error::other(why));
+        }
+        std::thread::sleep(StdDuration::from_millis(10));
+    }
 }
 
 /// What the processes of `session` use together, out of a list of [`all`].
@@ -77,6 +129,9 @@ pub fn marked(processes: impl IntoIterator<Item = Process>, prefix: &str) -> Vec
 
 /// So long a process may load its program before it is taken for one without an environment.
 const LOADING_MAX: StdDuration = StdDuration::from_millis(500);
+
+/// So long it takes at most until a process is gone that was killed, unless it waits for a disk.
+const DYING_MAX: StdDuration = StdDuration::from_secs(5);
 
 /// What a process's environment says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

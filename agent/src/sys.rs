@@ -7,7 +7,7 @@
 //! - a process that works in an open directory and executes an open file;
 //! - leases, by which nobody changes a file while it is looked at;
 //! - System V memory shared with an old application, seen as the atomic bytes that `fallow_boinc` works on;
-//! - a process without privileges, within rules for files and filters of system calls;
+//! - a process without privileges, of another user, within rules for files and filters of system calls;
 //! - a descriptor that the runtime waits for;
 //! - limits of what a process may take, the number by which it is known, and its control group;
 //! - what a connection holds that nobody has read, or that was not sent;
@@ -38,11 +38,13 @@ use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-pub use confined::{Filter, Rules, confine, filter_calls, give_up_new_privileges};
+pub use confined::{Filter, Means, Rules, as_user, confine, filter_calls, give_up_new_privileges};
 pub use entry::{Entry, enter};
 pub use limits::{Limits, limit, lock_limit};
 pub use own_code::give_back_code;
 pub use sockets::{Held, held_by};
+
+use crate::owner::Owner;
 
 /// How much of the machine a process may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -346,13 +348,13 @@ pub struct Segment {
 unsafe impl Send for Segment {}
 
 impl Segment {
-    /// Makes and maps a segment, zeroed by the system.
+    /// Makes and maps a segment, zeroed by the system, for a user if not for this process's own.
     ///
     /// # Errors
     /// `AlreadyExists` where the key is taken; others where the system has no such memory, or no more of it.
-    pub fn create(key: i32) -> io::Result<Self> {
+    pub fn create(key: i32, owner: Option<Owner>) -> io::Result<Self> {
         // SAFETY: shmget takes integers. The system chooses the place for shmat, so nothing that is there is
-        // covered.
+        // covered. An all-zero shmid_ds is a valid one, and lives through the call.
         unsafe {
             let id = libc::shmget(key, FILE_LEN, libc::IPC_CREAT | libc::IPC_EXCL | 0o600);
             if id < 0 {
@@ -364,7 +366,16 @@ impl Segment {
                 libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut());
                 return Err(error);
             }
-            Ok(Self { key, id, at })
+            let made = Self { key, id, at };
+            if let Some(owner) = owner {
+                let mut data: libc::shmid_ds = std::mem::zeroed();
+                (data.shm_perm.uid, data.shm_perm.gid) = (owner.uid.as_raw(), owner.gid.as_raw());
+                data.shm_perm.mode = 0o600;
+                if libc::shmctl(id, libc::IPC_SET, &raw mut data) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            Ok(made)
         }
     }
 
@@ -385,7 +396,7 @@ impl Segment {
     }
 
     /// Removes what an earlier life of the agent left under `key`, if it looks like one of its segments: of
-    /// this user, as long as a channel, and used by nobody any more. True if there was one.
+    /// this user's making, as long as a channel, and used by nobody any more. True if there was one.
     pub fn remove_left(key: i32) -> bool {
         // SAFETY: an all-zero shmid_ds is a valid one, and lives through the call.
         unsafe {
@@ -394,7 +405,7 @@ impl Segment {
             id >= 0
                 && libc::shmctl(id, libc::IPC_STAT, &raw mut data) == 0
                 && data.shm_segsz == FILE_LEN
-                && data.shm_perm.uid == rustix::process::geteuid().as_raw()
+                && data.shm_perm.cuid == rustix::process::geteuid().as_raw()
                 && data.shm_nattch == 0
                 && libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) == 0
         }

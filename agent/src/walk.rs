@@ -20,6 +20,7 @@ use fallow_domain::Bytes;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, Stat, fstat, open, openat, statat};
 use rustix::io::Errno;
 
+use crate::owner::{self, Handover};
 use crate::tree::{LIST, is_mounted, list_directory, open_up};
 
 /// Entries that are counted at most: more of them than any job has good use for, in some seconds.
@@ -45,6 +46,15 @@ impl Usage {
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self { length: self.length.plus(other.length), blocks: self.blocks.plus(other.blocks) }
+    }
+
+    /// What of it is beyond others.
+    #[must_use]
+    pub const fn less(self, others: Self) -> Self {
+        Self {
+            length: Bytes(self.length.0.saturating_sub(others.length.0)),
+            blocks: Bytes(self.blocks.0.saturating_sub(others.blocks.0)),
+        }
     }
 
     /// What counts against a bound on lengths: tiny files without end, or more blocks than a length says, are
@@ -107,6 +117,8 @@ pub struct Walk {
     opens: bool,
     missed: Option<Missed>,
     devices: BTreeSet<u64>,
+    /// To whom all of it is given, if it is.
+    gives: Option<Handover>,
 }
 
 /// A directory above the present one, and how far it is read.
@@ -148,13 +160,19 @@ impl Walk {
         let data = top.as_ref().and_then(|top| fstat(top).ok());
         let devices = data.map(|data| data.st_dev).into_iter().collect();
         let total = Usage::default();
-        Self { top, dir, above: Vec::new(), left: COUNTED_MAX, total, opens, missed, devices }
+        Self { top, dir, above: Vec::new(), left: COUNTED_MAX, total, opens, missed, devices, gives: None }
     }
 
     /// The same, which counts no more entries than so many.
     #[must_use]
     pub fn of_at_most(self, entries: u64) -> Self {
         Self { left: entries, ..self }
+    }
+
+    /// The same, which gives what it comes to from one user to another (see [`owner::give_at`]).
+    #[must_use]
+    pub(crate) fn giving(self, handover: Handover) -> Self {
+        Self { gives: Some(handover), ..self }
     }
 
     /// What was counted so far.
@@ -198,6 +216,13 @@ impl Walk {
     fn enter(&mut self, name: &CStr, next: i64, counted: &mut Counted) -> Usage {
         let Some(Ok(at)) = self.dir.as_ref().map(Dir::fd) else { return Usage::default() };
         let Ok(data) = statat(at, name, AtFlags::SYMLINK_NOFOLLOW) else { return Usage::default() };
+        if let Some(handover) = self.gives {
+            // What cannot be given is not the job's then, and it says so by itself.
+            let _ = owner::give_at(at, name, handover);
+            if is_directory(&data) && is_mounted(at, name) {
+                return Usage::default();
+            }
+        }
         if self.devices.len() < DEVICES_MAX {
             self.devices.insert(data.st_dev);
         }

@@ -8,12 +8,14 @@
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
+use rustix::fs::Gid;
 
 use super::{Allowed, Reach};
 
@@ -214,6 +216,39 @@ fn in_slot() -> BitFlags<AccessFs> {
     AccessFs::from_all(NEWEST) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
 }
 
+/// The groups by which nodes of GPUs are used that are not everybody's: `render` and `video`, as they are
+/// mostly called. Root's own is none.
+pub(super) fn gpu_groups(dev: &Path) -> Vec<Gid> {
+    let group = |node: &PathBuf| {
+        let data = fs::metadata(node).ok()?;
+        let grants = |bits: u32| data.mode() & bits == bits;
+        (grants(0o060) && !grants(0o006) && data.gid() != 0).then(|| Gid::from_raw(data.gid()))
+    };
+    let mut groups: Vec<Gid> = Vec::new();
+    for group in gpu_devices(dev).iter().filter_map(group) {
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    groups
+}
+
+/// A node of GPUs below `dev` that only root can use, where there is none that a job's user can: neither all
+/// others, nor a group that is not root's.
+pub(crate) fn closed_gpu(dev: &Path) -> Option<PathBuf> {
+    let nodes = gpu_devices(dev);
+    let is_open = |node: &PathBuf| {
+        fs::metadata(node).is_ok_and(|data| {
+            let grants = |bits: u32| data.mode() & bits == bits;
+            !data.is_dir() && (grants(0o006) || (grants(0o060) && data.gid() != 0))
+        })
+    };
+    match nodes.iter().any(is_open) {
+        true => None,
+        false => nodes.into_iter().find(|node| !node.is_dir()),
+    }
+}
+
 /// The nodes by which GPUs are used, as they are there now: for those of AMD and Intel the nodes to compute
 /// and draw with (`renderD128`), and not those that rule what screens show (`card0`).
 fn gpu_devices(dev: &Path) -> Vec<PathBuf> {
@@ -246,6 +281,30 @@ mod tests {
             .collect();
         let expected = ["dri/renderD128", "dri/renderD129", "kfd", "nvidia0", "nvidiactl"];
         assert_eq!(found, expected.map(str::to_owned).into());
+    }
+
+    #[test]
+    fn r6_10_a_gpu_that_is_roots_alone_is_named_unless_another_can_be_used() {
+        use std::os::unix::fs::{PermissionsExt as _, chown};
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root has files that are root's");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(closed_gpu(dir.path()), None, "there is none at all");
+        fs::create_dir(dir.path().join("nvidia-caps")).unwrap();
+        let node = |name: &str, mode: u32, group: u32| {
+            let path = dir.path().join(name);
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            chown(&path, None, Some(group)).unwrap();
+            path
+        };
+        let closed = node("nvidia0", 0o660, 0);
+        assert_eq!(closed_gpu(dir.path()), Some(closed));
+        node("kfd", 0o660, 44);
+        assert_eq!(closed_gpu(dir.path()), None);
+        assert_eq!(gpu_groups(dir.path()), [Gid::from_raw(44)]);
     }
 
     #[test]

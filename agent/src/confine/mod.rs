@@ -1,11 +1,12 @@
 //! What keeps jobs in their slots, in layers that the system does or does not have (R6.10).
 //!
-//! Model: a job runs as the agent's own user, and may do what the layers leave it. What they are is looked
-//! at once, all but `privileges` by trying them in a thread that ends right after; each says why it is on or
-//! off. What is off goes unconfined in that respect: whether that is reason enough not to compute is for the
-//! owner to say.
+//! Model: a job runs as the agent's own user, or as one of its own below root's agent, and may do what the
+//! layers leave it. What they are is looked at once, all but `privileges` by trying them in a thread that
+//! ends right after; each says why it is on or off. What is off goes unconfined in that respect: whether that
+//! is reason enough not to compute is for the owner to say.
 //!
 //! - `privileges`: no set-user-id program gives any, and those of a root agent are given up;
+//! - `user`: below an agent of root's, a user of the slot's, who owns nothing else ([`crate::users`]);
 //! - `files` and `lengths` (Landlock): the slot, the files of the job's project to read, and the system's
 //!   programs and libraries; nothing else can be opened, listed, made, moved or, with `lengths`, cut short;
 //! - `tcp` (Landlock): no TCP port is bound or connected to;
@@ -15,12 +16,14 @@
 //!
 //! All is prepared before the fork: between fork and exec there are a few system calls alone.
 //!
-//! Left out: a user for each project, and namespaces. Not covered by any layer: modes and times of files
-//! that the user owns, names and sizes of files (stat); and System V memory of the same user, for jobs that
-//! share such memory with the agent.
+//! Left out: namespaces. Not covered by any layer: modes and times of files that the user owns, names and
+//! sizes of files (stat); and System V memory of the same user, for jobs that share such memory with the
+//! agent.
 
 mod calls;
 mod files;
+
+pub(crate) use files::closed_gpu;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -31,7 +34,9 @@ use std::sync::Arc;
 use landlock::{ABI, LandlockStatus};
 use serde::{Deserialize, Serialize};
 
+use crate::owner::JobUser;
 use crate::sys;
+use crate::users::Users;
 
 /// What jobs may do beside computing, as the owner of the host says it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,12 +65,18 @@ pub struct Reach<'a> {
     pub project: &'a Path,
     /// Whether it computes on a GPU.
     pub gpu: bool,
+    /// The user that it runs as, if not as the agent's own.
+    pub user: Option<&'a JobUser>,
     /// Whether it shares System V memory with the agent, as applications older than BOINC's API 6 do.
     pub system_v: bool,
 }
 
+/// The layer that only root's agents can have.
+pub const USER: &str = "user";
+
 /// The names of all layers.
-pub const LAYERS: [&str; 7] = ["privileges", "files", "lengths", "tcp", "processes", "calls", "sockets"];
+pub const LAYERS: [&str; 8] =
+    ["privileges", USER, "files", "lengths", "tcp", "processes", "calls", "sockets"];
 
 /// Whether jobs are kept from programs that run other systems, such as Docker and VirtualBox: from the files
 /// of these, from the sockets by which they are called, or from the rights that they give.
@@ -84,6 +95,8 @@ pub struct Confinement {
     landlock: Result<ABI, String>,
     /// The filters of system calls, or why there are none.
     filters: Result<Filters, String>,
+    /// The users that jobs run as, or why they run as the agent's.
+    users: Result<Users, String>,
     /// What of the system jobs may read and execute: all but the agent's own directory.
     system: Vec<PathBuf>,
     /// False where nothing is confined, as in a test of what holds all the same.
@@ -108,6 +121,7 @@ impl Confinement {
             switched_off: Vec::new(),
             landlock: probe_landlock(allowed),
             filters: probe_filters(true, !allowed.network),
+            users: Users::probe(dir),
             system: files::of_system(dir),
             is_on: true,
         }
@@ -120,6 +134,7 @@ impl Confinement {
             switched_off: Vec::new(),
             landlock: Err(NOT_WANTED.into()),
             filters: Err(NOT_WANTED.into()),
+            users: Err(NOT_WANTED.into()),
             system: Vec::new(),
             is_on: false,
         }
@@ -179,8 +194,11 @@ impl Confinement {
             true => Ok("no new privileges, no capabilities".to_owned()),
             false => Err(NOT_WANTED.to_owned()),
         };
+        let users = self.users.as_ref().map(|users| format!("one for each slot, from {} on", users.first()));
+        let users = users.map_err(Clone::clone);
         vec![
             layer("privileges", privileges),
+            layer(USER, users),
             layer("files", landlock(ABI::V1, "5.13")),
             layer("lengths", landlock(ABI::V3, "6.2")),
             layer("tcp", sealed(landlock(ABI::V4, "6.7"))),
@@ -195,16 +213,26 @@ impl Confinement {
         self.filters.is_ok() && !self.is_off("sockets") && !self.allowed.network
     }
 
-    /// Whether none of the system's means is there: a job gains no privileges, and is kept from nothing that
-    /// its user may do.
-    pub fn is_bare(&self) -> bool {
-        self.landlock.is_err() && self.filters.is_err()
+    /// The users that jobs run as, if not as the agent's own.
+    pub fn users(&self) -> Option<&Users> {
+        self.users.as_ref().ok().filter(|_| !self.is_off(USER))
     }
 
-    /// Those that are off, although the owner has not said so.
+    /// Whether none of the system's means is there: a job gains no privileges, and is kept from nothing that
+    /// the agent's user may do.
+    pub fn is_bare(&self) -> bool {
+        self.landlock.is_err() && self.filters.is_err() && self.users().is_none()
+    }
+
+    /// Those that are off, although the owner has not said so, and that could be on: whoever is not root has
+    /// no other users.
     pub fn missing(&self) -> Vec<Layer> {
-        let is_allowed =
-            |layer: &Layer| self.allowed.network && matches!(layer.name.as_str(), "tcp" | "sockets");
+        let is_root = rustix::process::geteuid().is_root();
+        let is_allowed = |layer: &Layer| match layer.name.as_str() {
+            "tcp" | "sockets" => self.allowed.network,
+            USER => !is_root,
+            _ => false,
+        };
         self.layers().into_iter().filter(|layer| !layer.on && !is_allowed(layer)).collect()
     }
 
@@ -229,13 +257,22 @@ impl Confinement {
             false => Arc::clone(&filters.mapped),
         });
         let filters = filters.unwrap_or_default();
-        sys::confine(command, !self.is_off("privileges"), rules, filters);
+        let user = reach.user.cloned().map(|mut user| {
+            if reach.gpu {
+                user.groups.extend(files::gpu_groups(Path::new("/dev")));
+            }
+            user
+        });
+        let gives_up = !self.is_off("privileges");
+        sys::confine(command, sys::Means { gives_up, rules, filters, user });
         Ok(())
     }
 
-    /// The directory in which a job makes temporary files, where it is kept from the system's.
+    /// The directory in which a job makes temporary files, where it is kept from the system's, or what it
+    /// leaves there would be the next job's of its slot.
     pub fn temporary<'a>(&self, slot: &'a Path) -> Option<&'a Path> {
-        (self.landlock.is_ok() && !self.is_off("files")).then_some(slot)
+        let is_kept_from = self.landlock.is_ok() && !self.is_off("files");
+        (is_kept_from || self.users().is_some()).then_some(slot)
     }
 }
 

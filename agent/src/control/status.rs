@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::machine::MachineStatus;
 use super::notices::newest;
 use super::preferences::PreferenceStatus;
-use crate::confine::Layer;
+use crate::confine::{self, Layer};
 use crate::fleet::link::LinkStatus;
 use crate::host::owner::{LastInput, SensorStatus};
 use crate::supervise::groups;
@@ -563,9 +563,13 @@ impl Status {
         }
         let mut reasons: BTreeMap<&str, Vec<&Layer>> = BTreeMap::new();
         for layer in off {
-            if layer.name == groups::LAYER {
-                let why = printable::line(&layer.why, TEXT_MAX);
-                let _ = writeln!(out, "jobs are in no control groups: {why}");
+            let without = match layer.name.as_str() {
+                groups::LAYER => Some("jobs are in no control groups"),
+                confine::USER => Some("jobs have no users of their own"),
+                _ => None,
+            };
+            if let Some(without) = without {
+                let _ = writeln!(out, "{without}: {}", printable::line(&layer.why, TEXT_MAX));
                 continue;
             }
             reasons.entry(layer.why.as_str()).or_default().push(layer);

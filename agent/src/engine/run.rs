@@ -1,6 +1,7 @@
 //! From the start of the agent to its end.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ use crate::records::{HostIdentity, Records};
 use crate::supervise::groups::{self, Groups};
 use crate::supervise::{Context, Supervisor, agent_mark, leftovers, life_mark};
 use crate::transfer::{Transfers, Web};
-use crate::{host, proc};
+use crate::users::Users;
+use crate::{host, owner, proc, taking};
 
 /// The version that projects are told, which is the one whose protocol is spoken: servers gate features by
 /// it.
@@ -204,17 +206,26 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
     for view in client.project_views() {
         dir.name_project(&view.url, &view.directory);
     }
+    if let Some(users) = confinement.users() {
+        dir.run_jobs_as(users.clone());
+    }
     // Leftovers first: no process of an earlier life may meet one of this.
     let slots = blocking({
         let (dir, records, groups) = (dir.clone(), records.clone(), Arc::clone(&groups));
         let stems = client.project_views().into_iter().map(|view| view.directory).collect();
+        let signals = signals.clone();
         move || {
-            let slots = leftovers::take_over(&dir);
+            let slots = leftovers::take_over(&dir, &|| *signals.borrow() > 0);
             groups.sweep();
             delete_forsaken(&dir, &records, &stems).map(|()| slots)
         }
     })
     .await??;
+    if *signals.borrow() > 0 {
+        // What was found may not be all, so nothing is noted of it: the next start finds it once more.
+        tracing::info!("asked to end before it had begun");
+        return Ok(Finished::Asked);
+    }
     let supervisor =
         supervisor(&settings, &facts, &confinement, (life, Arc::clone(&groups)), inputs.clone())?;
     let web = Web::new(settings.proxies.clone())
@@ -389,7 +400,13 @@ fn confinement(settings: &Settings) -> Result<Confinement, AgentError> {
     let layers = confinement.layers();
     let on: Vec<&str> = layers.iter().filter(|layer| layer.on).map(|layer| layer.name.as_str()).collect();
     tracing::info!(on = on.join(" "), "jobs are confined");
+    let is_root = rustix::process::geteuid().is_root();
     for layer in layers.iter().filter(|layer| !layer.on) {
+        if layer.name == confine::USER && !is_root {
+            // Nobody else can have it.
+            tracing::info!("jobs have no users of their own: {}", layer.why);
+            continue;
+        }
         tracing::warn!(layer = layer.name, "jobs are not confined in one respect: {}", layer.why);
     }
     let missing = confinement.missing();
@@ -402,7 +419,6 @@ fn confinement(settings: &Settings) -> Result<Confinement, AgentError> {
             named.join("; ")
         )));
     }
-    let is_root = rustix::process::geteuid().is_root();
     if is_root && !settings.unconfined && !settings.root_without_confinement && confinement.is_bare() {
         let why = missing.iter().map(|layer| layer.why.as_str()).collect::<BTreeSet<_>>();
         return Err(AgentError::bad_input(format!(
@@ -641,7 +657,8 @@ fn supervisor(
     };
     let mark = life_mark(&settings.dir, &life);
     let place = groups.jobs().map(Path::to_path_buf);
-    let guard = GuardHandle::start(settings.guard.clone(), mark, settings.guard_grace, place)
+    let users = confinement.users().map(Users::block);
+    let guard = GuardHandle::start(settings.guard.clone(), mark, settings.guard_grace, place, users)
         .map_err(fail("cannot start the guard process"))?;
     let for_offers = inputs.clone();
     let offer = move |event: Event| {
@@ -703,7 +720,24 @@ fn delete_forsaken(dir: &DataDir, records: &Records, stems: &BTreeSet<String>) -
     Ok(())
 }
 
-/// Every complete file in the directories of the client's projects.
+/// Takes a file that a job's user has made there: an earlier life was killed after it had moved it there. One
+/// that others could change goes. What cannot be looked at now stays, and is no file of the project.
+fn taken(dir: &DataDir, path: &Path) -> bool {
+    let shown = crate::files::shown_path(path);
+    match taking::take_over_at(path) {
+        Ok(true) => return true,
+        Ok(false) => {
+            tracing::warn!(path = shown, "deleting what others than the agent could change");
+            if let Err(error) = dir.trash().take(path) {
+                tracing::error!(path = shown, %error, "cannot delete it");
+            }
+        }
+        Err(error) => tracing::warn!(path = shown, %error, "cannot take this from its job's user"),
+    }
+    false
+}
+
+/// Every complete file in the directories of the client's projects. All are the agent's own then.
 fn complete_files(dir: &DataDir, client: &Client) -> Vec<(FileKey, Bytes)> {
     let mut found = Vec::new();
     for project in client.project_views() {
@@ -713,6 +747,9 @@ fn complete_files(dir: &DataDir, client: &Client) -> Vec<(FileKey, Bytes)> {
             let Ok(name) = entry.file_name().into_string() else { continue };
             match entry.metadata() {
                 Ok(data) if data.is_file() && name != PARTIAL && name != APP_CONFIG => {
+                    if owner::is_jobs(data.uid()) && !taken(dir, &entry.path()) {
+                        continue;
+                    }
                     found.push((FileKey { project: project.id, name }, Bytes(data.len())));
                 }
                 _ => {}

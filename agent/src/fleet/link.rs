@@ -353,7 +353,7 @@ impl<E: Engine> Session<E> {
         }
         let snapshot =
             lock(&self.shared.outbox).resume(welcome.epoch == self.epoch, welcome.applied_sequence);
-        self.tell_acknowledged().await;
+        self.tell_heard().await;
         if snapshot {
             let keys = self.ask(Ask::Keys).await?;
             lock(&self.shared.outbox).restart(keys);
@@ -465,8 +465,13 @@ impl<E: Engine> Session<E> {
         match body {
             Some(from_coordinator::Body::Acknowledge(acknowledge)) => {
                 lock(&self.shared.outbox).acknowledge(acknowledge.sequence);
-                self.tell_acknowledged().await;
+                self.tell_heard().await;
                 return true;
+            }
+            Some(from_coordinator::Body::Received(received)) => {
+                // Nothing is acknowledged by it: it does not keep up a link on which nothing is stored.
+                lock(&self.shared.outbox).received(received.sequence);
+                self.tell_heard().await;
             }
             Some(from_coordinator::Body::Document(document)) => self.offered(document, traceparent).await,
             Some(from_coordinator::Body::ContactProject(contact)) => match MasterUrl::parse(&contact.url) {
@@ -541,9 +546,9 @@ impl<E: Engine> Session<E> {
     }
 
     /// Tells the client that the coordinator has heard which document is followed.
-    async fn tell_acknowledged(&self) {
-        let acknowledged = lock(&self.shared.outbox).take_acknowledged();
-        if let Some(followed) = acknowledged {
+    async fn tell_heard(&self) {
+        let heard = lock(&self.shared.outbox).take_heard();
+        if let Some(followed) = heard {
             self.engine.arrived(Arrived::Acknowledged(followed)).await;
         }
     }

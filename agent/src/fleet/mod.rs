@@ -66,7 +66,7 @@ pub enum Arrived {
     Separated,
     /// Somebody wants a project contacted soon.
     Contact(MasterUrl),
-    /// The coordinator has acknowledged a report of the host.
+    /// A report of the host has reached the coordinator, stored or not.
     Acknowledged(Followed),
     /// Under which URL the coordinator's own projects are reached, and the authority of their certificate.
     ProjectsAt {

@@ -38,8 +38,9 @@ pub struct Outbox {
     snapshot: Option<u64>,
     /// A connection stands.
     linked: bool,
-    /// What the last acknowledged report of the host said that it follows, until it is taken.
-    acknowledged: Option<Followed>,
+    /// What the last report of the host that has reached the coordinator said that it follows, until it is
+    /// taken.
+    heard: Option<Followed>,
 }
 
 /// A message to be sent.
@@ -146,7 +147,16 @@ impl Outbox {
         }
         self.applied = self.applied.max(sequence);
         while let Some(batch) = self.under_way.pop_front_if(|batch| batch.sequence <= sequence) {
-            self.acknowledged = batch.follows.or(self.acknowledged);
+            self.heard = batch.follows.or(self.heard);
+        }
+    }
+
+    /// Messages up to `sequence` have reached the coordinator, which could not store them: they stay under
+    /// way. Numbers that were never sent are passed over.
+    pub fn received(&mut self, sequence: u64) {
+        if sequence <= self.sent {
+            let reached = self.under_way.iter().take_while(|batch| batch.sequence <= sequence);
+            self.heard = reached.filter_map(|batch| batch.follows).last().or(self.heard);
         }
     }
 
@@ -158,8 +168,8 @@ impl Outbox {
     }
 
     /// What the coordinator is known to have heard last of the document that the host follows, once.
-    pub fn take_acknowledged(&mut self) -> Option<Followed> {
-        self.acknowledged.take()
+    pub fn take_heard(&mut self) -> Option<Followed> {
+        self.heard.take()
     }
 
     /// True while something is under way.
@@ -251,10 +261,10 @@ mod tests {
         outbox.says(first, follows(1));
         touch(&mut outbox, 7);
         let second = outbox.take_next().unwrap().sequence;
-        assert_eq!(outbox.take_acknowledged(), None);
+        assert_eq!(outbox.take_heard(), None);
         outbox.acknowledge(second);
-        assert_eq!(outbox.take_acknowledged(), Some(follows(1)), "the newest that was said");
-        assert_eq!(outbox.take_acknowledged(), None, "once");
+        assert_eq!(outbox.take_heard(), Some(follows(1)), "the newest that was said");
+        assert_eq!(outbox.take_heard(), None, "once");
         for applied in [second, second + 1] {
             touch(&mut outbox, 7);
             let third = outbox.take_next().unwrap().sequence;
@@ -263,8 +273,30 @@ mod tests {
             outbox.lost();
             assert!(!outbox.resume(true, applied));
             let is_heard = applied == third;
-            assert_eq!(outbox.take_acknowledged().is_some(), is_heard);
+            assert_eq!(outbox.take_heard().is_some(), is_heard);
         }
+    }
+
+    #[test]
+    fn r6_5_what_reached_a_coordinator_that_could_not_store_it_is_heard_and_told_again() {
+        let follows = |version| Followed { version: DocumentVersion(version), taken_at: Instant::EPOCH };
+        let mut outbox = started(0);
+        for number in 1..=3 {
+            touch(&mut outbox, 7);
+            let sequence = outbox.take_next().unwrap().sequence;
+            outbox.says(sequence, follows(number));
+        }
+        outbox.acknowledge(1);
+        assert_eq!(outbox.take_heard(), Some(follows(1)));
+        outbox.received(99);
+        assert_eq!(outbox.take_heard(), None, "what was never sent");
+        outbox.received(2);
+        assert_eq!(outbox.take_heard(), Some(follows(2)));
+        outbox.received(3);
+        assert_eq!(outbox.take_heard(), Some(follows(3)));
+        assert!(!outbox.resume(true, 1));
+        let again = outbox.take_next().unwrap();
+        assert_eq!((again.sequence, again.keys), (2, vec![key(7)]));
     }
 
     #[test]
@@ -332,7 +364,7 @@ mod tests {
         /// Whatever is lost on the way: in the end the coordinator has been told of every key that was ever
         /// touched, after it was.
         #[test]
-        fn r6_3_nothing_is_lost_whatever_connections_do(steps in proptest::collection::vec((0_u8..4, 0_u64..6), 1..200)) {
+        fn r6_3_nothing_is_lost_whatever_connections_do(steps in proptest::collection::vec((0_u8..5, 0_u64..6), 1..200)) {
             let (mut outbox, mut applied) = (Outbox::default(), 0);
             let (mut told, mut untold) = (BTreeSet::new(), BTreeSet::new());
             let mut wire: VecDeque<Batch> = VecDeque::new();
@@ -357,6 +389,7 @@ mod tests {
                     0 => { all.insert(n); untold.insert(key(n).0); touch(&mut outbox, n); }
                     1 => if let Some(batch) = outbox.take_next() { wire.push_back(batch); },
                     2 => { deliver(&mut wire, &mut applied, &mut untold); if n < 3 { outbox.acknowledge(applied); } }
+                    3 => outbox.received(applied + n),
                     _ => { wire.clear(); if n < 3 { outbox.lost(); } reconnect(&mut outbox, applied, &all); }
                 }
                 // A key touched again while it was under way is untold only until the next message.

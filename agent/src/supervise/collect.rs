@@ -1,8 +1,10 @@
 //! What a task leaves behind when its process is gone.
 
+use std::ffi::CString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Seek};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration as StdDuration, Instant};
 
@@ -15,12 +17,14 @@ use fallow_client::{OutputFound, TaskEnd};
 use fallow_domain::{Bytes, Duration, SlotId};
 use flate2::read::GzDecoder;
 use flate2::{Compression, GzBuilder};
+use rustix::fs::{AtFlags, CWD, FileType, Stat, statat};
 
 use super::record::{Output, SlotRecord};
-use super::slot_dir::SlotDir;
-use crate::dir::{DataDir, PARTIAL};
+use super::slot_dir::{Last, SlotDir};
+use crate::dir::{DataDir, PARTIAL, make_closed};
 use crate::files::{is_its_own, open_own, open_plain, shown};
-use crate::walk::{Usage, usage_below};
+use crate::tree;
+use crate::walk::{Counted, Usage, Walk};
 
 /// How much of `stderr.txt` is reported (BOINC: the last 63 KiB).
 const STDERR_MAX: u64 = 63 * 1024;
@@ -33,8 +37,11 @@ const WAIT_MAX: StdDuration = StdDuration::from_secs(60);
 /// How long outputs are tried again.
 const TROUBLE_MAX: StdDuration = StdDuration::from_mins(10);
 
-/// For so long outputs are read of a task that is to leave.
+/// For so long what a task has left is counted and read although it is to leave.
 const LEAVING: StdDuration = StdDuration::from_secs(2);
+
+/// So many entries of a slot are counted between two looks whether its task is to leave.
+const TURN: u64 = 1_000;
 
 /// The least that a thread gets where others want the CPU.
 const NICEST: i32 = 19;
@@ -56,17 +63,24 @@ pub(super) fn collect(
     exit: Ended,
     cpu_time: Duration,
     peak: Bytes,
-    is_to_leave: &dyn Fn() -> bool,
+    last: Last<'_>,
 ) -> io::Result<TaskEnd> {
+    // A task that is to leave has a few seconds left: what does not take long is taken all the same.
+    let begun = Instant::now();
+    let is_to_leave = || begun.elapsed() > LEAVING && (last.is_to_leave)();
+    let last = Last { is_to_leave: &is_to_leave, ..last };
     dir.open_project(&record.url);
     let project = dir.project(&record.url);
     // Before outputs are moved from one to the other.
     let disk_usage = record
         .outputs
         .iter()
-        .fold(usage_below(&dir.slot(slot)), |sum, output| sum.plus(usage_of_output(&project, &output.name)))
+        .fold(usage_of_slot(&dir.slot(slot), &is_to_leave), |sum, output| {
+            sum.plus(usage_of_output(&project, &dir.slot(slot), output))
+        })
         .most();
     let stderr = slot_of(place, |place| place.tail(files::STDERR, STDERR_MAX)).unwrap_or_default();
+    let mut stderr = String::from_utf8_lossy(&stderr).into_owned();
     let finish = exit_file(place, files::FINISH)?.map(|bytes| Finish::read(&bytes));
     let temporary_exit =
         exit_file(place, files::TEMPORARY_EXIT)?.and_then(|bytes| TemporaryExit::read(&bytes));
@@ -76,18 +90,19 @@ pub(super) fn collect(
     let in_slot = place.filter(|_| is_over);
     // All of them before the first is moved: what is tried again is tried with all in their places.
     record.outputs.iter().try_for_each(|output| try_to_read(in_slot, &project, output))?;
-    // A few seconds are left for that, so what is not long is taken all the same.
-    let begun = Instant::now();
-    let is_to_leave = || begun.elapsed() > LEAVING && is_to_leave();
-    let found = record.outputs.iter().map(|output| found(in_slot, &project, output, is_over, &is_to_leave));
-    let outputs = found.filter_map(io::Result::transpose).collect::<io::Result<_>>()?;
+    let mut outputs: Vec<OutputFound> = Vec::new();
+    for output in &record.outputs {
+        let taken = outputs.iter().filter(|other| !other.md5.is_empty());
+        let longest = output.longest_beside(taken.map(|other| other.nbytes).fold(Bytes(0), Bytes::plus));
+        outputs.extend(found(in_slot, &project, (output, longest), is_over, last, &mut stderr)?);
+    }
     Ok(TaskEnd {
         exit,
         finish,
         temporary_exit,
         cpu_time,
         is_charged: false,
-        stderr: String::from_utf8_lossy(&stderr).into_owned(),
+        stderr,
         outputs,
         peak_working_set: peak,
         disk_usage,
@@ -98,23 +113,33 @@ pub(super) fn collect(
 }
 
 /// Takes what a task left, for as long as this host has trouble with that: until it is to be gone, or for
-/// [`TROUBLE_MAX`].
+/// [`TROUBLE_MAX`]. `collect` is told when it is not called again.
 ///
 /// # Errors
 /// The last trouble.
 pub(super) fn patiently(
     task: &str,
-    is_to_leave: impl Fn() -> bool,
-    collect: impl Fn() -> io::Result<TaskEnd>,
+    is_to_leave: &dyn Fn() -> bool,
+    collect: impl Fn(Last<'_>) -> io::Result<TaskEnd>,
 ) -> io::Result<TaskEnd> {
+    for_at_most(TROUBLE_MAX, task, is_to_leave, collect)
+}
+
+fn for_at_most<T>(
+    most: StdDuration,
+    task: &str,
+    is_to_leave: &dyn Fn() -> bool,
+    collect: impl Fn(Last<'_>) -> io::Result<T>,
+) -> io::Result<T> {
     let begun = Instant::now();
     let mut wait = ROUND;
     loop {
-        let error = match collect() {
+        let is_last_try = begun.elapsed() >= most;
+        let error = match collect(Last { is_to_leave, is_last_try }) {
             Err(error) => error,
             taken => return taken,
         };
-        if begun.elapsed() >= TROUBLE_MAX || is_to_leave() {
+        if is_last_try || is_to_leave() {
             tracing::error!(task = shown(task), %error, "cannot take what a task left: giving up for now");
             return Err(error);
         }
@@ -153,18 +178,46 @@ pub(super) fn interrupted(cpu_time: Duration, peak: Bytes) -> TaskEnd {
     }
 }
 
-/// What an output takes that lies in the project's directory, and in the slot no more.
-fn usage_of_output(project: &Path, name: &str) -> Usage {
-    if names::is_file_name(name) { usage_of_one(&project.join(name)) } else { Usage::default() }
+/// What a slot takes. There may be millions of files in it, so if the task is to leave, not all of them are
+/// counted.
+fn usage_of_slot(slot: &Path, is_to_leave: &dyn Fn() -> bool) -> Usage {
+    let (mut walk, mut counted) = (Walk::below(slot), Counted::default());
+    while !walk.step(&mut counted, TURN) && !is_to_leave() {}
+    walk.total()
 }
 
-/// What a file takes that has no other name: one that has is counted by that, in the slot.
-pub(super) fn usage_of_one(path: &Path) -> Usage {
-    let data = path.symlink_metadata().ok().filter(|data| data.nlink() <= 1);
-    data.map_or_else(Usage::default, |data| Usage {
-        length: Bytes(data.len()),
-        blocks: Bytes(data.blocks().saturating_mul(512)),
-    })
+/// What an output takes in the project's directory beyond what it takes in the slot.
+fn usage_of_output(project: &Path, slot: &Path, output: &Output) -> Usage {
+    if !has_names(output) {
+        return Usage::default();
+    }
+    usage_beyond(&project.join(&output.name), slot, &output.place())
+}
+
+/// What a file takes beyond another one that was counted already, at a place in a slot: one of them is the
+/// agent's copy of the other, and its job has made one. One that has other names is counted by these, in the
+/// slot. And whatever has other names in the slot was counted once for all of them.
+pub(super) fn usage_beyond(copy: &Path, slot: &Path, place: &str) -> Usage {
+    let is_one = |data: &Stat| data.st_nlink <= 1;
+    let of_copy = statat(CWD, copy, AtFlags::SYMLINK_NOFOLLOW).ok().filter(is_one);
+    let of_counted = of_copy.and_then(|_| found_in(slot, place).ok()).filter(is_one);
+    let usage = |data: Option<Stat>| data.map(|data| Usage::of(&data)).unwrap_or_default();
+    usage(of_copy).less(usage(of_counted))
+}
+
+/// What an ordinary file in a slot is. No link is followed on the way to it, for that is the job's to make:
+/// it would lead to what was not counted, or to where nobody answers.
+fn found_in(slot: &Path, place: &str) -> io::Result<Stat> {
+    let mut dir = tree::open_directory(CWD, &CString::new(slot.as_os_str().as_bytes())?)?;
+    let (way, last) = place.rsplit_once('/').map_or((None, place), |(way, last)| (Some(way), last));
+    for name in way.into_iter().flat_map(|way| way.split('/')) {
+        dir = tree::open_directory(dir.as_fd(), &CString::new(name)?)?;
+    }
+    let data = statat(&dir, last, AtFlags::SYMLINK_NOFOLLOW)?;
+    match FileType::from_raw_mode(data.st_mode) {
+        FileType::RegularFile => Ok(data),
+        _ => Err(io::Error::other("not an ordinary file")),
+    }
 }
 
 fn slot_of<T>(place: Option<&SlotDir>, read: impl FnOnce(&SlotDir) -> io::Result<T>) -> Option<T> {
@@ -209,36 +262,59 @@ fn try_to_read(slot: Option<&SlotDir>, project: &Path, output: &Output) -> io::R
     }
 }
 
+/// Says in the log, and to its project, why an output is none.
+fn say_it_goes(output: &Output, error: &io::Error, stderr: &mut String) {
+    let output = shown(&output.name);
+    tracing::error!(output, %error, "an output cannot be taken from its job, and goes");
+    let why = format!("\nfallow-agent: the output {output} cannot be taken: {error}\n");
+    stderr.push_str(&why);
+}
+
 fn found(
     slot: Option<&SlotDir>,
     project: &Path,
-    output: &Output,
+    (output, longest): (&Output, Bytes),
     is_over: bool,
-    is_to_leave: &dyn Fn() -> bool,
+    last: Last<'_>,
+    stderr: &mut String,
 ) -> io::Result<Option<OutputFound>> {
+    let is_to_leave = last.is_to_leave;
     if !has_names(output) {
         return Ok(None);
     }
     let place = project.join(&output.name);
+    let of_job = slot;
     let slot = slot.filter(|slot| slot.has(&output.place()));
     // Before it is moved: to another volume that is a copy, in which holes take space.
     let opened = slot.map_or_else(|| open_own(&place), |slot| slot.read(&output.place()));
     if let Ok(nbytes) = opened.and_then(|file| file.metadata()).map(|data| Bytes(data.len()))
-        && nbytes > output.longest()
+        && nbytes > longest
     {
         return Ok(Some(OutputFound { name: output.name.clone(), nbytes, md5: String::new() }));
     }
     if let Some(slot) = slot
-        && let Err(error) = slot.move_out(&output.place(), &place)
+        && let Err(error) = slot.move_last(&output.place(), &place, last)
     {
         if !is_its_own(&error) {
             return Err(error);
         }
-        tracing::error!(output = shown(&output.name), %error, "cannot move an output to its project's directory");
+        // What was sent of it early is not what it has become.
+        say_it_goes(output, &error, stderr);
+        slot.take_away(&place)?;
+        return Ok(None);
+    }
+    if let Some(Err(error)) = of_job.map(|slot| slot.take_rest(&place, last)) {
+        if !is_its_own(&error) {
+            return Err(error);
+        }
+        // Somebody writes to it, or it was never the job's: whoever that is may not change what is sent.
+        say_it_goes(output, &error, stderr);
+        of_job.map_or(Ok(()), |slot| slot.take_away(&place))?;
+        return Ok(None);
     }
     // Also one that its job had closed: it is opened up here alone.
     let size = open_own(&place).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
-    if let Some(nbytes) = size.ok().filter(|nbytes| *nbytes > output.longest()) {
+    if let Some(nbytes) = size.ok().filter(|nbytes| *nbytes > longest) {
         return Ok(Some(OutputFound { name: output.name.clone(), nbytes, md5: String::new() }));
     }
     if output.gzip
@@ -260,9 +336,9 @@ fn found(
 }
 
 /// A file that is read only as long as its task is not to leave: a long one takes minutes.
-struct Wanted<'a> {
-    file: fs::File,
-    is_to_leave: &'a dyn Fn() -> bool,
+pub(super) struct Wanted<'a> {
+    pub(super) file: fs::File,
+    pub(super) is_to_leave: &'a dyn Fn() -> bool,
 }
 
 impl io::Read for Wanted<'_> {
@@ -290,7 +366,7 @@ fn compress(path: &Path, is_to_leave: &dyn Fn() -> bool) -> io::Result<()> {
     plain.rewind()?;
     // Among the parts, so that a half-written one is never taken for a file of the project.
     let parts = path.with_file_name(PARTIAL);
-    fs::create_dir_all(&parts)?;
+    make_closed(&parts)?;
     let packed = parts.join(path.file_name().unwrap_or_default());
     // One that was not finished before. A directory of that name is a job's doing: emptying it might not end.
     match fs::remove_file(&packed) {
@@ -307,7 +383,91 @@ fn compress(path: &Path, is_to_leave: &dyn Fn() -> bool) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::owner::{FIRST, Owner};
+    use fallow_domain::MasterUrl;
+    use std::fs::File;
     use std::io::Read;
+
+    #[test]
+    fn r6_10_an_output_that_a_job_has_made_to_be_copied_is_none_where_there_is_no_space_for_long() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Only root has copies of outputs made.
+        }
+        let root = tempfile::tempdir().unwrap();
+        let (dir, slot, url) =
+            (DataDir::at(root.path()), SlotId(0), MasterUrl::parse("http://127.0.0.1:9/p/").unwrap());
+        fs::create_dir_all(dir.project(&url)).unwrap();
+        fs::create_dir_all(dir.slots()).unwrap();
+        let mut place = SlotDir::create(&dir.slot(slot), dir.trash()).unwrap();
+        place.hand_over(Owner::numbered(FIRST + 1)).unwrap();
+        let output = |name: &str| Output {
+            name: name.to_owned(),
+            open_name: name.to_owned(),
+            copy: true,
+            gzip: false,
+            max_nbytes: None,
+            disk_max: None,
+        };
+        // A file of holes is as long as it says, and takes nothing.
+        place.make("large", 0o644).unwrap().set_len(1 << 43).unwrap();
+        fs::hard_link(place.path().join("large"), place.path().join("kept")).unwrap();
+        place.write("small", b"right", 0o644).unwrap();
+        place.write(files::FINISH, b"0\n", 0o644).unwrap();
+        place.write(files::STDERR, b"its own words", 0o644).unwrap();
+        if super::super::copying::has_space(root.path(), 1 << 43).is_ok() {
+            println!("skipped: there is space for anything here");
+            return;
+        }
+        let record = SlotRecord {
+            job: fallow_domain::JobId(1),
+            start: Some(1),
+            name: "job_1_0".to_owned(),
+            url,
+            outputs: vec![output("large"), output("small")],
+            cpu_before: Duration::ZERO,
+            shm_key: None,
+            process: None,
+            place: None,
+        };
+        let take = |is_last_try: bool| {
+            let last = Last { is_to_leave: &|| false, is_last_try };
+            collect(&dir, slot, Some(&place), &record, Ended::Code(0), Duration::ZERO, Bytes(0), last)
+        };
+        // For now it is the host's trouble, and all is left as it is.
+        assert_eq!(take(false).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(place.has("large") && place.has("small") && place.has("kept"));
+        let end = take(true).unwrap();
+        assert_eq!(end.outputs.iter().map(|output| output.name.as_str()).collect::<Vec<_>>(), ["small"]);
+        assert!(end.stderr.starts_with("its own words\n") && end.stderr.contains("large"), "{}", end.stderr);
+        assert!(
+            end.stderr.contains("it has other names") && end.stderr.contains("no space"),
+            "{}",
+            end.stderr
+        );
+    }
+
+    #[test]
+    fn r6_10_what_is_taken_again_and_again_is_told_when_it_is_taken_for_the_last_time() {
+        let tries = std::cell::RefCell::new(Vec::new());
+        let take = |last: Last<'_>| {
+            tries.borrow_mut().push(last.is_last_try);
+            Err::<(), _>(io::ErrorKind::StorageFull.into())
+        };
+        assert!(for_at_most(5 * ROUND, "job_1_0", &|| false, take).is_err());
+        let (end, before) = tries.borrow().split_last().map(|(end, before)| (*end, before.to_vec())).unwrap();
+        assert!(end && !before.is_empty() && !before.contains(&true), "{before:?} {end}");
+    }
+
+    #[test]
+    fn r6_10_the_files_of_a_slot_are_counted_to_the_end_unless_its_task_is_to_leave() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..3 * TURN {
+            File::create(dir.path().join(number.to_string())).unwrap().set_len(10).unwrap();
+        }
+        let count = |is_to_leave: bool| usage_of_slot(dir.path(), &|| is_to_leave).most();
+        assert_eq!(count(false), Bytes(30 * TURN));
+        assert!(count(true) <= Bytes(10 * TURN), "{}", count(true));
+    }
 
     #[test]
     fn an_output_is_compressed_once_however_often_it_is_gathered() {

@@ -7,8 +7,9 @@
 //! by then than when it was counted last is told so before its end.
 //!
 //! What counts is the larger of lengths, as BOINC counts them, and blocks: else a job could hide what it
-//! holds in tiny files. Holes count with their length. Files without a name count that its processes hold
-//! open ([`crate::nameless`]). One whose files cannot be counted to their end is said to be so: at once if
+//! holds in tiny files. Holes count with their length. An output that was sent early and its file in the slot
+//! count once, as the larger of the two. Files without a name count that its processes hold open
+//! ([`crate::nameless`]). One whose files cannot be counted to their end is said to be so: at once if
 //! they are too many, and after some counts in a row if it moves or closes directories meanwhile, for an
 //! honest one may do so once.
 
@@ -20,7 +21,8 @@ use std::time::{Duration, Instant};
 
 use fallow_client::{DiskHeld, Uncounted};
 
-use super::collect::usage_of_one;
+use super::collect::usage_beyond;
+use super::record;
 use super::task::Meter;
 use crate::brand;
 use crate::dir::SLOTS;
@@ -116,7 +118,11 @@ fn count_in_turn(places: &[Files], data: &Path, most: u64) {
 
 impl Files {
     fn held(&self, in_slot: Usage) -> Usage {
-        self.outputs.iter().map(|path| usage_of_one(path)).fold(in_slot, Usage::plus)
+        let beyond = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            usage_beyond(path, &self.slot, &record::linked(&name))
+        };
+        self.outputs.iter().map(beyond).fold(in_slot, Usage::plus)
     }
 
     /// Takes note of a count that is over.
@@ -200,5 +206,51 @@ mod tests {
             assert_eq!((held.uncounted, held.nameless), (uncounted, Bytes(0)));
             assert!(held.all >= Bytes(30), "{held:?}");
         }
+    }
+
+    #[test]
+    fn r4_8_an_output_that_was_sent_early_counts_once_and_by_what_is_larger_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (slot, output) = (dir.path().join("slot"), dir.path().join("output_1"));
+        let in_slot = slot.join(record::linked("output_1"));
+        std::fs::create_dir_all(in_slot.parent().unwrap()).unwrap();
+        let meter = Arc::<Meter>::default();
+        let outputs = vec![output.clone()];
+        let files = Files { slot, outputs, sessions: Sessions::new(), meter: Arc::clone(&meter) };
+        for (now, early) in [(3_000_000, 3_000_000), (3_000_000, 1_000_000), (1_000_000, 3_000_000)] {
+            std::fs::write(&in_slot, vec![1; now]).unwrap();
+            std::fs::write(&output, vec![1; early]).unwrap();
+            count_in_turn(std::slice::from_ref(&files), dir.path(), COUNTED_MAX);
+            let held = meter.disk().unwrap().all.0;
+            assert!((3_000_000..3_100_000).contains(&held), "{now} {early}: {held}");
+        }
+    }
+
+    #[test]
+    fn r4_8_a_job_cannot_have_what_it_holds_counted_as_what_was_sent_early() {
+        let dir = tempfile::tempdir().unwrap();
+        let (slot, project) = (dir.path().join("slot"), dir.path().join("project"));
+        let outputs: Vec<PathBuf> = ["output_1", "output_2"].map(|name| project.join(name)).to_vec();
+        let in_slot = slot.join("fallow_outputs");
+        std::fs::create_dir_all(&in_slot).unwrap();
+        std::fs::create_dir(&project).unwrap();
+        for output in &outputs {
+            std::fs::write(output, vec![1; 3_000_000]).unwrap();
+        }
+        let meter = Arc::<Meter>::default();
+        let files = Files { slot, outputs, sessions: Sessions::new(), meter: Arc::clone(&meter) };
+        let held = || {
+            count_in_turn(std::slice::from_ref(&files), dir.path(), COUNTED_MAX);
+            meter.disk().unwrap().all.0
+        };
+        // Two names of one file, which counts once.
+        std::fs::write(in_slot.join("output_1"), vec![1; 3_000_000]).unwrap();
+        std::fs::hard_link(in_slot.join("output_1"), in_slot.join("output_2")).unwrap();
+        let named = held();
+        // The copies themselves.
+        std::fs::remove_dir_all(&in_slot).unwrap();
+        std::os::unix::fs::symlink("../project", &in_slot).unwrap();
+        let linked = held();
+        assert!(named >= 9_000_000 && linked >= 6_000_000, "{named} {linked}");
     }
 }

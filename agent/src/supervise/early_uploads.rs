@@ -1,32 +1,52 @@
 //! Outputs that applications want sent before their job ends: looked at beside the supervisor's second.
 //!
 //! Model: one look at a time for each task, in a thread of its own at idle priority, for to work out the sum
-//! of a large output takes longer than a second. What is asked for meanwhile is looked at once more after it.
+//! of a large output takes longer than a second. What is asked for meanwhile is looked at once more after it,
+//! and what found no space a minute later.
 //! So no job holds up the heartbeats of others (R6.10).
 
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::sys::{self, Urgency};
+
+/// How long it takes until a look that found no space is made once more.
+const LATER: Duration = Duration::from_secs(60);
 
 /// The looks at one task's outputs.
 #[derive(Debug, Default)]
 pub(super) struct EarlyLook {
     wanted: bool,
-    running: Option<JoinHandle<()>>,
+    running: Option<JoinHandle<bool>>,
+    /// When one is made without news.
+    later: Option<Instant>,
 }
 
 impl EarlyLook {
     /// To be called once a second: starts a look if there is `news`, or was some since the last one began,
-    /// and none goes on. `work` makes what the look does.
-    pub(super) fn look<W: FnOnce() + Send + 'static>(&mut self, news: bool, work: impl FnOnce() -> W) {
+    /// and none goes on. `work` makes what the look does, which says whether there is to be another one
+    /// later.
+    pub(super) fn look<W: FnOnce() -> bool + Send + 'static>(
+        &mut self,
+        news: bool,
+        work: impl FnOnce() -> W,
+    ) {
         self.wanted |= news;
-        if !self.wanted || self.running.as_ref().is_some_and(|running| !running.is_finished()) {
+        if self.running.as_ref().is_some_and(|running| !running.is_finished()) {
+            return;
+        }
+        let now = Instant::now();
+        if self.running.take().is_some_and(|over| over.join().unwrap_or(false)) {
+            self.later = Some(now + LATER);
+        }
+        self.wanted |= self.later.take_if(|at| *at <= now).is_some();
+        if !self.wanted {
             return;
         }
         let work = work();
         let look = move || {
             sys::lower(Urgency::Idle);
-            work();
+            work()
         };
         self.running = std::thread::Builder::new().name("upload".into()).spawn(look).ok();
         // No thread, no look: the next second tries again.

@@ -13,11 +13,12 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
 use super::Context;
-use super::slot::StartFailure;
+use super::slot::{self, StartFailure};
 use super::slot_dir::SlotDir;
 use super::task::Meter;
 use super::verify::Program;
-use crate::confine::Reach;
+use crate::confine::{self, Reach};
+use crate::owner::JobUser;
 use crate::proc;
 use crate::sys::{self, Limits, Urgency};
 
@@ -25,18 +26,56 @@ use crate::sys::{self, Limits, Urgency};
 /// no project thinks when it sets `rsc_disk_bound`.
 const FILE_FLOOR: u64 = 4 << 30;
 
-/// So many processes and threads may come to those that the agent's user has when a task starts before the
+/// So many processes and threads may come to those that the job's user has when a task starts before the
 /// kernel gives the task no more: what a job does that forks without end comes to this before it is found
 /// out. Root has no such limit.
 const THREADS_BESIDE: u32 = 8_192;
 
-/// Starts the program of `setup` in its slot, and where it can have one in a control group, which `meter` is
-/// told. Returns its process id.
+/// What users of jobs are called in their environment.
+const USER: &str = "fallow-job";
+
+/// The user that the job of `setup` runs as, if not as the agent's own. What there is for it in its project's
+/// directory is opened to it.
+///
+/// # Errors
+/// Also that this user cannot do on this host what its job needs. That is no job's fault, and would look as
+/// if it were.
+pub(super) fn user(
+    context: &Context,
+    setup: &TaskSetup,
+    place: &SlotDir,
+) -> Result<Option<JobUser>, StartFailure> {
+    let Some(owner) = slot::owner(context, setup)? else { return Ok(None) };
+    let user = JobUser { owner, groups: slot::let_read(context, setup)? };
+    let program = context.dir.project(&setup.url).join(&setup.program);
+    let cannot = |error: io::Error| {
+        let why = format!("{} cannot be read by its job's user: {error}", program.display());
+        StartFailure::new(StartFault::Host, why)
+    };
+    // On the way that the job has to it.
+    let slot = place.fd().try_clone_to_owned().map_err(cannot)?;
+    let way = softlink::target(&context.dir.project_name(&setup.url), &setup.program);
+    sys::as_user(user.clone(), move || Ok(accessat(slot, way, Access::READ_OK, AtFlags::empty())?))
+        .map_err(cannot)?;
+    match confine::closed_gpu(Path::new("/dev")).filter(|_| setup.special) {
+        None => Ok(Some(user)),
+        Some(node) => {
+            let why = format!(
+                "{} is root's alone, and the job's user cannot use it: open it to a group, such as render",
+                node.display()
+            );
+            Err(StartFailure::new(StartFault::Host, why))
+        }
+    }
+}
+
+/// Starts the program of `setup` in its slot as `user`, if there is one, and where it can have one in a
+/// control group, which `meter` is told. Returns its process id.
 pub(super) fn launch(
     context: &Context,
     setup: &TaskSetup,
     place: &SlotDir,
-    program: &Program,
+    (program, user): (&Program, Option<&JobUser>),
     meter: &Meter,
 ) -> Result<u32, StartFailure> {
     // Relative to the slot, as BOINC does it: what the kernel passes on to scripts is this path too. The
@@ -47,13 +86,18 @@ pub(super) fn launch(
         .map_err(|error| StartFailure::from_io("open", &place.path().join(files::STDERR), &error))?;
     command.args(&setup.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     environment(&mut command, context, setup, place);
+    if user.is_some() {
+        // The system has no name for that user, and there are programs that end where they find none.
+        command.env("USER", USER).env("LOGNAME", USER);
+    }
     let urgency = urgency(setup);
     let at = context.dir.project(&setup.url).join(&setup.program);
     let file = (setup.init_data.rsc_disk_bound >= 1.0)
         .then(|| file_max(setup.init_data.rsc_disk_bound.min(setup.disk_max.as_f64()), context.memory));
+    let runs_as = user.map_or_else(rustix::process::getuid, |user| user.owner.uid);
     let limits = Limits {
         file: file.unwrap_or_default(),
-        processes: (proc::threads_of_user().saturating_add(THREADS_BESIDE)).into(),
+        processes: proc::threads_of_user(runs_as).saturating_add(THREADS_BESIDE).into(),
         brand: context.brand(setup.slot).value(),
     };
     let door = context.groups.make(setup.slot, urgency).map(|(group, door)| {
@@ -72,6 +116,7 @@ pub(super) fn launch(
             slot: place.fd(),
             project: &context.dir.project(&setup.url),
             gpu: setup.special,
+            user,
             system_v: !setup.mapped_channel,
         };
         context.confinement.confine(&mut command, &reach)?;
@@ -80,7 +125,7 @@ pub(super) fn launch(
         }
         command.spawn()
     });
-    let child = child.map_err(|error| failure(&at, &error))?;
+    let child = child.map_err(|error| failure(&at, &error, user.is_some()))?;
     if let Some(error) = entry.as_ref().and_then(sys::Entry::failure) {
         context.groups.note_without(setup.slot, &error);
     }
@@ -90,6 +135,10 @@ pub(super) fn launch(
     if !program.is_in_place() {
         proc::kill_session(pid);
         let _ = proc::to_pid(pid).map(sys::wait_with_usage);
+        if let Some(user) = user {
+            // What it has begun meanwhile. Whatever cannot be ended is found at the next start.
+            let _ = proc::end_of_users(&proc::only(user.owner.uid));
+        }
         let reason = format!("{} was replaced while it was started", at.display());
         return Err(StartFailure::new(StartFault::Files(vec![setup.program.clone()]), reason));
     }
@@ -114,23 +163,24 @@ fn names_what_it_executes() -> bool {
     }
 }
 
-/// What it means that a program that is there could not be executed.
-fn failure(program: &Path, error: &io::Error) -> StartFailure {
+/// What it means that a program that is there could not be executed, as a user of its own or not.
+fn failure(program: &Path, error: &io::Error, has_user: bool) -> StartFailure {
     let fault = match error.raw_os_error().map(Errno::from_raw_os_error) {
         // No program at all, or one whose interpreter is not there; arguments that are none.
         Some(Errno::NOEXEC | Errno::NOENT | Errno::INVAL | Errno::TOOBIG | Errno::LIBBAD) => StartFault::Job,
-        Some(Errno::ACCESS) if !is_kept_from_executing(program) => StartFault::Job,
+        Some(Errno::ACCESS) if !is_kept_from_executing(program, has_user) => StartFault::Job,
         _ => StartFault::Host,
     };
     StartFailure::new(fault, format!("cannot start {}: {error}", program.display()))
 }
 
 /// Whether a program could be executed by its mode, and the system does not let us: a volume mounted
-/// `noexec`, for example. That is no job's fault.
-fn is_kept_from_executing(program: &Path) -> bool {
+/// `noexec`, for example. That is no job's fault. What keeps another user from it the agent's own does not
+/// see.
+fn is_kept_from_executing(program: &Path, has_user: bool) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let may = std::fs::metadata(program).is_ok_and(|data| data.permissions().mode() & 0o100 != 0);
-    may && accessat(CWD, program, Access::EXEC_OK, AtFlags::empty()).is_err()
+    may && (has_user || accessat(CWD, program, Access::EXEC_OK, AtFlags::empty()).is_err())
 }
 
 /// How much of the machine a task may take.

@@ -13,7 +13,7 @@ use fallow_domain::{Bytes, Duration, SlotId};
 
 use super::collect::{collect, finish};
 use super::record::{Leader, SlotRecord};
-use super::slot_dir::SlotDir;
+use super::slot_dir::{Last, SlotDir};
 use super::{agent_mark, messages};
 use crate::brand::Brand;
 use crate::dir::DataDir;
@@ -23,8 +23,9 @@ use crate::sys::Segment;
 /// Kills what is left of tasks of earlier lives, looks through the slots, and tells what is in them.
 ///
 /// On return no such process runs any more, unless the system cannot kill it (a process in uninterruptible
-/// sleep), which is said in the log.
-pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
+/// sleep), which is said in the log. A finished task is said to be so only if what it left was taken. Once
+/// the agent `is_to_end`, nothing more is taken, and what takes long is given up: its next start takes it.
+pub fn take_over(dir: &DataDir, is_to_end: &dyn Fn() -> bool) -> Vec<SlotFound> {
     let slots = slots(dir);
     let records: Vec<_> =
         slots.iter().map(|&slot| (slot, SlotRecord::read(&dir.slot_record(slot)))).collect();
@@ -42,6 +43,7 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
         .map(|leader| (leader.pid, proc::used(&before, leader.pid).cpu))
         .collect();
     kill_all(dir, &leaders);
+    end_users(dir);
     remove_stray_records(dir, &slots);
     records
         .into_iter()
@@ -58,7 +60,7 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
             }
             let job = record.as_ref().map(|record| record.job);
             let start = record.as_ref().and_then(|record| record.start);
-            let finish = place.as_ref().and_then(finish);
+            let finish = place.as_ref().and_then(finish).filter(|_| !is_to_end());
             let finished = record.zip(finish).and_then(|(record, finish)| {
                 let leader = record.process.as_ref();
                 let kernel = leader.and_then(|leader| used.iter().find(|(pid, _)| *pid == leader.pid));
@@ -70,7 +72,8 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
                 let exit = Ended::Code(finish.status);
                 // Where this host has trouble with them, it goes on from its checkpoint and makes them once
                 // more.
-                let end = collect(dir, slot, place.as_ref(), &record, exit, cpu, Bytes(0), &|| false);
+                let last = Last { is_to_leave: is_to_end, is_last_try: false };
+                let end = collect(dir, slot, place.as_ref(), &record, exit, cpu, Bytes(0), last);
                 let say = |error: &io::Error| {
                     tracing::error!(%slot, %error, "cannot take what a finished task left: it goes on from its checkpoint");
                 };
@@ -158,6 +161,14 @@ fn kill_all(dir: &DataDir, leaders: &[Leader]) {
     }
 }
 
+/// Ends what runs as users of slots all the same: these are no other agent's.
+fn end_users(dir: &DataDir) {
+    let Some(users) = dir.users() else { return };
+    if let Err(error) = proc::end_of_users(&users.of_slots()) {
+        tracing::error!(%error, "what an earlier life of the agent left is there still");
+    }
+}
+
 /// The last status that an application wrote into its channel, read or not: a reader clears the flag and
 /// leaves the text.
 fn last_status(slot: &SlotDir) -> Option<AppStatus> {
@@ -179,7 +190,7 @@ mod tests {
         for name in ["3.json", "3.json.new", "4.json", "5.json.new", "somebodys.json", "6"] {
             fs::write(dir.slots().join(name), "{}").unwrap();
         }
-        let found: Vec<SlotId> = take_over(&dir).into_iter().map(|found| found.slot).collect();
+        let found: Vec<SlotId> = take_over(&dir, &|| false).into_iter().map(|found| found.slot).collect();
         let mut left: Vec<String> = fs::read_dir(dir.slots())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -11,8 +11,10 @@
 //! Left out: graphics.
 
 mod collect;
+mod copying;
 mod departed;
 mod disk;
+mod early_door;
 mod early_uploads;
 mod eviction;
 pub mod freezer;
@@ -157,8 +159,7 @@ pub fn life_mark(dir: &DataDir, life: &str) -> String {
 /// The beginning of the marks of all processes of an agent: `PATH:PLACE:`. In containers two directories can
 /// have the same path, and never the same place.
 pub fn agent_mark(dir: &DataDir) -> String {
-    let (device, inode) = dir.place().unwrap_or_default();
-    format!("{}:{device:x}.{inode:x}:", dir.path().display())
+    dir.mark()
 }
 
 /// The handle to the supervising thread.
@@ -212,6 +213,10 @@ impl Supervisor {
     /// # Errors
     /// An I/O error of the operating system, when it gives no thread.
     pub fn start(context: Context) -> std::io::Result<Self> {
+        if let Some(users) = context.confinement.users() {
+            context.dir.run_jobs_as(users.clone());
+            context.dir.make_usable()?;
+        }
         let (orders, incoming) = channel();
         let own = orders.clone();
         let freezer = Arc::new(Freezer::default());
@@ -510,7 +515,7 @@ impl Supervision {
             Some(task) => self.ended_tasks.note(job, task, &end, task.files(&self.shared).outputs),
             None => {}
         }
-        if let Some((name, nbytes)) = task.as_ref().and_then(|task| task.last_trickle(&self.shared)) {
+        for (name, nbytes) in task.iter().flat_map(|task| task.last_trickles(&self.shared)) {
             self.unsent.push(job, name, nbytes);
             self.unsent.tell(&self.shared.try_send_event);
         }

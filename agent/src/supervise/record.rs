@@ -82,6 +82,12 @@ impl Output {
         taken.unwrap_or(any).min(self.disk_max.unwrap_or(any))
     }
 
+    /// The same where others of its job's outputs were taken that hold so much together. They may be one file
+    /// with several names, of which each is a copy.
+    pub(super) fn longest_beside(&self, others: Bytes) -> Bytes {
+        self.longest().min(Bytes(self.disk_max.map_or(u64::MAX, |most| most.0.saturating_sub(others.0))))
+    }
+
     /// Where the application makes it in its slot.
     pub(super) fn place(&self) -> String {
         match self.copy {

@@ -12,13 +12,15 @@ use fallow_boinc::names;
 use fallow_boinc::runtime::{files, softlink};
 use fallow_client::{SlotFile, StartFault, TaskSetup};
 
+use rustix::fs::Gid;
+
+use super::copying::has_space;
 use super::slot_dir::SlotDir;
 use super::{Context, Shared, record};
 use crate::files::open_plain;
-
-/// So much stays free where inputs are copied: what the agent's store asks for, several times over, for
-/// others write too.
-const KEEP_FREE: u64 = 8 * fallow_store::SPARE;
+use crate::owner::Owner;
+use crate::proc;
+use crate::users;
 
 /// Why a task could not be started.
 #[derive(Debug)]
@@ -80,14 +82,66 @@ fn fresh(context: &Shared, setup: &TaskSetup) -> Result<SlotDir, StartFailure> {
         StartFailure::new(StartFault::Slot, reason)
     };
     context.dir.trash().take(&path).map_err(spoilt)?;
-    SlotDir::create(&path, context.dir.trash())
-        .map_err(|error| StartFailure::from_io("create", &path, &error))
+    let mut place = SlotDir::create(&path, context.dir.trash())
+        .map_err(|error| StartFailure::from_io("create", &path, &error))?;
+    hand_over(context, setup, &mut place)?;
+    Ok(place)
+}
+
+/// Gives a slot to the user that its job runs as, where it is another's. Nothing runs in it: whatever runs as
+/// that user, or as the one whose it was, is left of a job before, and ends.
+fn hand_over(context: &Context, setup: &TaskSetup, place: &mut SlotDir) -> Result<(), StartFailure> {
+    // Whoever is not root has one user for all.
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let path = place.path().to_path_buf();
+    let user = owner(context, setup)?;
+    let fail = |error: io::Error| StartFailure::from_io("give to its job's user", &path, &error);
+    if let Some(user) = user {
+        proc::end_of_users(&proc::only(user.uid)).map_err(fail)?;
+    }
+    if let Some(before) = place.owner().filter(|before| user != Some(*before)) {
+        // What of it is open to others' processes they could change while the job uses it.
+        users::end_former(before).map_err(|error| {
+            let reason = format!("{} cannot be used any more: {error}", path.display());
+            StartFailure::new(StartFault::Slot, reason)
+        })?;
+    }
+    place.hand_over(user.unwrap_or_else(Owner::own)).map_err(|error| match error.kind() {
+        // Of what its job has made there is more than can be given: it begins anew.
+        io::ErrorKind::FileTooLarge => StartFailure::new(StartFault::Slot, error.to_string()),
+        _ => fail(error),
+    })
+}
+
+/// The user that the job of a slot runs as, if not as the agent's own.
+pub(super) fn owner(context: &Context, setup: &TaskSetup) -> Result<Option<Owner>, StartFailure> {
+    let Some(users) = context.dir.users() else { return Ok(None) };
+    let none = |error: io::Error| StartFailure::new(StartFault::Host, error.to_string());
+    users.of_slot(setup.slot.0).map(Some).map_err(none)
+}
+
+/// Lets the user of a job read what is there for it in its project's directory, once all of that is known to
+/// be right. Gives the groups by which that user comes to it.
+pub(super) fn let_read(context: &Context, setup: &TaskSetup) -> Result<Vec<Gid>, StartFailure> {
+    let Some(all) = context.dir.users() else { return Ok(Vec::new()) };
+    let project = context.dir.project(&setup.url);
+    let fail = |path: &Path, error: io::Error| StartFailure::from_io("let its job read", path, &error);
+    let group = all.let_read(&project).map_err(|error| fail(&project, error))?;
+    let inputs = setup.files.iter().filter(|file| !file.output && names::is_file_name(&file.name));
+    let application = setup.application.iter().map(|file| &file.name);
+    for name in application.chain(inputs.map(|file| &file.name)) {
+        let path = project.join(name);
+        open_plain(&path).and_then(|file| users::let_read(&file)).map_err(|error| fail(&path, error))?;
+    }
+    Ok(vec![all.passing(), group])
 }
 
 /// The slot that the task had, with what it had done.
 pub(super) fn kept(context: &Context, setup: &TaskSetup) -> Result<SlotDir, StartFailure> {
     let path = context.dir.slot(setup.slot);
-    SlotDir::open(&path, context.dir.trash()).map_err(|error| {
+    let opened = SlotDir::open(&path, context.dir.trash()).map_err(|error| {
         match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
             // It is gone, or something else by now: the job itself has seen to that.
             Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
@@ -95,7 +149,10 @@ pub(super) fn kept(context: &Context, setup: &TaskSetup) -> Result<SlotDir, Star
             }
             _ => StartFailure::from_io("open", &path, &error),
         }
-    })
+    });
+    let mut place = opened?;
+    hand_over(context, setup, &mut place)?;
+    Ok(place)
 }
 
 /// Writes `init_data.xml` as of now. The account key is in it.
@@ -121,18 +178,6 @@ fn check(file: &SlotFile) -> Result<(), StartFailure> {
         return Err(StartFailure::new(StartFault::Job, reason));
     }
     Ok(())
-}
-
-/// Looks whether a copy leaves the space that the agent needs, so that it can store what comes of it.
-/// Downloads leave much more; but each job has copies of its own.
-fn has_space(slot: &Path, nbytes: u64) -> io::Result<()> {
-    let free =
-        rustix::fs::statvfs(slot).map_or(u64::MAX, |volume| volume.f_bavail.saturating_mul(volume.f_frsize));
-    if free >= nbytes.saturating_add(KEEP_FREE) {
-        return Ok(());
-    }
-    let what = format!("no space for {nbytes} bytes: {free} are free, {KEEP_FREE} of which have to stay so");
-    Err(io::Error::new(io::ErrorKind::StorageFull, what))
 }
 
 /// Has the application find an output in its slot, in a directory that holds nothing else.

@@ -16,6 +16,7 @@ use rand::TryRng;
 use rustix::process::{WaitId, WaitIdOptions};
 
 use super::disk::{Files, Misses};
+use super::early_door::EarlyDoor;
 use super::early_uploads::EarlyLook;
 use super::groups::TaskGroup;
 use super::hearing::Hearing;
@@ -24,11 +25,12 @@ use super::memory::SharedMemory;
 use super::record::{Leader, Output, SlotRecord};
 use super::restless::Restless;
 use super::slot::StartFailure;
-use super::slot_dir::SlotDir;
+use super::slot_dir::{Last, SlotDir};
 use super::unsent_messages::UnsentMessages;
 use super::{Context, Delivery, Order, Shared, collect, launch, messages, slot, verify};
 use crate::brand;
 use crate::files::shown;
+use crate::owner::Owner;
 use crate::proc::{self, Sessions, Used};
 use crate::sys::{self, Segment, Urgency};
 use crate::walk::Missed;
@@ -66,6 +68,8 @@ pub(super) struct Meter {
     gone: AtomicBool,
     /// The control group of its processes, where it has one.
     group: OnceLock<Arc<TaskGroup>>,
+    /// By what its outputs are sent early; closed once it is over.
+    early: EarlyDoor,
 }
 
 impl Meter {
@@ -511,35 +515,50 @@ impl Task {
         let said = text.map_or_else(TrickleUp::default, |text| TrickleUp::parse(&text));
         let project = shared.dir.project(&self.url);
         self.announced |= said.new_trickle_up;
-        if self.announced && !unsent.is_full() {
-            self.announced = false;
-            if let Some((name, nbytes)) = messages::take_trickle(&process.place, &project, &self.name) {
+        let waited = messages::trickle_waits(&process.place);
+        if (self.announced || waited) && !unsent.is_full() {
+            let taken = messages::take_trickle(&process.place, &project, &self.name, true);
+            // The one that waited was announced before.
+            self.announced &= waited || (taken.is_err() && !messages::trickle_waits(&process.place));
+            if let Ok(Some((name, nbytes))) = taken {
                 unsent.push(job, name, nbytes);
             }
         }
         // Also at its first look: what was asked for in an earlier run may not have been seen.
         let news = said.new_upload_file || std::mem::take(&mut self.is_new);
         let (place, made, shared) = (Arc::clone(&process.place), &self.made, Arc::clone(shared));
+        let meter = self.meter();
         self.early.look(news, || {
             let made = made.clone();
             move || {
+                let mut lacks_space = false;
                 for output in messages::upload_requests(&place, &made) {
-                    let Some(output) = messages::output_now(&place, &project, output) else { continue };
+                    let look = || messages::output_now(&place, &project, output, &made, &meter.early);
+                    let now = meter.early.is_open().then(look).unwrap_or(Ok(None));
+                    lacks_space |= now.is_err();
+                    if now.is_err() || !meter.early.is_open() {
+                        messages::ask_again(&place, output);
+                        continue;
+                    }
+                    let Ok(Some(output)) = now else { continue };
                     while !(shared.try_send_event)(Event::UploadWanted { job, output: output.clone() }) {
                         std::thread::sleep(NO_ROOM);
                     }
                 }
+                lacks_space
             }
         });
     }
 
-    /// A message to its project that the application announced last. Its process is gone.
-    pub(super) fn last_trickle(&self, shared: &Shared) -> Option<(String, Bytes)> {
-        let process = self.process.as_ref()?;
+    /// Messages to its project that the application announced last. Its process is gone.
+    pub(super) fn last_trickles(&self, shared: &Shared) -> Vec<(String, Bytes)> {
+        let Some(process) = self.process.as_ref() else { return Vec::new() };
         let text = process.channels().and_then(|channels| channels.receive(Channel::TrickleUp));
         let project = shared.dir.project(&self.url);
         let is_announced = self.announced || text.is_some_and(|text| TrickleUp::parse(&text).new_trickle_up);
-        is_announced.then(|| messages::take_trickle(&process.place, &project, &self.name)).flatten()
+        let take = || messages::take_trickle(&process.place, &project, &self.name, false).ok()?;
+        let waited = messages::trickle_waits(&process.place).then(take).flatten();
+        waited.into_iter().chain(is_announced.then(take).flatten()).collect()
     }
 
     /// What the application said last, if anything: also at an earlier look, whose sample may not have been
@@ -621,7 +640,7 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     let threads = setup.special.then(|| std::fs::File::open(format!("/proc/{}/task", leader.pid)));
     let (exit, cpu, young) = wait(&leader, meter);
     drop(threads);
-    let strays = kill_strays(meter, young, &shared.mark(setup.slot));
+    let (strays, ended) = kill_strays(meter, young, &shared.mark(setup.slot), place.owner());
     meter.gone.store(true, Ordering::Relaxed);
     // First of all what is left in its group: nothing of it is to meddle with what that says.
     meter.group().inspect(|group| group.kill());
@@ -629,11 +648,19 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     meter.group().inspect(|group| group.end());
     strays.keys().chain([&leader.pid]).for_each(|&session| shared.guard.remove(session));
     let peak = meter.peak();
+    // Before the first of them is taken.
+    meter.early.close();
     let is_to_leave = || meter.is_leaving();
-    let collect =
-        || collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, peak, &is_to_leave);
+    let collect = |last: Last<'_>| {
+        collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, peak, last)
+    };
     collect::give_way();
-    let mut end = collect::patiently(&setup.name, is_to_leave, collect).unwrap_or_else(|_| {
+    // What still runs could change what is taken.
+    let ended = ended.inspect_err(
+        |error| tracing::error!(task = shown(&setup.name), %error, "a task has not ended as a whole"),
+    );
+    let taken = ended.and_then(|()| collect::patiently(&setup.name, &is_to_leave, collect));
+    let mut end = taken.unwrap_or_else(|_| {
         shared.uncollected.note(setup, exit, cpu, peak);
         collect::interrupted(cpu, peak)
     });
@@ -656,9 +683,15 @@ fn of_task(all: &[proc::Process], sessions: &Sessions, brand: u64) -> Vec<proc::
     all.iter().filter(is_own).copied().collect()
 }
 
-/// Kills what left the session: it is known by its number, by the session that it made for itself, or by its
-/// mark, and ends with its task all the same. `young` were made since the last look. Returns those sessions.
-fn kill_strays(meter: &Meter, young: Sessions, mark: &str) -> Sessions {
+/// Kills what left the session: it is known by its number, by the session that it made for itself, by its
+/// mark, or by the user that nobody but this task has, and ends with its task all the same. `young` were made
+/// since the last look. Returns those sessions, and whether nothing runs as that user any more.
+fn kill_strays(
+    meter: &Meter,
+    young: Sessions,
+    mark: &str,
+    user: Option<Owner>,
+) -> (Sessions, std::io::Result<()>) {
     let mut strays = meter.strays().clone();
     strays.extend(young);
     // Several rounds, for one may fork between the look and the kill.
@@ -671,7 +704,7 @@ fn kill_strays(meter: &Meter, young: Sessions, mark: &str) -> Sessions {
         }
         std::thread::sleep(StdDuration::from_millis(20));
     }
-    strays
+    (strays, user.map_or(Ok(()), |user| proc::end_of_users(&proc::only(user.uid))))
 }
 
 type Begun = (Leader, Option<SharedMemory>, Arc<SlotDir>);
@@ -695,15 +728,17 @@ fn start(
             SharedMemory::in_file(&place)
                 .map_err(|error| StartFailure::from_io("make the channel in", place.path(), &error))?,
         ),
-        Some(key) => {
-            Segment::create(key).map(SharedMemory::Segment).map_err(|error| unshared(setup, &error)).ok()
-        }
+        Some(key) => Segment::create(key, slot::owner(shared, setup)?)
+            .map(SharedMemory::Segment)
+            .map_err(|error| unshared(setup, &error))
+            .ok(),
     };
     // An application that finds nothing under the key goes on by itself.
     let key = channel.as_ref().map_or(record.shm_key.unwrap_or_default(), SharedMemory::key);
     slot::write_init_data(shared, setup, &place, key)?;
     let program = verify::verify(shared, &shared.known, setup)?;
-    let pid = launch::launch(shared, setup, &place, &program, meter)?;
+    let user = launch::user(shared, setup, &place)?;
+    let pid = launch::launch(shared, setup, &place, (&program, user.as_ref()), meter)?;
     let start = proc::find(pid).map_or(0, |process| process.start);
     let leader = Leader { pid, start, boot: fallow_daemon::proc::boot().unwrap_or_default() };
     shared.guard.add(leader.pid, leader.start);
@@ -838,10 +873,11 @@ mod tests {
         let meter = task.meter();
         // Its process is gone, and this host cannot take what it has left.
         meter.gone.store(true, Ordering::Relaxed);
-        let full = || Err(std::io::ErrorKind::StorageFull.into());
         let begun = StdInstant::now();
         let waits = std::thread::spawn(move || {
-            collect::patiently("job_1_0", || meter.is_leaving() || begun.elapsed().as_secs() > 5, full)
+            let is_to_leave = || meter.is_leaving() || begun.elapsed().as_secs() > 5;
+            let full = |_: Last<'_>| Err(std::io::ErrorKind::StorageFull.into());
+            collect::patiently("job_1_0", &is_to_leave, full)
         });
         task.discard(Goes::NotWanted);
         assert!(task.meter.is_leaving());

@@ -15,6 +15,7 @@ use fallow_domain::{Bytes, Duration, JobId, SlotId};
 
 use super::record::SlotRecord;
 use super::slot::{self, StartFailure};
+use super::slot_dir::Last;
 use super::{Context, collect};
 
 /// The end of a task whose outputs could not be taken.
@@ -71,9 +72,9 @@ impl UncollectedOutputs {
         }
         let record = SlotRecord::of(setup);
         let cpu = (left.cpu - setup.init_data.wu_cpu_time).max(Duration::ZERO);
-        let take = || {
-            let (slot, place, leaves) = (setup.slot, Some(&place), &is_to_leave);
-            collect::collect(&context.dir, slot, place, &record, left.exit, cpu, left.peak, leaves)
+        let take = |last: Last<'_>| {
+            let (slot, place) = (setup.slot, Some(&place));
+            collect::collect(&context.dir, slot, place, &record, left.exit, cpu, left.peak, last)
         };
         collect::give_way();
         let taken = collect::patiently(&setup.name, &is_to_leave, take);

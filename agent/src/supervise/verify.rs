@@ -215,7 +215,7 @@ fn lease(file: &File) -> io::Result<Lease> {
 /// Puts a copy in the place of a file, so that whoever has the old one open has something else.
 fn own_copy(mut file: &File, path: &Path) -> io::Result<File> {
     let parts = path.with_file_name(PARTIAL);
-    fs::create_dir_all(&parts)?;
+    crate::dir::make_closed(&parts)?;
     let copy = parts.join(dir::copy_name(path.file_name().unwrap_or_default()));
     remove(&copy)?;
     let mut target = File::options().write(true).create_new(true).open(&copy)?;

@@ -1,10 +1,13 @@
-//! A process that gives up privileges, and keeps to rules of Landlock and to filters of system calls (R6.10).
+//! A process that gives up privileges, becomes another user, and keeps to rules of Landlock and to filters of
+//! system calls (R6.10).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
+
+use crate::owner::JobUser;
 
 /// A filter of system calls, as the kernel takes it.
 #[derive(Debug)]
@@ -62,26 +65,62 @@ pub struct Rules {
     pub on_own_threads: u64,
 }
 
-/// Has a process that `command` starts give up all privileges if it `gives_up` any (whoever is not root
-/// cannot have the rest without that), then keep to `rules` (of Landlock), if there are any, and to
-/// `filters`. It holds for whatever `command` has it do after that, too. Where it fails, the process is not
-/// started, and the error is `PermissionDenied`.
-pub fn confine(command: &mut Command, gives_up: bool, rules: Option<Rules>, filters: Arc<[Filter]>) {
+/// What confines a process.
+#[derive(Debug)]
+pub struct Means {
+    /// It gives up all privileges. Whoever is not root cannot have rules and filters without that.
+    pub gives_up: bool,
+    /// Rules of Landlock.
+    pub rules: Option<Rules>,
+    /// Filters of system calls.
+    pub filters: Arc<[Filter]>,
+    /// The user that it becomes, if another than this process's.
+    pub user: Option<JobUser>,
+}
+
+/// Has a process that `command` starts be confined by these means. It holds for whatever `command` has it do
+/// after that, too. Where it fails, the process is not started, and the error is `PermissionDenied`.
+pub fn confine(command: &mut Command, means: Means) {
+    let Means { gives_up, rules, filters, user } = means;
     // SAFETY: the closure runs between fork and exec. It makes system calls and nothing else: what they need
     // was made before and is owned by the closure, and neither errors by number nor those of a kind allocate.
     unsafe {
         command.pre_exec(move || {
-            let given_up = match gives_up {
-                true => give_up_new_privileges().and_then(|()| give_up_capabilities()),
-                false => Ok(()),
-            };
+            let given_up = if gives_up { give_up_new_privileges() } else { Ok(()) };
             let confined = given_up
                 .and_then(|()| rules.as_ref().map_or(Ok(()), keep_to))
-                .and_then(|()| filter_calls(&filters));
+                .and_then(|()| filter_calls(&filters))
+                // Root needs no `no_new_privs` for the two before, and what it becomes would.
+                .and_then(|()| user.as_ref().map_or(Ok(()), become_user))
+                .and_then(|()| if gives_up { give_up_capabilities() } else { Ok(()) });
             // Whatever it was, it says nothing about the program.
             confined.map_err(|_| io::Error::from_raw_os_error(libc::EPERM))
         });
     }
+}
+
+/// Has the calling thread, and no other, be another user for good, with these groups and no others. The
+/// kernel takes root's capabilities from it. Async-signal-safe.
+fn become_user(user: &JobUser) -> io::Result<()> {
+    let (uid, gid) = (user.owner.uid, user.owner.gid);
+    rustix::thread::set_thread_groups(&user.groups)?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+    Ok(())
+}
+
+/// Does something as another user, in a thread that ends with it. A container may not have that user, and a
+/// service manager may forbid to become it.
+///
+/// # Errors
+/// The system's, or that of what is done.
+pub fn as_user(user: JobUser, act: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("user".into());
+    let tried = thread.spawn(move || become_user(&user).and_then(|()| act()))?;
+    let tried = tried.join().unwrap_or_else(|_| Err(io::Error::other("the attempt did not end")));
+    // A thread that changes its user closes all of its process to others, so to this agent's own looks.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)?;
+    tried
 }
 
 /// Has the calling thread keep to rules of Landlock for good; it needs [`give_up_new_privileges`].

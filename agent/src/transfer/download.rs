@@ -29,7 +29,7 @@ use super::unpack::{expand, packed_max};
 use super::verify::check;
 use super::volume::VolumeWatch;
 use super::web::{Answer, HttpRequest, Web, refused};
-use crate::dir::{DataDir, packed_name};
+use crate::dir::{DataDir, make_closed, packed_name};
 
 /// So long what came of a file waits for space: a disk may be full for a moment only. Two that wait for each
 /// other's space end by it.
@@ -54,7 +54,7 @@ pub(super) async fn download(
     let place = dir.project(&wanted.url).join(name);
     let partial = dir.partial(&wanted.url).join(name);
     dir.open_project(&wanted.url);
-    fs::create_dir_all(dir.partial(&wanted.url)).map_err(failure("create", &partial))?;
+    make_closed(&dir.partial(&wanted.url)).map_err(failure("create", &partial))?;
     if let Ok(found) = fs::symlink_metadata(&place) {
         // An earlier life of the agent may have ended between the last step and the client's knowing of it.
         match blocking(check(wanted, &place)).await {

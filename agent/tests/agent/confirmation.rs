@@ -3,7 +3,7 @@
 
 use fallow_proto::fleet::v1::HostState;
 
-use crate::link::{Agent, Coordinator, GOOD, Held, document, host, token};
+use crate::link::{Agent, Coordinator, GOOD, Held, document, host, host_of, token};
 
 /// Long enough for a loaded machine to acknowledge in.
 const CONFIRM_WITHIN: &str = "--confirm-within-ms=12000";
@@ -84,4 +84,48 @@ async fn r6_5_an_agent_goes_back_from_what_is_not_acknowledged_also_when_it_is_k
     coordinator.until("another life", |held| (links(held) > before).then_some(())).await;
     heartbeats(&coordinator, 100).await;
     assert!(follows(3)(&coordinator.0.lock().unwrap()).is_some(), "what is confirmed needs nobody");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r6_5_an_agent_keeps_a_version_when_its_coordinator_says_that_it_has_no_space_to_store_the_report() {
+    let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
+    let (address, _serving) = coordinator.serve(None).await;
+    let token = token(&coordinator, address, GOOD);
+    let _process = Agent::start_with(dir.path(), &token, &[CONFIRM_WITHIN]);
+    coordinator.until("the snapshot", |held| host(held).map(drop)).await;
+    coordinator.send(document(1, 75.0), "").await;
+    coordinator.until("version 1", follows(1)).await;
+
+    coordinator.0.lock().unwrap().is_full = true;
+    coordinator.send(document(2, 50.0), "").await;
+    let says = |version: u64| {
+        move |held: &Held| {
+            let host = held.unstored.iter().rev().find_map(host_of)?;
+            (host.document_version == version).then_some(())
+        }
+    };
+    coordinator.until("version 2", says(2)).await;
+    // What is said in the same breath counts for nothing, and no link lasts on which nothing is stored.
+    {
+        let mut held = coordinator.0.lock().unwrap();
+        held.unstored.clear();
+        held.lose();
+    }
+    coordinator.until("version 2 over another link", says(2)).await;
+    heartbeats(&coordinator, 10).await;
+
+    // For longer than it would have waited.
+    is_silent(&coordinator, true);
+    let before = {
+        let mut held = coordinator.0.lock().unwrap();
+        held.is_full = false;
+        held.lose();
+        links(&held)
+    };
+    let hello = coordinator.until("another link", |held| held.hellos.get(before).cloned()).await;
+    assert_eq!(hello.document_version, 2);
+    coordinator.until("version 2", follows(2)).await;
+    heartbeats(&coordinator, 100).await;
+    let held = coordinator.0.lock().unwrap();
+    assert!(follows(2)(&held).is_some_and(|host| host.document_rolled_back_version == 0));
 }

@@ -10,7 +10,7 @@ use fallow_agent::dir::DataDir;
 use fallow_agent::records::{Records, Stored};
 use fallow_store::{Batch, Kind, SledStore, Store};
 
-use crate::support::{agent, is_alive, put, wait_for};
+use crate::support::{agent, is_alive, project, put, wait_for};
 use crate::transfers::{Server, http};
 
 pub(crate) fn command(dir: &Path, arguments: &[&str]) -> Command {
@@ -236,6 +236,31 @@ fn the_owners_suspension_holds_over_a_kill() {
     let pid = rustix::process::Pid::from_raw(i32::try_from(daemon.0.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(daemon.code(), Some(0));
+}
+
+#[test]
+fn r6_10_an_agent_that_is_to_end_while_it_takes_what_a_task_has_left_ends_soon_and_keeps_it() {
+    let dir = tempfile::tempdir().unwrap();
+    Daemon::start(dir.path()).kill();
+    let data = DataDir::at(dir.path());
+    let slot = data.slot(fallow_domain::SlotId(0));
+    put(&slot.join("boinc_finish_called"), b"0\n");
+    // To read all of it would take an hour.
+    std::fs::File::create(slot.join("out")).unwrap().set_len(1 << 42).unwrap();
+    let output = serde_json::json!({"name": "output_1", "open_name": "out", "copy": true});
+    let record = serde_json::json!({
+        "job": 7, "name": "old", "url": project(), "outputs": [output], "cpu_before": 0, "process": null,
+    });
+    put(&data.slot_record(fallow_domain::SlotId(0)), record.to_string().as_bytes());
+    std::fs::create_dir_all(data.project(&project())).unwrap();
+    let mut run = command(dir.path(), &["run"]);
+    let mut daemon = Daemon(run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let taken = data.project(&project()).join("output_1");
+    wait_for("the first look at it", || taken.exists().then_some(()));
+    let pid = rustix::process::Pid::from_raw(i32::try_from(daemon.0.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(daemon.code(), Some(0));
+    assert!(slot.join("boinc_finish_called").exists() && data.slot_record(fallow_domain::SlotId(0)).exists());
 }
 
 #[test]

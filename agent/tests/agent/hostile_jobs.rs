@@ -40,6 +40,11 @@ pub(crate) fn as_ordinary_user(name: &str) -> bool {
 
 /// The same with so many descriptors.
 pub(crate) fn as_ordinary_user_with(name: &str, descriptors: u32) -> bool {
+    as_user(name, descriptors, (NOBODY, NOBODY))
+}
+
+/// The same as a user and a group of these numbers.
+pub(crate) fn as_user(name: &str, descriptors: u32, (user, group): (u32, u32)) -> bool {
     if std::env::var_os("FALLOW_TEST_ORDINARY").is_some() {
         return false;
     }
@@ -53,8 +58,8 @@ pub(crate) fn as_ordinary_user_with(name: &str, descriptors: u32) -> bool {
         .env("FALLOW_TEST_ORDINARY", "1")
         .env("TMPDIR", dir.path());
     if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-        command.uid(NOBODY).gid(NOBODY);
+        std::os::unix::fs::chown(dir.path(), Some(user), Some(group)).unwrap();
+        command.uid(user).gid(group);
     }
     let output = command.output().unwrap();
     // The standard library's own removal recurses, and would end this test too.

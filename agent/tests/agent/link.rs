@@ -14,8 +14,8 @@ use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1::fleet_server::{Fleet, FleetServer};
 use fallow_proto::fleet::v1::{
     Acknowledge, Copied, Document, EnrollReply, EnrollRequest, Entry, FromAgent, FromCoordinator, Hello,
-    Preferences, ProjectAssignment, RenewReply, RenewRequest, SeparateReply, SeparateRequest, Welcome, entry,
-    from_agent, from_coordinator,
+    Preferences, ProjectAssignment, Received, RenewReply, RenewRequest, SeparateReply, SeparateRequest,
+    Welcome, entry, from_agent, from_coordinator,
 };
 use fallow_tls::{AccessString, Authority, CoordinatorCertificate, Peer, Purpose};
 use tokio::sync::mpsc;
@@ -36,6 +36,10 @@ pub(crate) struct Held {
     pub(crate) separated: Vec<fallow_tls::Fingerprint>,
     /// Messages are applied, and not acknowledged.
     pub(crate) is_silent: bool,
+    /// The disk is full: messages are not applied, and it is only said that they came.
+    pub(crate) is_full: bool,
+    /// Of the messages that came then, the entries.
+    pub(crate) unstored: Vec<Entry>,
     /// What it said to who asked whether it is there.
     pub(crate) probe_answers: Vec<u64>,
     epoch: String,
@@ -136,6 +140,20 @@ impl Coordinator {
             assert!(Instant::now() < end, "waited for {what}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    /// The number of a report that comes when the disk is full.
+    fn leave_unstored(&self, message: &FromAgent) -> Option<u64> {
+        let mut held = self.0.lock().unwrap();
+        let (sequence, entries) = match message.body.as_ref()? {
+            from_agent::Body::Snapshot(snapshot) => (snapshot.sequence, &snapshot.entries),
+            from_agent::Body::Delta(delta) => (delta.sequence, &delta.entries),
+            _ => return None,
+        };
+        held.is_full.then(|| {
+            held.unstored.extend_from_slice(entries);
+            sequence
+        })
     }
 
     fn take(&self, message: FromAgent) -> Option<u64> {
@@ -244,7 +262,10 @@ impl Fleet for Coordinator {
         let this = self.clone();
         let talk = tokio::spawn(async move {
             while let Ok(Some(message)) = incoming.message().await {
-                if let Some(sequence) = this.take(message)
+                if let Some(sequence) = this.leave_unstored(&message) {
+                    let body = Some(from_coordinator::Body::Received(Received { sequence }));
+                    let _ = out.send(Ok(FromCoordinator { traceparent: String::new(), body })).await;
+                } else if let Some(sequence) = this.take(message)
                     && !this.0.lock().unwrap().is_silent
                 {
                     let body = Some(from_coordinator::Body::Acknowledge(Acknowledge { sequence }));
@@ -329,7 +350,11 @@ pub(crate) fn document(version: u64, share: f64) -> from_coordinator::Body {
 }
 
 pub(crate) fn host(held: &Held) -> Option<fallow_proto::fleet::v1::HostState> {
-    match held.entries.get("host")?.value.clone()? {
+    host_of(held.entries.get("host")?)
+}
+
+pub(crate) fn host_of(entry: &Entry) -> Option<fallow_proto::fleet::v1::HostState> {
+    match entry.value.clone()? {
         entry::Value::Host(host) => Some(*host),
         _ => None,
     }

@@ -20,6 +20,8 @@ mod hostile_groups;
 mod hostile_jobs;
 #[path = "../../../shared/tls/tests/support/incoming.rs"]
 mod incoming;
+mod job_outputs;
+mod job_users;
 mod link;
 mod messages;
 mod owner;

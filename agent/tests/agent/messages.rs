@@ -1,6 +1,7 @@
 //! What applications and projects say to each other, and the memory that old applications share with their
 //! client.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -83,13 +84,16 @@ fn r6_2_a_message_announced_to_a_killed_agent_is_taken_at_the_next_start() {
     // As a kill would have left them.
     let slot = bench.data.slot(SLOT);
     put(&slot.join("trickle_up.xml"), b"m");
+    // Of whoever the job ran as.
+    let job = slot.join("kept").metadata().unwrap();
+    std::os::unix::fs::chown(slot.join("trickle_up.xml"), Some(job.uid()), Some(job.gid())).unwrap();
     std::fs::rename(slot.join("kept"), slot.join("boinc_mmap_file")).unwrap();
     for entry in std::fs::read_dir(bench.data.project(&project())).unwrap().flatten() {
         if entry.file_name().to_string_lossy().starts_with("trickle_up_") {
             std::fs::remove_file(entry.path()).unwrap();
         }
     }
-    leftovers::take_over(&bench.data);
+    leftovers::take_over(&bench.data, &|| false);
     let entries = std::fs::read_dir(bench.data.project(&project())).unwrap().flatten();
     let found =
         entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("trickle_up_job_1_0_"));
@@ -303,6 +307,6 @@ fn r6_2_system_v_memory_of_a_killed_agent_is_removed_by_the_next_one() {
         "job": 7, "name": "old", "url": project(), "outputs": [], "cpu_before": 0, "shm_key": key, "process": null,
     });
     put(&bench.data.slot_record(SLOT), record.to_string().as_bytes());
-    leftovers::take_over(&bench.data);
+    leftovers::take_over(&bench.data, &|| false);
     assert!(!segments().contains(&key));
 }

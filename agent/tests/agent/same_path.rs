@@ -44,7 +44,7 @@ fn r6_10_an_agent_leaves_the_jobs_of_another_one_alone_whose_directory_has_the_s
             }
         }
         // The second one begins anew.
-        leftovers::take_over(&DataDir::at(&path));
+        leftovers::take_over(&DataDir::at(&path), &|| false);
         let ended: Vec<bool> = tasks.iter_mut().map(|(_, task)| task.try_wait().unwrap().is_some()).collect();
         for (_, task) in &mut tasks {
             let _ = task.kill();

@@ -1,6 +1,6 @@
 //! Tasks as real processes. The application is this test binary itself, run with the name of an ignored test.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,6 +13,7 @@ use fallow_agent::guard::GuardHandle;
 use fallow_agent::proc;
 use fallow_agent::supervise::groups::Groups;
 use fallow_agent::supervise::{Context, Supervisor, agent_mark, leftovers, life_mark};
+use fallow_agent::users::Users;
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::init_data::AppInitData;
 use fallow_boinc::runtime::message::ProcessControl;
@@ -133,7 +134,8 @@ impl Bench {
         let groups = groups.unwrap_or_else(|| Groups::none("not wanted"));
         let jobs = groups.jobs().map(Path::to_path_buf);
         let mark = life_mark(&data, &life);
-        let guard = GuardHandle::start(agent(), mark, StdDuration::from_millis(300), jobs).unwrap();
+        let users = confinement.users().map(Users::block);
+        let guard = GuardHandle::start(agent(), mark, StdDuration::from_millis(300), jobs, users).unwrap();
         let for_samples = std::sync::Mutex::new(dropped.unwrap_or_else(|| sender.clone()));
         let sender = std::sync::Mutex::new(sender);
         let context = Context {
@@ -539,7 +541,7 @@ fn what_an_earlier_life_left_is_killed_and_a_finished_task_is_found() {
         .env(proc::MARK, format!("{}old:0:", agent_mark(&bench.data)))
         .spawn()
         .unwrap();
-    let found = leftovers::take_over(&bench.data);
+    let found = leftovers::take_over(&bench.data, &|| false);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].slot, SLOT);
     assert!(found[0].last_status.is_some(), "the channel's last status is read");
@@ -547,6 +549,34 @@ fn what_an_earlier_life_left_is_killed_and_a_finished_task_is_found() {
     let end = found[0].finished.as_ref().expect("a finish file means that the task is done");
     assert_eq!(end.outputs.len(), 1);
     wait_for("the stray's end", || stray.try_wait().unwrap());
+}
+
+#[test]
+fn r6_10_an_agent_that_is_to_end_does_not_stay_for_what_an_earlier_life_left_and_its_next_start_finds_it() {
+    let mut bench = Bench::new();
+    let mut setup = bench.script("echo 0 > boinc_finish_called; exit 0");
+    setup.files = bench.setup(true, true).files.into_iter().filter(|file| file.output).collect();
+    let slot = bench.data.slot(SLOT);
+    bench.supervisor.start_task(setup);
+    assert!(bench.ended().outputs.is_empty());
+    bench.supervisor.stop(StdDuration::ZERO);
+    bench.supervisor.join();
+    // As if the agent had been killed before it saw the end. To read all of it would take an hour.
+    std::fs::File::create(slot.join("out")).unwrap().set_len(1 << 42).unwrap();
+    let owner = slot.metadata().unwrap();
+    std::os::unix::fs::chown(slot.join("out"), Some(owner.uid()), Some(owner.gid())).unwrap();
+    let found = leftovers::take_over(&bench.data, &|| true);
+    assert!(found.len() == 1 && found[0].finished.is_none() && slot.join("out").exists());
+    // It is told so while it reads it.
+    let looks = std::cell::Cell::new(0);
+    let found = leftovers::take_over(&bench.data, &|| looks.replace(looks.get() + 1) > 0);
+    let end = found[0].finished.as_ref();
+    assert!(end.is_none() && looks.get() > 1, "{end:?} {}", looks.get());
+    let moved = bench.data.project(&project()).join("output_1");
+    std::fs::File::options().write(true).open(moved).unwrap().set_len(5).unwrap();
+    let found = leftovers::take_over(&bench.data, &|| false);
+    let end = found[0].finished.as_ref().expect("it had finished");
+    assert_eq!(end.outputs.iter().map(|output| output.nbytes).collect::<Vec<_>>(), [Bytes(5)]);
 }
 
 #[test]
@@ -677,9 +707,9 @@ fn r6_10_a_copy_of_the_directory_that_is_started_beside_the_agent_leaves_its_tas
     let copied = std::process::Command::new("cp").arg("-a").arg(bench.data.path()).arg(copy.path()).status();
     assert!(copied.unwrap().success());
     let copy = DataDir::at(&copy.path().join(bench.data.path().file_name().unwrap()));
-    assert_eq!(leftovers::take_over(&copy).len(), 1, "the copy has the slot");
+    assert_eq!(leftovers::take_over(&copy, &|| false).len(), 1, "the copy has the slot");
     assert!(is_alive(pid), "the task is the first one's");
-    assert_eq!(leftovers::take_over(&bench.data).len(), 1);
+    assert_eq!(leftovers::take_over(&bench.data, &|| false).len(), 1);
     wait_for("the task's end after a start where it was begun", || (!is_alive(pid)).then_some(()));
 }
 
@@ -730,7 +760,7 @@ fn a_later_session_with_the_id_of_an_earlier_lifes_task_is_left_alone() {
         "process": {"pid": leader, "start": 12_345},
     });
     put(&bench.data.slot_record(SLOT), record.to_string().as_bytes());
-    let found = leftovers::take_over(&bench.data);
+    let found = leftovers::take_over(&bench.data, &|| false);
     let survived = is_alive(innocent);
     proc::kill([proc::find(innocent)].into_iter().flatten());
     assert!(survived, "it is no task's");

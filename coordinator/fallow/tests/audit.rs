@@ -43,6 +43,9 @@ fn r6_10_operators_see_who_did_what_and_that_the_log_is_whole() {
     assert!(who.starts_with("ann@"), "{made}");
     assert_eq!(json(dir, &["audit", "--actor", who])["entries"].as_array().unwrap().len(), 2);
     assert_eq!(done(dir, &["audit", "--limit", "1"]).lines().count(), 2);
+    let cut = text(&fallow(dir, &["audit", "--limit", "1"]));
+    assert!(cut.contains("the newest 1 are listed, there may be more: --limit"), "{cut}");
+    assert!(!text(&fallow(dir, &["audit", "--limit", "1000"])).contains("there may be more"));
     let end = &all["entries"][3]["hash"];
     let whole = done(dir, &["audit", "--check"]);
     assert_eq!(whole, format!("The audit log is whole up to entry 4, {}.\n", end.as_str().unwrap()));

@@ -43,6 +43,10 @@ fn a_coordinator_is_run_asked_and_stopped() {
     }
     let tokens = fallow(dir.path(), &["tokens", "create", "--count", "3"]);
     assert_eq!(String::from_utf8_lossy(&tokens.stdout).lines().count(), 3);
+    let said = String::from_utf8_lossy(&tokens.stderr);
+    assert!(said.contains("only this machine can use it") && said.contains("--advertise"), "{said}");
+    let project = text(&fallow(dir.path(), &["project", "create", "sums"]));
+    assert!(project.contains("only this machine reaches it there"), "{project}");
     assert_eq!(running.stop(), Some(0));
     assert!(!DaemonFile::path(&dir.path().join("coordinator")).exists());
 }

@@ -13,12 +13,13 @@ use fallow_proto::fleet::v1 as wire;
 use fallow_proto::operator::v1::add_app_version_part::Part;
 use fallow_proto::operator::v1::{
     AddAppVersionPart, AddAppVersionRequest, AppFile, CreateProjectRequest, ForgetHostRequest,
-    GetDocumentRequest, InputFile, ListHostsRequest, NewWorkunit, RevokeHostRequest, SetPreferencesRequest,
-    SubmitRequest,
+    GetDocumentRequest, InputFile, ListHostsRequest, ListRolloutsRequest, NewWorkunit, RevokeHostRequest,
+    RolloutPlan, SetPreferencesRequest, SetRolloutPlanRequest, SubmitRequest,
 };
 use peers::{Agent, Client, Identity, add_app_version, connect, enroll, hello, host, tokens};
 use tonic::{Code, Status};
 use wire::entry::Value;
+use wire::from_agent::Body as Said;
 use wire::from_coordinator::Body as Heard;
 
 const CHILD: &str = "FALLOW_FULL_DISK_TEST_DIR";
@@ -41,6 +42,7 @@ async fn child_on_a_small_volume() {
         hosts.push(enroll(coordinator.access(), &token).await.unwrap());
     }
     let last = hosts.pop().unwrap();
+    begin_rollout(&mut operator).await;
     // Where there is no room for much, there may be some for little.
     let mut sizes = [1_000, 100, 10, 1].into_iter().peekable();
     for identity in hosts {
@@ -53,21 +55,54 @@ async fn child_on_a_small_volume() {
     }
     assert!(sizes.peek().is_none(), "the disk is not full");
     submit_all_there_is_room_for(&mut operator).await;
-    let (mut agent, _) = Agent::link(&last, hello(&last, "e", 0)).await;
+    let process = |boot: u8| wire::Hello { boot: vec![boot; 16], ..hello(&last, "e", 0) };
+    let (mut agent, _) = Agent::link(&last, process(1)).await;
+    // Whether the first report finds space or not: the second one finds none.
     agent.snapshot(1, vec![host()]).await;
+    answered(&mut agent, 1).await;
     agent.delta(2, (0..1_000).map(job).collect(), &[]).await;
-    stop_them(&mut operator, &last).await;
-    // It is on the link of which nothing can be stored.
-    let mut is_suspended = false;
-    let refused = loop {
-        match agent.next().await {
-            Ok(Heard::Document(document)) => is_suspended |= document.preferences.unwrap().suspended,
-            Ok(_) => {}
-            Err(status) => break status,
+    assert!(matches!(answered(&mut agent, 2).await, Heard::Received(_)), "it is stored");
+    // So this is the link of which nothing can be stored. A rollout sees nothing of such a host.
+    let rollouts =
+        operator.list_rollouts(ListRolloutsRequest { limit: 1 }).await.unwrap().into_inner().rollouts;
+    assert_eq!((rollouts[0].hosts, rollouts[0].off), (13, 13), "{}", rollouts[0].stands);
+    let mut received = 0;
+    let suspended = async {
+        loop {
+            match agent.next().await {
+                Ok(Heard::Document(document))
+                    if document.preferences.as_ref().is_some_and(|said| said.suspended) =>
+                {
+                    agent.delta(3, vec![host()], &[]).await;
+                }
+                Ok(Heard::Received(message)) => received = message.sequence,
+                Ok(_) => {}
+                Err(status) => break status,
+            }
         }
     };
-    assert!(is_suspended, "{refused}");
+    let (refused, ()) = tokio::join!(suspended, stop_them(&mut operator, &last));
+    // It learns that it was heard when it said that it has the document.
+    assert_eq!(received, 3, "{refused}");
     assert!(refused.message().contains("no space left"), "{refused}");
+    // A copy of it that is quicker to come has no link by that.
+    let mut copy = Agent::open(&last, process(2)).await;
+    let (mut agent, _) = Agent::link(&last, process(1)).await;
+    let told = async {
+        let heard = copy.next().await.unwrap();
+        assert!(matches!(heard, Heard::Copied(_)), "{heard:?}");
+    };
+    let answers = async {
+        loop {
+            if let Heard::Probe(probe) = agent.next().await.unwrap() {
+                agent.say(Said::ProbeAnswer(wire::ProbeAnswer { number: probe.number })).await;
+            }
+        }
+    };
+    tokio::select! {
+        () = told => {}
+        () = answers => {}
+    }
     coordinator.stop().await.unwrap();
     println!("\nthey were stopped");
 }
@@ -250,6 +285,30 @@ async fn submit_all_there_is_room_for(operator: &mut Client) {
         if let Err(status) = operator.submit(request).await {
             assert!(status.message().to_lowercase().contains("no space left"), "{status}");
             sizes.next();
+        }
+    }
+}
+
+/// A version that is released to all hosts at once and watched for an hour.
+async fn begin_rollout(operator: &mut Client) {
+    let plan = RolloutPlan { waves: "100%".into(), soak_micros: 3_600_000_000, ..Default::default() };
+    let request = SetRolloutPlanRequest { plan: Some(plan), message: String::new() };
+    operator.set_rollout_plan(request).await.unwrap();
+    let document = operator.get_document(GetDocumentRequest::default()).await.unwrap().into_inner().document;
+    let preferences = document.unwrap().preferences.unwrap();
+    let preferences = Some(wire::Preferences { cpu_fraction: 0.5, ..preferences });
+    let request = SetPreferencesRequest { preferences, ..Default::default() };
+    operator.set_preferences(request).await.unwrap();
+}
+
+/// Reads on until this report is acknowledged, or said to have come.
+async fn answered(agent: &mut Agent, report: u64) -> Heard {
+    loop {
+        let heard = agent.next().await.unwrap();
+        match &heard {
+            Heard::Acknowledge(answer) if answer.sequence == report => return heard,
+            Heard::Received(answer) if answer.sequence == report => return heard,
+            _ => {}
         }
     }
 }

@@ -383,6 +383,8 @@ async fn r6_5_a_group_that_the_plan_names_is_not_removed() {
     let remove = || ChangeGroupsRequest { remove: vec!["room".into()], ..Default::default() };
     let refused = operator.change_groups(remove()).await.unwrap_err();
     assert!(refused.message().contains("the plan for rollouts names group room"), "{refused}");
+    let tried = operator.change_groups(ChangeGroupsRequest { dry_run: true, ..remove() }).await.unwrap_err();
+    assert_eq!(tried.message(), refused.message());
     plan(&mut operator, "1", None).await;
     operator.change_groups(remove()).await.unwrap();
 }

@@ -82,7 +82,7 @@ pub use operator_types::{
 };
 pub use server::{Clock, ProjectServer, Via};
 pub use settings::{DeletionPolicy, ProjectSettings, SETTINGS, SendRules};
-pub use submit::SUBMIT_MAX;
+pub use submit::{SUBMIT_ALL_MAX, SUBMIT_MAX};
 pub use workunit::{LOST_FREE, LOST_FREE_EACH, Outcome, Rules, ServerState, TOTAL_MAX, Validation};
 
 // What comes from hosts, jobs and peers is shown in many places here.

@@ -33,9 +33,9 @@ const APPLICATIONS_NAMED: usize = 20;
 const DELAY_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 /// The most workunits in one piece: it is one batch in the store, and what others store waits behind it.
 pub const SUBMIT_MAX: usize = 1_000;
-/// The most inputs, outputs and first jobs of all workunits in one piece, together: each input is a file, and
-/// on the medium before the batch; the names of all of them and the jobs are in the batch.
-const ALL_MAX: usize = 5_000;
+/// The most inputs, outputs and initial jobs of all workunits in one piece, together: each input is a file,
+/// and on the medium before the batch; the names of all of them and the jobs are in the batch.
+pub const SUBMIT_ALL_MAX: usize = 5_000;
 /// The most names of a submission that an older version has stored together.
 const PAGE_MAX: u64 = 100_000;
 /// The most workunits of a whole submission.
@@ -366,7 +366,7 @@ fn check_piece(piece: &SubmissionPiece) -> Result<(), Invalid> {
         counts.into_iter().map(|count| count.min(FILES_MAX + 1)).sum::<usize>()
     };
     let all: usize = piece.workunits.iter().map(of_one).sum();
-    if all > ALL_MAX {
+    if all > SUBMIT_ALL_MAX {
         let expected = "at most 5,000 of all workunits at a time";
         return Err(Invalid::new("number of inputs, outputs and initial jobs", all, expected));
     }

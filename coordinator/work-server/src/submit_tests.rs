@@ -54,10 +54,10 @@ fn r6_10_a_piece_has_no_more_workunits_and_inputs_than_others_can_wait_for() {
     let of_each =
         |count| [&with_inputs, &with_outputs, &with_jobs].map(|one| vec![one.clone(); count]).concat();
     for workunits in [
-        vec![with_inputs.clone(); ALL_MAX / 100],
-        vec![with_outputs.clone(); ALL_MAX / 100],
-        vec![with_jobs.clone(); ALL_MAX / 100 + 1],
-        of_each(ALL_MAX / 300 + 1),
+        vec![with_inputs.clone(); SUBMIT_ALL_MAX / 100],
+        vec![with_outputs.clone(); SUBMIT_ALL_MAX / 100],
+        vec![with_jobs.clone(); SUBMIT_ALL_MAX / 100 + 1],
+        of_each(SUBMIT_ALL_MAX / 300 + 1),
     ] {
         let refused = submit(workunits);
         assert!(refused.contains("inputs, outputs and initial jobs \"5"), "{refused}");

@@ -15,7 +15,7 @@ pub(crate) enum Who {
     /// Anybody, unless this system keeps from it by other means of its own: it is shown only that no job can
     /// that has all layers.
     Perhaps,
-    /// Anybody, and no layer keeps from it.
+    /// Anybody, and no layer keeps from it but `user`, which root's agents alone have.
     Always,
 }
 use Who::{Always, Anybody, Ordinary, Perhaps, Root};
@@ -64,6 +64,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     ),
     Attack("removes the owner's file", Anybody, "rm OWNER/short"),
     Attack("changes the mode of the owner's file", Always, "chmod 600 OWNER/mode"),
+    Attack("changes the times of the owner's file", Always, "touch -d @0 OWNER/mode"),
     Attack("makes a file in `/tmp`", Anybody, "f=/tmp/fallow-hostile-$$; echo >$f && rm $f"),
     Attack("makes a file in `/dev/shm`", Perhaps, "f=/dev/shm/fallow-hostile-$$; echo >$f && rm $f"),
     Attack("reads the environment of a neighbour", Anybody, "grep -q FALLOW /proc/PID/environ"),
@@ -82,6 +83,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack("makes a neighbour wait", Anybody, "renice -n 19 -p PID"),
     Attack("has a neighbour wait for the disk", Anybody, "ionice -c 3 -p PID"),
     Attack("has a neighbour run when nobody else does", Anybody, "chrt --idle -p 0 PID"),
+    Attack("chooses the CPUs of a neighbour", Always, "taskset -pc 0 PID"),
     Attack("makes a program that runs as its owner", Anybody, "cp /bin/true t && chmod 4755 t && test -u t"),
     Attack(
         "has whoever opens a file wait",

@@ -35,7 +35,7 @@ use limits::{DISK, End, GREEDS, Greed};
 use project::{Coordinator, workunit};
 use table::Found;
 
-const LAYERS: [&str; 7] = ["privileges", "files", "lengths", "tcp", "processes", "calls", "sockets"];
+const LAYERS: [&str; 8] = ["privileges", "user", "files", "lengths", "tcp", "processes", "calls", "sockets"];
 
 /// A good job: it ends when it is let, with what all others of its kind have.
 const NEIGHBOUR: &str = r#"#!/bin/sh
@@ -50,12 +50,13 @@ echo 0 >boinc_finish_called
 const ONE: &str = "max_total_jobs = 1\n";
 
 /// What agents there are. An ordinary user's job has no other layer without `privileges`: Linux asks for it.
+/// Nor has it another user.
 fn kinds() -> Vec<Kind> {
     let is_root = rustix::process::geteuid().is_root();
     let users = if is_root { vec![true, false] } else { vec![false] };
     let of_user = |root: bool| {
         let kind = move |without, greedy| Kind { root, without, greedy };
-        let layers = LAYERS.into_iter().filter(move |layer| root || *layer != "privileges");
+        let layers = LAYERS.into_iter().filter(move |layer| root || !["privileges", "user"].contains(layer));
         let less = layers.map(move |layer| kind(Without::Layer(layer), false));
         [kind(Without::Nothing, false), kind(Without::Nothing, true), kind(Without::Everything, false)]
             .into_iter()
@@ -287,12 +288,14 @@ fn start(
     columns
 }
 
-/// Layers that this system lacks, but for control groups: the agents here have none of their own.
+/// Layers that this system lacks, but for control groups, of which the agents here have none of their own,
+/// and for users where the agent is not root's.
 fn missing(confined: &Column) -> Vec<String> {
     let layers = confined.status()["confinement"].as_array().unwrap().clone();
     layers
         .iter()
         .filter(|layer| layer["on"] != true && layer["name"] != "groups")
+        .filter(|layer| confined.kind.root || layer["name"] != "user")
         .map(ToString::to_string)
         .collect()
 }

@@ -69,6 +69,9 @@ pub(crate) fn check(found: &Found) {
         for (number, attack) in ATTACKS.iter().enumerate().filter(|(_, attack)| kind.can_try(attack)) {
             let did = found.of(kind, number).unwrap_or_else(|| panic!("{} of {}", attack.0, kind.name()));
             let is_right = match (kind.without, attack.1) {
+                (without, Who::Always) if kind.root => {
+                    did == matches!(without, Without::Layer("user") | Without::Everything)
+                }
                 (_, Who::Always) => did,
                 (Without::Nothing, _) => !did,
                 // Else it would show nothing that it fails with the layers.
@@ -117,7 +120,7 @@ fn document(rows: &[String]) -> String {
          For an agent of root's and for one of an ordinary user's: whether a job could do it with all layers; which single layer has to be\n\
          missing for it to succeed (`-`: none, for another one keeps from it, too); and whether it could without any. An empty field:\n\
          this user could not do it anyway. An ordinary user's job is never without `privileges`, for Linux lets it have no other layer\n\
-         then.\n\n\
+         then, and never has the layer `user`, which takes an agent of root's.\n\n\
          | what a job tries | root, all layers | root, without | root, none | user, all layers | user, without | user, none |\n\
          | --- | --- | --- | --- | --- | --- | --- |\n"
     );

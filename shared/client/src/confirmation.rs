@@ -7,12 +7,13 @@
 //! agent). The one before it that was confirmed is stored beside it, and all of that before anything follows
 //! from it.
 //! - The candidate is *confirmed* when the coordinator has acknowledged a report that names it, and the work
-//!   that was at stake goes on.
+//!   that was at stake goes on. A coordinator that has no space to store the report says that it came. That
+//!   is as good: it shows that the two reach each other.
 //! - If that has not come when the time is over, the host *goes back* to the confirmed document. Never to
 //!   another candidate: what was merely taken is proven by nothing. A newer candidate begins a trial of its
 //!   own, before the same confirmed document.
-//! - A candidate that *suspends* is not gone back from for that: it stays on trial. A coordinator whose disk
-//!   is full acknowledges nothing, and its fleet must not compute again because of that.
+//! - A candidate that *suspends* is not gone back from for that: it stays on trial. A coordinator that can
+//!   answer nothing must not have its fleet compute again because of that.
 //! - A host without a confirmed document of this fleet has nothing to go back to, and stays. A version that
 //!   says the same as the confirmed one is as good as that.
 //!
@@ -64,7 +65,7 @@ pub(crate) struct Trial {
     pub before: FleetDocument,
     /// Time used so far.
     pub used: Duration,
-    /// The coordinator has acknowledged a report that names the candidate.
+    /// The coordinator has acknowledged a report that names the candidate, or said that it came.
     pub acknowledged: bool,
     pub stake: Stake,
     /// Projects that are the owner's own, and that a candidate took over: as they were.

@@ -63,7 +63,8 @@ pub enum Event {
         /// What is wrong with it.
         reason: String,
     },
-    /// The coordinator has acknowledged a report that names this version as the one that is followed.
+    /// The coordinator has acknowledged a report that names this version as the one that is followed, or said
+    /// that the report came and cannot be stored.
     DocumentAcknowledged {
         /// The version.
         version: DocumentVersion,

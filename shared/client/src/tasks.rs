@@ -434,14 +434,21 @@ impl Client {
                 (Some((nbytes, _)), Some(max)) if max > Bytes(0) && *nbytes > max => {
                     Some((exit::OUTPUT_TOO_BIG, upload_error(name, exit::OUTPUT_TOO_BIG)))
                 }
-                // Nobody has read it.
-                (Some((held, md5)), _) if md5.is_empty() => {
-                    let over = LimitExceeded::Disk { held: *held, nameless: Bytes(0), allowed };
+                // Nobody has read it, for with those before it it was too much.
+                (Some((_, md5)), _) if md5.is_empty() => {
+                    let held = self.found_of_outputs(job);
+                    let over = LimitExceeded::Disk { held, nameless: Bytes(0), allowed };
                     Some((exit::DISK_LIMIT_EXCEEDED, over.to_string()))
                 }
                 _ => None,
             }
         })
+    }
+
+    /// What was found of all outputs of a job together.
+    fn found_of_outputs(&self, job: &Job) -> Bytes {
+        let found = |key: FileKey| Some(self.state.files.get(&key)?.found.as_ref()?.0);
+        job.output_files().into_iter().filter_map(found).fold(Bytes(0), Bytes::plus)
     }
 
     fn outputs_found(&mut self, id: JobId, end: &TaskEnd) {

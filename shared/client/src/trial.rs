@@ -134,8 +134,8 @@ impl Client {
         Some(self.watch.looked_at + confirmation::look_period(limit))
     }
 
-    /// The coordinator has acknowledged a report that names this version as the one that the host follows,
-    /// since then.
+    /// The coordinator has acknowledged a report that names this version as the one that the host follows
+    /// since then, or said that the report came and cannot be stored.
     pub(crate) fn document_acknowledged(&mut self, version: DocumentVersion, taken_at: Instant) {
         let host = &self.state.host;
         let is_followed = host.document_applied_at == taken_at

@@ -28,6 +28,7 @@ mod dial;
 mod error;
 mod fingerprint;
 mod key;
+mod loopback;
 mod proxy;
 mod server;
 
@@ -40,6 +41,7 @@ pub use dial::{Dialled, dial};
 pub use error::{ConnectError, TlsError};
 pub use fingerprint::{Fingerprint, NoFingerprint};
 pub use key::HostKey;
+pub use loopback::is_this_host;
 pub use proxy::{BadProxies, Proxies, Proxy, ProxyFault};
 pub use server::{
     CoordinatorCertificate, accept, accept_anybody, public_config, refused_certificate, server_config,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::connect::{Client, Target};
 use super::fitted::Ranked;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, fitted, hosts, print, print_json, print_table, units};
+use super::{Failure, fitted, hosts, print, print_json, print_table, tell_limit, units};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -74,7 +74,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let names = names(&mut client, &entries).await;
     print_table(entries.is_empty(), "No entry is of that kind.", || {
         fitted::render(columns(), entries.iter().map(|entry| row(entry, &names)).collect(), wide)
-    })
+    })?;
+    tell_limit(entries.len(), limit);
+    Ok(())
 }
 
 /// What was done to, and why not, is in the last column, which is cut where it is too long.

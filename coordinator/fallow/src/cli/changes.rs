@@ -78,12 +78,12 @@ fn values_table(values: &[ChangedValue], wide: bool) -> String {
         (Text("value"), 0),
         (Number("hosts"), 0),
         (Text("before"), 1),
-        (Text("by"), 2),
         (Text("after"), 0),
+        (Text("by"), 2),
     ];
     let row = |value: &ChangedValue| {
         let ChangedValue { key, before, after, origin, hosts, .. } = value;
-        vec![key.clone(), hosts.to_string(), before.clone(), origin.clone(), after.clone()]
+        vec![key.clone(), hosts.to_string(), before.clone(), after.clone(), origin.clone()]
     };
     fitted::render(columns, values.iter().map(row).collect(), wide)
 }

@@ -15,6 +15,7 @@ use super::code_sign_key::{self, NewKey};
 use super::connect::{Client, Target};
 use super::going_out::{self, GoingOut};
 use super::projects::project_json;
+use super::reach;
 use super::table::{self, Column::Text};
 use super::why::Why;
 use super::{Failure, Unacceptable, print, print_json, units, upload};
@@ -267,6 +268,7 @@ pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
         return print_json(&project_json(&project));
     }
     print(&format!("project {} at {}\n", project.name, project.url))?;
+    reach::tell_of_project(&project.url);
     going_out::tell_of_newest(&mut client).await;
     Ok(())
 }

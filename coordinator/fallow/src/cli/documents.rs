@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, changes, fitted, going_out, print, print_json, print_table, units};
+use super::{Failure, changes, fitted, going_out, print, print_json, print_table, tell_limit, units};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -142,6 +142,7 @@ async fn list(limit: u32, output: Output) -> Result<(), Failure> {
     print_table(documents.is_empty(), nothing, || {
         fitted::render(columns, documents.iter().map(row).collect(), output.wide)
     })?;
+    tell_limit(documents.len(), limit);
     going_out::tell_waiting(&mut client).await;
     Ok(())
 }

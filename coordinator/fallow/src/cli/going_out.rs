@@ -62,7 +62,8 @@ async fn tell_overtaken(client: &mut Client) {
     let Ok(reply) = client.get_document(GetDocumentRequest::default()).await else { return };
     let made = reply.into_inner().document.map(|document| document.version);
     // What waits for its signature has a version of its own, after the one that takes hosts back.
-    if made == Some(newest.taken_back_by) || made == Some(newest.taken_back_by + 1) {
+    let is_next = made == Some(newest.taken_back_by + 1) && waiting(client).await.is_some();
+    if made == Some(newest.taken_back_by) || is_next {
         let (number, version) = (newest.number, DocumentVersion(newest.version));
         warn(&format!(
             "it took the place of rollout {number}, which {} began: what version {version} said is taken back with it",

@@ -36,6 +36,7 @@ mod organisation_sign;
 mod overruled;
 pub(crate) mod preferences;
 pub(crate) mod projects;
+mod reach;
 pub(crate) mod results;
 pub(crate) mod rollout;
 mod runs;
@@ -67,6 +68,13 @@ pub(crate) const UNPRINTABLE: &str = "cannot write to standard output";
 pub(crate) fn warn(text: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "fallow: {text}");
+}
+
+/// Says that a list may go on: it has as many lines as were asked for.
+pub(crate) fn tell_limit(listed: usize, limit: u32) {
+    if listed == limit as usize {
+        warn(&format!("the newest {limit} are listed, there may be more: --limit lists as many as you say"));
+    }
 }
 
 /// One thread is enough for a tool.

@@ -8,9 +8,11 @@ use fallow_coordinator::roles::Role;
 use fallow_proto::operator::v1::{
     CreateOperatorRequest, ListOperatorsRequest, NamedOperator, OperatorRole, RevokeOperatorRequest,
 };
+use fallow_tls::Purpose;
 use serde_json::json;
 
 use super::connect::Target;
+use super::reach;
 use super::table::{self, Column::Text};
 use super::why::Why;
 use super::{Failure, print, print_json, print_table, tokens};
@@ -139,7 +141,9 @@ async fn make(create: Create) -> Result<(), Failure> {
         let operator = made.operator.map(|operator| as_json(&operator, now));
         return print_json(&json!({ "operator": operator, "token": made.access }));
     }
-    print(&format!("{}\n", made.access))
+    print(&format!("{}\n", made.access))?;
+    reach::tell_of_token(&made.access, Purpose::Operator);
+    Ok(())
 }
 
 async fn show(list: List) -> Result<(), Failure> {

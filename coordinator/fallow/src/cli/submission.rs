@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use fallow_boinc::runtime::slot_names::SlotNames;
 use fallow_domain::{ExitCode, hex};
 use fallow_proto::operator::v1::{InputFile, NewWorkunit, SubmitReply, SubmitRequest};
+use fallow_work_server::{SUBMIT_ALL_MAX, SUBMIT_MAX};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use prost::Message as _;
 use ring::digest::{Context, SHA256, digest};
@@ -29,11 +30,8 @@ use super::{Client, Failure, bounded};
 /// The most bytes that the inputs of a workunit have together: they are one message, with room for the rest
 /// of it.
 pub(crate) const INPUTS_MAX: u64 = 48 << 20;
-/// A piece has at most this many workunits: they are one batch in the coordinator's store.
-const PIECE_WORKUNITS: usize = 1_000;
-/// The same of all their inputs, outputs and first jobs together.
-const PIECE_ALL: usize = 5_000;
-/// And about this many bytes, unless one workunit alone has more.
+/// A piece has about this many bytes at most, unless one workunit alone has more; how many workunits, the
+/// coordinator says.
 const PIECE_BYTES: u64 = 8 << 20;
 /// How often a plain line tells of progress.
 const LINES: Duration = Duration::from_secs(1);
@@ -359,7 +357,7 @@ fn cut(drafts: &[PendingWorkunit]) -> Vec<Range<usize>> {
         let workunit = &draft.workunit;
         let jobs = workunit.initial_jobs.max(workunit.quorum).max(1) as usize;
         let own = draft.contents.len() + workunit.outputs.len() + jobs;
-        let is_full = at - start >= PIECE_WORKUNITS || bytes + size > PIECE_BYTES || all + own > PIECE_ALL;
+        let is_full = at - start >= SUBMIT_MAX || bytes + size > PIECE_BYTES || all + own > SUBMIT_ALL_MAX;
         if at > start && is_full {
             pieces.push(start..at);
             (start, bytes, all) = (at, 0, 0);

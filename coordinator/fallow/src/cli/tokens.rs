@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use fallow_proto::operator::v1::{CreateTokensRequest, ListTokensRequest, RevokeTokenRequest, Token};
+use fallow_tls::Purpose;
 use serde_json::json;
 
 use super::connect::Target;
+use super::reach;
 use super::table::{self, Column::Text};
 use super::why::Why;
 use super::{Failure, print, print_json, print_table, units};
@@ -129,7 +131,11 @@ async fn make(create: Create) -> Result<(), Failure> {
     if create.json {
         return print_json(&json!({ "tokens": tokens }));
     }
-    print(&tokens.iter().map(|token| format!("{token}\n")).collect::<String>())
+    print(&tokens.iter().map(|token| format!("{token}\n")).collect::<String>())?;
+    if let Some(token) = tokens.first() {
+        reach::tell_of_token(token, Purpose::Enrolment);
+    }
+    Ok(())
 }
 
 async fn show(list: List) -> Result<(), Failure> {

@@ -211,6 +211,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (theirs, pem, secret) = Authority::create(clock::now()).unwrap();
         fs::write(dir.path().join(CERTIFICATE), pem).unwrap();
+        // Keys of tools come in several forms.
+        let other = "-----BEGIN EC PRIVATE KEY-----\nMA==\n-----END EC PRIVATE KEY-----\n";
+        fs::write(dir.path().join(KEY), other).unwrap();
+        let refused = open_or_create(dir.path(), &store(dir.path())).unwrap_err().to_string();
+        assert!(refused.contains("openssl pkcs8 -topk8 -nodes"), "{refused}");
         fs::write(dir.path().join(KEY), secret).unwrap();
         let taken = open_or_create(dir.path(), &store(dir.path())).unwrap();
         assert_eq!(taken.fingerprint(), theirs.fingerprint());

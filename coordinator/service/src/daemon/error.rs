@@ -184,8 +184,9 @@ pub enum StartError {
     Instance(PathBuf),
     /// The authority's files hold something else.
     #[error(
-        "{certificate} and {key} are not the certificate and the key of one certificate authority: put both back from a copy of \
-         the directory; without them no agent trusts this coordinator"
+        "{certificate} and {key} are not the certificate and the key of one certificate authority, or the key is not in PKCS#8 \
+         without a passphrase (`openssl pkcs8 -topk8 -nodes -in OLD -out NEW` makes it so). If both have served here before, put \
+         them back from a copy of the directory: without them no agent trusts this coordinator"
     )]
     Authority {
         /// The certificate.

@@ -353,6 +353,11 @@ impl Documents {
         .await
     }
 
+    /// Refuses groups that lack one which the plan for rollouts names.
+    pub(crate) fn require_planned(&self, groups: &Groups) -> Result<(), DocumentError> {
+        require_planned(release::plan(&*self.store)?.as_ref(), groups)
+    }
+
     async fn change_fleet(
         &self,
         author: Author,

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use fallow_store::{Batch, Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
@@ -21,6 +22,8 @@ const GROUP_WRITES: usize = 8_192;
 /// Bytes of their keys and values: about what as many jobs take. All agents wait for the batch that they
 /// are in, so none of them makes it much longer.
 const GROUP_BYTES: usize = 4 << 20;
+/// How long it may take to find out for which of them there is space.
+const PARTED: Duration = Duration::from_secs(1);
 
 /// The answer to a change: stored, or why not.
 pub type Stored = Result<(), NotStored>;
@@ -33,7 +36,7 @@ pub struct CommitSequence(Arc<AtomicBool>);
 /// A change that is not in the store.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NotStored {
-    /// The store said why; shared by all changes of the batch.
+    /// The store said why: of this change, or of those together that were tried with it.
     #[error(transparent)]
     Store(Arc<StoreError>),
     /// It was not tried.
@@ -80,36 +83,66 @@ impl Commits {
 
 fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
     while let Some(first) = requests.blocking_recv() {
-        let (mut batch, mut bytes) = (Batch::new().yielding(), 0);
-        let mut waiting = Vec::new();
+        let (mut group, mut writes, mut bytes) = (Vec::new(), 0, 0);
         let mut next = Some(first);
-        while let Some(Request { stream, writes, done }) = next {
-            if stream.0.load(Ordering::Relaxed) {
-                // Nobody to tell is no matter.
-                let _ = done.send(Err(NotStored::EarlierFailed));
-            } else {
-                for (key, value) in writes {
-                    bytes += key.len() + value.as_ref().map_or(0, Vec::len);
-                    match value {
-                        Some(value) => batch.add_put(key, value),
-                        None => batch.add_delete(key),
-                    }
-                }
-                waiting.push((stream, done));
-            }
-            let is_full = batch.len() >= GROUP_WRITES || bytes >= GROUP_BYTES;
+        while let Some(request) = next {
+            writes += request.writes.len();
+            bytes += request.bytes();
+            group.push(request);
+            let is_full = writes >= GROUP_WRITES || bytes >= GROUP_BYTES;
             next = if is_full { None } else { requests.try_recv().ok() };
         }
-        if waiting.is_empty() {
-            continue;
+        store_group(store, group, Instant::now() + PARTED);
+    }
+}
+
+/// Stores changes together. Where there is no space for all of them, either half is tried by itself, and so
+/// on: one that is long takes none of the others with it. Beyond `until` there are no halves any more: others
+/// wait.
+fn store_group(store: &dyn Store, group: Vec<Request>, until: Instant) {
+    let (mut group, behind): (Vec<_>, Vec<_>) =
+        group.into_iter().partition(|request| !request.stream.has_failed());
+    // Nobody to tell is no matter.
+    behind.into_iter().for_each(|request| drop(request.done.send(Err(NotStored::EarlierFailed))));
+    if group.is_empty() {
+        return;
+    }
+    let stored = apply(store, &group);
+    if group.len() > 1 && stored.as_ref().is_err_and(NotStored::is_full) && Instant::now() < until {
+        let behind = group.split_off(group.len() / 2);
+        store_group(store, group, until);
+        store_group(store, behind, until);
+        return;
+    }
+    for Request { stream, done, .. } in group {
+        if stored.is_err() {
+            stream.0.store(true, Ordering::Relaxed);
         }
-        let stored = store.apply(batch).map(drop).map_err(Arc::new);
-        for (stream, done) in waiting {
-            if stored.is_err() {
-                stream.0.store(true, Ordering::Relaxed);
-            }
-            let _ = done.send(stored.clone().map_err(NotStored::Store));
+        let _ = done.send(stored.clone());
+    }
+}
+
+fn apply(store: &dyn Store, group: &[Request]) -> Stored {
+    let mut batch = Batch::new().yielding();
+    for (key, value) in group.iter().flat_map(|request| &request.writes) {
+        match value {
+            Some(value) => batch.add_put(key.clone(), value.clone()),
+            None => batch.add_delete(key.clone()),
         }
+    }
+    store.apply(batch).map(drop).map_err(|error| NotStored::Store(Arc::new(error)))
+}
+
+impl CommitSequence {
+    fn has_failed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Request {
+    /// Of all keys and values.
+    fn bytes(&self) -> usize {
+        self.writes.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len)).sum()
     }
 }
 
@@ -149,6 +182,41 @@ mod tests {
         }
     }
 
+    /// A store that has no space for some batches.
+    struct Lacks(fn(&Batch) -> bool, Mutex<Vec<Batch>>);
+
+    impl Lacks {
+        fn space(lacks: fn(&Batch) -> bool) -> Self {
+            Self(lacks, Mutex::default())
+        }
+    }
+
+    impl Store for Lacks {
+        fn get(&self, _: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+            Ok(None)
+        }
+        fn scan(&self, _: &KeyRange, _: usize) -> Result<Vec<Entry>, StoreError> {
+            Ok(Vec::new())
+        }
+        fn apply(&self, batch: Batch) -> Result<BatchResult, StoreError> {
+            if (self.0)(&batch) {
+                let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
+                return Err(StoreError::Full { dir: "there".into(), source });
+            }
+            self.1.lock().unwrap().push(batch);
+            Ok(BatchResult::Applied { revision: 1 })
+        }
+        fn apply_durable(&self, batch: Batch) -> Result<BatchResult, StoreError> {
+            self.apply(batch)
+        }
+        fn copy(&self, _: &mut fallow_store::TakeCopied<'_>) -> Result<(), StoreError> {
+            Ok(())
+        }
+        fn flush(&self) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+
     #[tokio::test]
     async fn r6_3_no_change_is_stored_behind_one_of_the_same_agent_that_failed() {
         let store = Arc::new(FailsOnce(Mutex::new(true), Mutex::default()));
@@ -161,6 +229,60 @@ mod tests {
         assert!(matches!(second, Err(NotStored::EarlierFailed)));
         assert!(commits.send(&sound, write(b"3")).await.await.unwrap().is_ok());
         assert_eq!(store.1.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn r6_10_where_there_is_no_space_for_all_changes_of_a_batch_each_has_what_there_is_for_it() {
+        let (sender, requests) = mpsc::channel(QUEUE);
+        let (hostile, mut sent) = (CommitSequence::default(), 0);
+        let mut send = |stream: &CommitSequence, writes: u8| {
+            sent += 1;
+            let writes = (0..writes).map(|number| (vec![sent, number], Some(vec![1]))).collect();
+            let (done, answer) = oneshot::channel();
+            sender.try_send(Request { stream: stream.clone(), writes, done }).ok().unwrap();
+            answer
+        };
+        let mut answers = vec![send(&CommitSequence::default(), 3), send(&hostile, 50), send(&hostile, 1)];
+        answers.extend((0..3).map(|_| send(&CommitSequence::default(), 3)));
+        drop(sender);
+        let store = Lacks::space(|batch| batch.len() > 10);
+        run(&store, requests);
+        let said: Vec<_> = answers.into_iter().map(|mut answer| answer.try_recv().unwrap()).collect();
+        assert_eq!(
+            said.iter().map(Result::is_ok).collect::<Vec<_>>(),
+            [true, false, false, true, true, true]
+        );
+        assert!(said[1].as_ref().is_err_and(NotStored::is_full));
+        assert!(matches!(said[2], Err(NotStored::EarlierFailed)), "behind one of the same agent that failed");
+        assert_eq!(store.1.lock().unwrap().iter().map(Batch::len).sum::<usize>(), 12);
+    }
+
+    #[test]
+    fn r6_10_among_many_changes_the_one_without_space_is_found_in_few_tries() {
+        let key = |number: u16| number.to_be_bytes().to_vec();
+        let changes = || {
+            let change = |number| {
+                let value = if number == 333 { vec![1; 100_000] } else { vec![1] };
+                let (done, answer) = oneshot::channel();
+                let writes = vec![(key(number), Some(value))];
+                (Request { stream: CommitSequence::default(), writes, done }, answer)
+            };
+            (0..1_000).map(change).unzip::<_, _, Vec<_>, Vec<_>>()
+        };
+        let store = Lacks::space(|batch| format!("{batch:?}").len() > 200_000);
+        let (group, answers) = changes();
+        store_group(&store, group, Instant::now() + Duration::from_secs(600));
+        let refused = answers
+            .into_iter()
+            .enumerate()
+            .filter_map(|(number, mut answer)| answer.try_recv().unwrap().is_err().then_some(number));
+        assert_eq!(refused.collect::<Vec<_>>(), [333]);
+        let stored = std::mem::take(&mut *store.1.lock().unwrap());
+        assert!(stored.len() < 50 && stored.iter().map(Batch::len).sum::<usize>() == 999, "{}", stored.len());
+        // When the time for that is over, all are refused together.
+        let (group, mut answers) = changes();
+        store_group(&store, group, Instant::now());
+        assert!(answers.iter_mut().all(|answer| answer.try_recv().unwrap().is_err()));
     }
 
     #[test]

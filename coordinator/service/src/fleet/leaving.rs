@@ -4,7 +4,7 @@
 //! is kept what hosts are listed by and what projects had of it; the rest goes from memory and from the
 //! store, so that whoever takes a hostile host out has back what it took. On a full disk, where a removal
 //! takes space at first, that of operators is left alone, and what is in the store is removed at the next
-//! start.
+//! start that finds space.
 
 use std::sync::Arc;
 
@@ -29,7 +29,8 @@ impl Fleet {
             tracing::warn!(
                 agent = agent.id.0,
                 error = %error,
-                "what an agent said that is no member of the fleet any more stays in the store until the next start"
+                "what an agent said that is no member of the fleet any more stays in the store until the coordinator starts \
+                 and finds space on its disk: make room there"
             );
         }
     }

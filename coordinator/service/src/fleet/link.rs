@@ -186,7 +186,7 @@ async fn attend(
     if seat.borrow_and_update().number() != number {
         return taken_over();
     }
-    let seated = Seated { agent, number };
+    let mut seated = Seated { agent, number, leaves: true };
     let linked = Linked::new(fleet, agent);
     agent.seen(clock::now());
     fleet.note_return(agent);
@@ -200,6 +200,10 @@ async fn attend(
     let end = connection.run(incoming, seat, number).await;
     // What could not be stored is sent again over the next connection.
     let _ = connection.settle_all().await;
+    if connection.is_unstored {
+        // The coordinator itself ends the link, and its agent comes again at once.
+        seated.stays();
+    }
     keep_seen(fleet, agent).await;
     // It counts as connected again as soon as the next one has the turn.
     drop(linked);
@@ -237,11 +241,21 @@ impl Drop for Linked<'_> {
 struct Seated<'a> {
     agent: &'a Agent,
     number: u64,
+    leaves: bool,
+}
+
+impl Seated<'_> {
+    /// Its process has the seat beyond this: another one gets it only when nobody has answered for a while.
+    const fn stays(&mut self) {
+        self.leaves = false;
+    }
 }
 
 impl Drop for Seated<'_> {
     fn drop(&mut self) {
-        self.agent.seat.send_modify(|seat| seat.leave(self.number));
+        if self.leaves {
+            self.agent.seat.send_modify(|seat| seat.leave(self.number));
+        }
     }
 }
 
@@ -322,6 +336,8 @@ struct Addressed {
 struct PendingMessages {
     welcome: Option<wire::Welcome>,
     acknowledge: Option<u64>,
+    /// The newest message that came and cannot be stored.
+    unstored: Option<u64>,
     document: Option<Addressed>,
     heartbeat: bool,
     /// The newest question whether the agent is there.
@@ -355,6 +371,7 @@ impl<'a> Connection<'a> {
         let pending = PendingMessages {
             welcome: Some(welcome),
             acknowledge: None,
+            unstored: None,
             document: None,
             heartbeat: false,
             probe: None,
@@ -585,10 +602,6 @@ impl<'a> Connection<'a> {
             }
         };
         self.charge(pace::message(entries.len() + removed.len(), bytes));
-        if self.is_unstored {
-            // It says so again on its next link.
-            return Ok(());
-        }
         let bad = |error: BadEntry| {
             if let Some(times) = MEANINGLESS.allow() {
                 tracing::warn!(sequence, error = %error, times, "a message that means nothing was refused");
@@ -598,6 +611,11 @@ impl<'a> Connection<'a> {
         let mut entries = entry::read_all(entries).map_err(bad)?;
         self.heed(&mut entries);
         let removed = entry::read_removed(&removed).map_err(bad)?;
+        if self.is_unstored {
+            // It says so again on its next link.
+            self.pending.unstored(sequence);
+            return Ok(());
+        }
         let update = Update { sequence, is_snapshot, entries, removed };
         if traceparent.is_empty() {
             return self.apply(update).await;
@@ -679,7 +697,11 @@ impl<'a> Connection<'a> {
         let behind = if alone || self.pipeline.is_empty() { None } else { self.reserve_behind(&update) };
         if behind.is_none() {
             // Then it is known what the agent holds, and so how much more it may.
-            self.settle_all().await?;
+            let settled = self.settle_all().await;
+            if self.is_unstored {
+                self.pending.unstored(sequence);
+            }
+            settled?;
         }
         let position = Position { epoch: self.epoch.clone(), sequence, at: clock::now() };
         let planned = {
@@ -725,6 +747,7 @@ impl<'a> Connection<'a> {
                     let refused = |state: &State| state.host().and_then(|host| host.document_refused.clone());
                     let before = if tells_of_host { refused(&state) } else { None };
                     state.take(change, &mut lock(&self.fleet.totals));
+                    self.agent.unstored.store(false, Ordering::Relaxed);
                     refused(&state).filter(|after| tells_of_host && before.as_ref() != Some(after))
                 };
                 if let Some((version, why)) = refused {
@@ -744,8 +767,13 @@ impl<'a> Connection<'a> {
             Err(_) => "the store is closed".to_owned(),
         };
         // Later changes rest on this one, and the stream stores none of them.
+        let last = self.pipeline.back().map_or(sequence, |last| last.sequence);
         self.pipeline.clear();
         self.is_unstored = is_full;
+        if is_full {
+            self.agent.unstored.store(true, Ordering::Relaxed);
+            self.pending.unstored(last);
+        }
         if let Some(times) = NOT_STORED.allow() {
             tracing::error!(error = failed, times, "the fleet's state cannot be stored");
         }
@@ -813,6 +841,7 @@ impl PendingMessages {
     fn is_empty(&self) -> bool {
         self.welcome.is_none()
             && self.acknowledge.is_none()
+            && self.unstored.is_none()
             && self.document.is_none()
             && self.contacts.is_empty()
             && !self.heartbeat
@@ -821,6 +850,10 @@ impl PendingMessages {
 
     fn acknowledge(&mut self, sequence: u64) {
         self.acknowledge = self.acknowledge.max(Some(sequence));
+    }
+
+    fn unstored(&mut self, sequence: u64) {
+        self.unstored = self.unstored.max(Some(sequence));
     }
 
     fn note_waiting(&mut self) {
@@ -841,6 +874,8 @@ impl PendingMessages {
             FromCoordinator::Document(wire::Document { signed, ..document::to_wire(&addressed.document) })
         } else if let Some(sequence) = self.acknowledge.take() {
             FromCoordinator::Acknowledge(wire::Acknowledge { sequence })
+        } else if let Some(sequence) = self.unstored.take() {
+            FromCoordinator::Received(wire::Received { sequence })
         } else if let Some(url) = self.contacts.pop_first() {
             FromCoordinator::ContactProject(wire::ContactProject { url: url.into() })
         } else if std::mem::take(&mut self.heartbeat) {

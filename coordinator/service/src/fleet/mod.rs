@@ -155,6 +155,8 @@ pub(crate) struct Agent {
     /// Microseconds since the epoch, 0 for never.
     last_seen: AtomicI64,
     connected: AtomicBool,
+    /// What it said last could not be stored: what is held of it is old.
+    unstored: AtomicBool,
     /// Its newest certificate is good until then, in microseconds since the epoch; 0 where it was not seen
     /// yet.
     certificate_until: AtomicI64,
@@ -332,6 +334,7 @@ impl Agent {
             state: Mutex::new(State::default()),
             last_seen: AtomicI64::new(0),
             connected: AtomicBool::new(false),
+            unstored: AtomicBool::new(false),
             certificate_until: AtomicI64::new(0),
             given: Mutex::new(Some(given::Given::default())),
             removed: watch::Sender::new(removed),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use fallow_daemon::{clock, lock};
 use fallow_domain::agent_state::HostState;
@@ -124,7 +125,9 @@ impl Agent {
         let unknown = HostState::default();
         let state = lock(&self.state);
         let host = state.host().unwrap_or(&unknown);
-        let now = HostNow::of(self.id.clone(), &name, self.is_connected(), host, state.projects());
+        // Of one whose reports find no space nothing is seen, as of one that is off.
+        let is_seen = self.is_connected() && !self.unstored.load(Ordering::Relaxed);
+        let now = HostNow::of(self.id.clone(), &name, is_seen, host, state.projects());
         HostNow { groups, given, seen: Some(self.last_seen()), ..now }
     }
 }

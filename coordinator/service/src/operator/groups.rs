@@ -46,6 +46,7 @@ pub(super) async fn change(
         unblocked(move || {
             let before = documents.set();
             let groups = change.groups(&before)?;
+            documents.require_planned(&groups)?;
             let after = DocumentSet { groups, ..before.clone() };
             Ok((before, after))
         })

@@ -17,6 +17,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tonic::Status;
 
+use super::giving_back;
 use crate::roles::{Caller, Role};
 
 /// Calls of one operator at once, those included whose answers he has not taken yet. As many again for
@@ -395,32 +396,7 @@ impl Drop for Held {
             }
             budget.freed.notify_waiters();
         }
-        if self.bytes >= LARGE {
-            FREED.notify_one();
-        }
-    }
-}
-
-/// So much that was taken is worth giving back to the system.
-const LARGE: usize = 1 << 20;
-/// How long freed memory is kept for what comes next.
-const KEPT: std::time::Duration = std::time::Duration::from_secs(1);
-/// And so many times as long as it took to give it back: others may wait for it.
-const REST: u32 = 20;
-/// What large messages took is free.
-static FREED: Notify = Notify::const_new();
-
-/// Gives back to the system what large messages have taken, and what the start has: the C library would keep
-/// gigabytes of it.
-pub(crate) async fn give_back() {
-    let mut rest = KEPT;
-    loop {
-        tokio::time::sleep(rest).await;
-        let began = tokio::time::Instant::now();
-        // Had it failed, the memory would be kept until the next time.
-        let _ = tokio::task::spawn_blocking(fallow_daemon::give_back_memory).await;
-        rest = KEPT.max(began.elapsed() * REST);
-        FREED.notified().await;
+        giving_back::freed(self.bytes);
     }
 }
 

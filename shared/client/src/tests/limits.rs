@@ -1,13 +1,16 @@
 //! What a task may take holds as long as it has a process, whatever it was told.
 
 use fallow_boinc::runtime::exit;
+use fallow_boinc::runtime::finish::Finish;
+use fallow_boinc::scheduler::FileInfo;
 use fallow_domain::{Bytes, Duration, JobId, SlotId, Usage};
 
-use super::{NOW, client, id_of, put_job};
+use super::{NOW, client, id_of, job, put_job};
+use crate::described::FileReference;
 use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::state::{Outcome, Process};
-use crate::{Effect, Event, TaskEnd, TaskSample};
+use crate::{Effect, Event, OutputFound, TaskEnd, TaskSample};
 
 /// A client with a task in this state.
 fn with(process: Process) -> (Client, JobId) {
@@ -117,4 +120,49 @@ fn r6_2_what_the_agent_killed_is_not_said_to_be_stopped_by_others() {
         let said = format!("{:?}", notices.collect::<Vec<_>>());
         assert!(said.contains(says), "{said}");
     }
+}
+
+#[test]
+fn r4_8_outputs_that_hold_too_much_together_fail_their_job_and_it_is_said_what_all_of_them_hold() {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let names = ["first", "second"];
+    let mut job = job(1, a, Usage::ONE_CPU);
+    let output = |name: &str| FileReference { file_name: name.to_owned(), ..FileReference::default() };
+    job.result.files = names.map(output).into();
+    for name in names {
+        client.put_file(a, FileInfo { name: name.to_owned(), ..FileInfo::default() }.into());
+    }
+    let id = job.id;
+    client.insert_job(job);
+    client.reassess(id);
+    client.edit_job(id, |job| {
+        (job.process, job.slot, job.run.begun) = (Process::Executing(7), Some(SlotId(0)), true);
+    });
+    client.handle(NOW, Event::WakeUp);
+    // The second one was not read: beside the first it was too much.
+    let found = |name: &str, md5: &str| OutputFound {
+        name: name.to_owned(),
+        nbytes: Bytes(700_000_000),
+        md5: md5.to_owned(),
+    };
+    let end = TaskEnd {
+        exit: exit::Ended::Code(0),
+        finish: Some(Finish::read(b"0\n")),
+        temporary_exit: None,
+        cpu_time: Duration::ZERO,
+        is_charged: false,
+        stderr: String::new(),
+        outputs: vec![found("first", "0123456789abcdef0123456789abcdef"), found("second", "")],
+        peak_working_set: Bytes(0),
+        disk_usage: Bytes(0),
+        made_room: None,
+        memory_exceeded: None,
+        killed: None,
+    };
+    client.handle(NOW, Event::TaskEnded { job: id, end: Box::new(end) });
+    let outcome = client.state.jobs[&id].outcome.clone().unwrap();
+    let said = outcome.message.unwrap_or_default();
+    assert_eq!(outcome.exit_status, exit::DISK_LIMIT_EXCEEDED, "{said}");
+    assert!(said.contains("its files hold 1400 MB"), "{said}");
 }

@@ -147,7 +147,7 @@ pub fn within_job_limit(request: WorkRequest, held: usize, job: Duration) -> Wor
 
 /// The most that a project may be asked for of a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Room {
+pub struct PlacesLeft {
     /// How much computing.
     pub seconds: InstanceSeconds,
     /// Instances that have no job.
@@ -166,7 +166,7 @@ pub fn within_places(
     host: &PlanHost,
     window: Duration,
     asked: usize,
-) -> Option<Room> {
+) -> Option<PlacesLeft> {
     let (size, jobs) = queue.places_left(project, kind, &host.instances)?;
     let jobs = jobs.saturating_sub(asked);
     let most = size.times(jobs).as_f64().min(f64::from(host.instances[kind]));
@@ -180,7 +180,7 @@ pub fn within_places(
     let lacks = if lacks >= REQUEST_MIN.as_secs_f64() { lacks } else { least };
     // Parts of a millionth are none.
     let lacking = (free / size.as_f64().max(f64::MIN_POSITIVE) + 1e-6).floor() as usize;
-    Some(Room { seconds: InstanceSeconds::new(lacks), instances: free, jobs: lacking.min(jobs) })
+    Some(PlacesLeft { seconds: InstanceSeconds::new(lacks), instances: free, jobs: lacking.min(jobs) })
 }
 
 /// A request, cut to what the owner lets run of a project at once. `room` says how much that is of a type
@@ -188,7 +188,7 @@ pub fn within_places(
 #[must_use]
 pub fn cut_to_places(
     mut request: WorkRequest,
-    room: impl Fn(ResourceType, usize) -> Option<Room>,
+    room: impl Fn(ResourceType, usize) -> Option<PlacesLeft>,
 ) -> WorkRequest {
     let mut asked = 0_usize;
     for kind in ResourceType::COPROCESSORS.into_iter().chain([ResourceType::Cpu]) {

@@ -7,7 +7,7 @@ use fallow_domain::{Duration, InstanceSeconds, Instant, JobId, PerType, ProjectI
 use fallow_policy::cpu_schedule::{
     CpuChoice, CpuSituation, ProjectSnapshot, Schedule, ScheduleHost, WhyNotRun, choose,
 };
-use fallow_policy::fetch::bounds::{Room, cut_to_places, within_places};
+use fallow_policy::fetch::bounds::{PlacesLeft, cut_to_places, within_places};
 use fallow_policy::fetch::{FetchChoice, REQUEST_MIN, WorkRequest};
 use fallow_policy::job_queue::{AtOnce, Devices, Instances, JobQueue, JobSnapshot, NoPlace, RunState};
 use fallow_policy::plan_host::PlanHost;
@@ -169,7 +169,7 @@ fn r6_4_a_project_is_asked_for_no_more_than_its_places_come_to_within_the_buffer
     let all = AtOnce { limits_all: true, ..limits(0, &[1, 1]) };
     assert_eq!(places(all, &[], hour), Some((2.0, 2.0)));
     let two = WorkRequest::cpu(hour * 10, 4.0);
-    let room = Room { seconds: two.seconds[CPU] / 5.0, instances: 1.0, jobs: 1 };
+    let room = PlacesLeft { seconds: two.seconds[CPU] / 5.0, instances: 1.0, jobs: 1 };
     let cut = cut_to_places(two, |kind, _| (kind == CPU).then_some(room));
     assert_eq!((cut.seconds[CPU].get(), cut.instances[CPU]), (7_200.0, 1.0));
 }

@@ -8,7 +8,6 @@
 //!
 //! Omitted: proxies that are themselves spoken to over TLS or SOCKS, and other credentials than Basic ones.
 
-mod loopback;
 mod tunnel;
 mod variables;
 
@@ -77,7 +76,7 @@ impl Proxies {
     pub fn towards(&self, scheme: &str, host: &str) -> Option<Proxy> {
         let known = self.0.as_ref()?;
         let host = host.strip_suffix('.').unwrap_or(host);
-        if loopback::is_this_host(host) {
+        if crate::is_this_host(host) {
             return None;
         }
         let is_bare_number = host.contains(':') && !host.starts_with('[');

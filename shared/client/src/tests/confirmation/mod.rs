@@ -184,7 +184,7 @@ fn r6_5_a_version_is_confirmed_by_an_acknowledgement_that_comes_when_the_agent_h
     assert_eq!((host.version(), host.went_back_from()), (2, None));
 }
 
-/// As a coordinator does whose disk is full: it refuses reports, and still suspends the fleet.
+/// As where a coordinator can store no reports and says nothing of them, and still suspends the fleet.
 #[test]
 fn r6_5_a_host_that_a_version_suspends_does_not_compute_again_because_nothing_was_acknowledged() {
     let suspended =

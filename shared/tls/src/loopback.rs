@@ -1,9 +1,11 @@
-//! Addresses of this very machine, which no proxy can reach.
+//! Addresses of this very machine, which no other machine and no proxy can reach.
 
 use std::net::IpAddr;
 
-/// True for `localhost`, and for `127.0.0.0/8` and `::1` as numbers, the latter in brackets or not.
-pub(super) fn is_this_host(host: &str) -> bool {
+/// True for `localhost`, and for `127.0.0.0/8` and `::1` as numbers, the latter in brackets or not: other
+/// machines reach nothing there.
+#[must_use]
+pub fn is_this_host(host: &str) -> bool {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host.eq_ignore_ascii_case("localhost")
         || bare.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
