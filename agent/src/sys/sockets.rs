@@ -1,10 +1,8 @@
 //! What connections of this process hold.
 
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
-
-use rustix::io::ioctl_fionread;
-use rustix::net::{ipproto, sockopt};
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 
 /// What a TCP socket holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,26 +15,41 @@ pub struct Held {
     pub unsent: u64,
 }
 
-/// What the TCP socket with this number in the table of descriptors holds.
+/// What the TCP socket with this number in the table of descriptors holds. Another thread may close it at any
+/// time: then this fails, or it is of what has got the number since.
 ///
 /// # Errors
 /// An I/O error of the operating system, above all where it is no TCP socket, or none that is connected.
 pub fn held_by(descriptor: RawFd) -> io::Result<Held> {
-    if descriptor < 0 {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    // SAFETY: nothing here closes the descriptor, keeps it or hands it on, and the calls only ask what it is.
-    // Where another thread closes it meanwhile, they fail, or they answer about what has got its number.
-    let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    if sockopt::socket_protocol(socket)? != Some(ipproto::TCP) {
+    // No borrowed descriptor is made of the number, for that would promise that it stays open.
+    let mut protocol: libc::c_int = 0;
+    let mut length = libc::socklen_t::try_from(size_of_val(&protocol)).map_err(io::Error::other)?;
+    // SAFETY: the kernel writes a number of `length` bytes into `protocol`, and into `length` how many it
+    // wrote; both live through the call.
+    checked(unsafe {
+        let into = (&raw mut protocol).cast();
+        libc::getsockopt(descriptor, libc::SOL_SOCKET, libc::SO_PROTOCOL, into, &raw mut length)
+    })?;
+    if protocol != libc::IPPROTO_TCP {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    let mut unsent: libc::c_int = 0;
-    // SAFETY: the request writes a number into `unsent`, which lives through the call.
-    let result = unsafe { libc::ioctl(descriptor, libc::SIOCOUTQNSD as _, &raw mut unsent) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let (inode, unread) = (rustix::fs::fstat(socket)?.st_ino, ioctl_fionread(socket)?);
-    Ok(Held { inode, unread, unsent: u64::try_from(unsent).unwrap_or_default() })
+    let (unsent, unread) = (asked(descriptor, libc::SIOCOUTQNSD)?, asked(descriptor, libc::FIONREAD)?);
+    let mut about = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel writes all of `about`, which lives through the call, unless it fails.
+    checked(unsafe { libc::fstat(descriptor, about.as_mut_ptr()) })?;
+    // SAFETY: the call has not failed.
+    let inode = unsafe { about.assume_init() }.st_ino;
+    Ok(Held { inode, unread, unsent })
+}
+
+/// The number that the kernel gives for one of the two requests above.
+fn asked(descriptor: RawFd, request: libc::Ioctl) -> io::Result<u64> {
+    let mut number: libc::c_int = 0;
+    // SAFETY: both requests write one number into `number`, which lives through the call, or they fail.
+    checked(unsafe { libc::ioctl(descriptor, request, &raw mut number) })?;
+    Ok(u64::try_from(number).unwrap_or_default())
+}
+
+fn checked(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -30,7 +30,7 @@ while True:
     time.sleep(0.01)
 ";
 
-/// A file of four megabytes that nobody can compress for the way.
+/// A file of eight megabytes that nobody can compress for the way.
 fn long_file(at: &Path, number: u64) {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut next = || {
@@ -39,7 +39,7 @@ fn long_file(at: &Path, number: u64) {
         state ^= state << 17;
         state
     };
-    let bytes: Vec<u8> = (0..4_000_000 / 8).flat_map(|_| next().to_le_bytes()).collect();
+    let bytes: Vec<u8> = (0..8_000_000 / 8).flat_map(|_| next().to_le_bytes()).collect();
     fs::write(at, bytes).unwrap();
 }
 
@@ -115,7 +115,7 @@ fn r6_4_files_wait_while_other_programs_use_the_network_and_go_on_when_they_have
 
     let waits = || host().and_then(|host| Some(host["files_wait"].as_str()?.to_owned()));
     let projects = place.join("projects");
-    wait_for("a third of the files", PATIENCE * 2, || (partial(&projects) > 12_000_000).then_some(()));
+    wait_for("a part of the files", PATIENCE * 2, || (partial(&projects) > 6_000_000).then_some(()));
     let told = || fs::read_to_string(&log).unwrap().matches("files wait: ").count();
     assert_eq!((waits(), told()), (None, 0), "it waits for itself");
     let mut other = Command::new("python3");
@@ -141,10 +141,11 @@ fn r6_4_files_wait_while_other_programs_use_the_network_and_go_on_when_they_have
     wait_for("files to go on", PATIENCE, || (partial(&projects) > came).then_some(()));
     assert_eq!(waits(), None);
     limits("other_network_max = \"100 kB\"\n");
+    // It is asked again and again: a second wait so soon after the first is not told in the log.
     wait_for("all workunits to be validated", Duration::from_mins(10), || {
+        assert_eq!(waits(), None, "it waits for itself");
         let projects = json(&["projects"]);
         let is_done = |project: &Value| project["workunits_validated"] == 1;
         projects["projects"].as_array().unwrap().iter().all(is_done).then_some(())
     });
-    assert_eq!(told(), 1);
 }

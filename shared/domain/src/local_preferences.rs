@@ -62,7 +62,7 @@ pub struct LocalPreferences {
 impl LocalPreferences {
     /// The least that can be meant by a maximum of the disk: less than any project needs.
     pub const DISK_MAX_LEAST: Bytes = Bytes(100_000_000);
-    /// The same of what other programs may move in a second: less than what a large network says to all.
+    /// The same of what other programs may move in a second: less than the broadcasts of a large network.
     pub const OTHER_NETWORK_MAX_LEAST: Bytes = Bytes(10_000);
     /// The same of a maximum of what is transferred in some days.
     pub const TRANSFER_MAX_LEAST: Bytes = Bytes(1_000_000);

@@ -6,8 +6,9 @@
 //! others'. It goes into a bucket, which empties as fast as others may move bytes. When there are four
 //! megabytes in it, transfers wait. So much use is seen at once, a little too much after some looks, and a
 //! page that somebody opens breaks nothing off. Transfers go on when no look has found too much for twenty
-//! seconds, so that they do not come and go with each pause of the others; after waits that follow each other
-//! soon, for twice as long each time.
+//! seconds, so that they do not come and go with each pause of the others. Waits that follow each other soon
+//! last twice as long each time, ten minutes at most. They do not ask for so long a time of quiet: others that
+//! use the network for a moment every few minutes would keep files from going for ever.
 //!
 //! When nobody has looked for a minute, files that could begin wait until two looks are there, which takes a
 //! few seconds. Then little is forgiven: nothing has to be broken off, and the agent moves hardly anything.
@@ -24,19 +25,20 @@ use std::fmt;
 use fallow_domain::{Bytes, Duration, Instant};
 
 /// So much more than they may is forgiven to others. The HTTP client holds up to 420 kB of each connection
-/// that is read slowly, which nobody has counted yet; eight of them come to 3.4 MB.
+/// that is read slowly, which nobody has counted yet; eight of them come to 3.4 MB. More than eight are open only
+/// where ten projects or more have waited for minutes behind others; then the agent may wait for itself once.
 const FORGIVEN: f64 = 4e6;
 /// So much is forgiven before any file begins.
 const FORGIVEN_BEFORE: f64 = 2e5;
 /// What the agent moves takes this many times as much on the wire. Of a full frame 5 % are headers, and
 /// acknowledgements and TLS add 2 % each, as a rule.
 const ON_THE_WIRE: f64 = 1.1;
-/// Transfers go on when it was quiet for so long.
+/// Transfers go on when it was quiet for so long. The first wait lasts as long at least.
 const QUIET: Duration = Duration::from_secs(20);
-/// After waits that follow each other soon they go on when it was quiet for so long at the most.
-const QUIET_MAX: Duration = Duration::from_mins(10);
+/// Waits that follow each other soon last so long at the most, if it is quiet by then.
+const LEAST_MAX: Duration = Duration::from_mins(10);
 /// So soon after a wait another one follows soon.
-const SOON: Duration = QUIET_MAX;
+const SOON: Duration = LEAST_MAX;
 /// So soon after a look another one says nothing: a moment is no measure of what goes on in a second.
 const TOO_SOON: Duration = Duration::from_secs(2);
 /// A longer time between two looks says nothing: nobody looked meanwhile.
@@ -66,8 +68,8 @@ pub struct OthersUse {
     pub most: Bytes,
     /// Transfers wait until then, and longer if a look before finds too much again.
     pub until: Instant,
-    /// For how long it must have been quiet then.
-    quiet: Duration,
+    /// How long they wait at least.
+    least: Duration,
 }
 
 /// What has changed.
@@ -93,7 +95,7 @@ pub struct OtherNetwork {
     wait: Option<OthersUse>,
     /// The wait by the last decision.
     decided: Option<OthersUse>,
-    /// When the last wait was over, and how quiet it was by then.
+    /// When the last wait was over, and how long it was to last at least.
     over: Option<(Instant, Duration)>,
 }
 
@@ -112,7 +114,7 @@ impl OthersUse {
     /// Whether no other wait was over shortly before this one.
     #[must_use]
     pub fn is_news(&self) -> bool {
-        self.quiet == QUIET
+        self.least == QUIET
     }
 }
 
@@ -138,7 +140,7 @@ impl OtherNetwork {
         let allowed = most.as_f64() * time.as_secs_f64();
         if let Some(wait) = &mut self.wait {
             if others > allowed {
-                wait.until = now + wait.quiet;
+                wait.until = wait.until.max(now + QUIET);
             }
             return;
         }
@@ -148,24 +150,24 @@ impl OtherNetwork {
         }
         self.balance = self.balance.max(-FORGIVEN);
         if self.balance > forgiven {
-            let quiet = match self.over {
-                Some((at, quiet)) if now - at <= SOON => (quiet * 2).min(QUIET_MAX),
+            let least = match self.over {
+                Some((at, least)) if now - at <= SOON => (least * 2).min(LEAST_MAX),
                 _ => QUIET,
             };
             let rate = Bytes::from_f64(others / time.as_secs_f64());
             self.balance = 0.0;
-            self.wait = Some(OthersUse { rate, most, until: now + quiet, quiet });
+            self.wait = Some(OthersUse { rate, most, until: now + least, least });
         }
     }
 
-    /// Decides whether transfers wait, by the looks so far; without `most` they never do. Says what is other
-    /// than by the last decision.
+    /// Decides whether transfers wait, by the looks so far; without `most` they never do, and what was seen
+    /// by another one counts no more. Says what is other than by the last decision.
     pub fn decide(&mut self, now: Instant, most: Option<Bytes>) -> Option<Change> {
-        if most.is_none() {
+        if most.is_none() || self.wait.is_some_and(|wait| Some(wait.most) != most) {
             *self = Self { decided: self.decided, ..Self::default() };
         }
         if let Some(over) = self.wait.take_if(|wait| wait.until <= now) {
-            self.over = Some((over.until, over.quiet));
+            self.over = Some((over.until, over.least));
         }
         match (std::mem::replace(&mut self.decided, self.wait), self.wait) {
             (None, Some(wait)) => Some(Change::Wait(wait)),
@@ -205,11 +207,11 @@ impl OtherNetwork {
     /// The clock was set back: nothing waits longer by that.
     pub fn observe(&mut self, now: Instant) {
         if let Some(wait) = &mut self.wait {
-            wait.until = wait.until.min(now + wait.quiet);
+            wait.until = wait.until.min(now + wait.least);
         }
         self.compared = self.compared.map(|at| at.min(now));
         self.awaited_until = self.awaited_until.map(|until| until.min(now + LOOKS_WITHIN));
-        self.over = self.over.map(|(at, quiet)| (at.min(now), quiet));
+        self.over = self.over.map(|(at, least)| (at.min(now), least));
     }
 }
 
@@ -324,7 +326,7 @@ mod tests {
         let mut host = Host::new();
         let began = host.goes_on(5_000, 0, 0);
         let Some(Change::Wait(wait)) = began else { panic!("{began:?}") };
-        assert_eq!(wait, OthersUse { rate: Bytes(5_000_000), most: MOST, until: at(25), quiet: QUIET });
+        assert_eq!(wait, OthersUse { rate: Bytes(5_000_000), most: MOST, until: at(25), least: QUIET });
         assert_eq!(
             wait.to_string(),
             "other programs use the network: 5 MB a second, and `other_network_max` is 1 MB"
@@ -349,6 +351,34 @@ mod tests {
         host.time_passes(601);
         host.look();
         assert_eq!(host.waits_once(), ((true, true), 20));
+    }
+
+    /// Others move ten megabytes in five seconds each time so many seconds have passed.
+    #[test]
+    fn r6_4_files_go_again_and_again_beside_others_that_use_less_than_they_may_in_bursts() {
+        for every in [60, 130, 300, 550] {
+            let mut host = Host::new();
+            let mut went = Vec::new();
+            while host.now < 7_200 {
+                let burst = if host.now % every < 5 { 2_000 } else { 0 };
+                host.goes_on(burst, 0, 0);
+                went.extend(host.network.waits().is_none().then_some(host.now));
+            }
+            let last = *went.last().unwrap();
+            assert!(last > 7_200 - 660, "every {every} s: the last time after {last} s");
+            let longest = went.windows(2).map(|two| two[1] - two[0]).max().unwrap();
+            assert!(longest <= 660, "every {every} s: nothing for {longest} s");
+        }
+    }
+
+    #[test]
+    fn r6_4_what_was_seen_by_another_limit_makes_nothing_wait() {
+        let mut host = Host::new();
+        host.goes_on(5_000, 0, 0);
+        assert_eq!(host.network.decide(at(6), Some(MOST)), None);
+        host.most = Bytes(10_000_000);
+        assert!(matches!(host.network.decide(at(7), Some(host.most)), Some(Change::GoOn(_))));
+        assert_eq!(host.goes_on(5_000, 0, 0), None);
     }
 
     #[test]
@@ -471,7 +501,7 @@ mod tests {
             let mut host = Host::new();
             let mut changes = Vec::new();
             changes.extend(stretches.into_iter().filter_map(|others| host.goes_on(others, 0, 0)));
-            let longest = QUIET_MAX.as_micros() / Duration::from_secs(5).as_micros();
+            let longest = LEAST_MAX.as_micros() / Duration::from_secs(5).as_micros();
             changes.extend((0..longest).filter_map(|_| host.goes_on(0, 0, 0)));
             prop_assert!(host.network.waits().is_none());
             // By turns, beginning with a wait.

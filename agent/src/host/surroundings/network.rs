@@ -7,11 +7,11 @@
 //! other, as where a virtual machine has a card of its own (`lower_*` in `/sys/class/net`), the lower one
 //! counts.
 //!
-//! It is looked every five seconds as long as the client wants that, and once more after two, for files wait
+//! It is looked every ten seconds as long as the client wants that, and once more after two, for files wait
 //! for the second look.
 
-use std::collections::BTreeSet;
-use std::fs::File;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,9 +67,18 @@ pub(super) async fn watch(
                 () = tokio::time::sleep(nap) => {}
                 changed = wanted.changed() => if changed.is_err() { return },
             }
-            nap = every / 2;
+            nap = every;
         }
     }
+}
+
+/// What an interface is.
+#[derive(Default)]
+struct Kind {
+    /// A device of the machine, and not one that is made up.
+    is_device: bool,
+    /// It passes on to these what it gets.
+    lower: Vec<String>,
 }
 
 /// None where the kernel does not say it.
@@ -94,20 +103,29 @@ impl Counters {
         File::open(&self.traffic)?.take(TEXT_MAX).read_to_string(&mut text)?;
         let mut all: Vec<(&str, Bytes)> =
             text.lines().filter_map(interface).filter(|(name, _)| *name != "lo").collect();
-        let is_device = |name: &str| self.interfaces.join(name).join("device").exists();
-        if all.iter().any(|(name, _)| is_device(name)) {
-            all.retain(|(name, _)| is_device(name));
+        let kinds: HashMap<&str, Kind> = all.iter().map(|(name, _)| (*name, self.kind(name))).collect();
+        if kinds.values().any(|kind| kind.is_device) {
+            all.retain(|(name, _)| kinds[name].is_device);
         }
-        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        all.retain(|(name, _)| !names.iter().any(|lower| self.leads_to(name, lower)));
+        let names: HashSet<&str> = all.iter().map(|(name, _)| *name).collect();
+        all.retain(|(name, _)| !kinds[name].lower.iter().any(|lower| names.contains(lower.as_str())));
         let moved = all.iter().map(|(_, bytes)| *bytes).reduce(Bytes::plus);
         let moved = moved.ok_or_else(|| io::Error::other("no interface but loopback"))?;
         Ok((all.iter().map(|(name, _)| (*name).to_owned()).collect(), moved))
     }
 
-    /// Whether one interface passes on to the other what it gets.
-    fn leads_to(&self, name: &str, lower: &str) -> bool {
-        self.interfaces.join(name).join(format!("lower_{lower}")).exists()
+    /// What the kernel says of an interface by the names in its directory.
+    fn kind(&self, name: &str) -> Kind {
+        let mut kind = Kind::default();
+        for entry in fs::read_dir(self.interfaces.join(name)).into_iter().flatten().flatten() {
+            let entry = entry.file_name();
+            match entry.to_str() {
+                Some("device") => kind.is_device = true,
+                Some(entry) => kind.lower.extend(entry.strip_prefix("lower_").map(str::to_owned)),
+                None => {}
+            }
+        }
+        kind
     }
 
     /// How it stands, for `fallow-agent status`.
@@ -131,8 +149,6 @@ fn interface(line: &str) -> Option<(&str, Bytes)> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     const HEAD: &str = "Inter-|   Receive                                                |  Transmit\n \
