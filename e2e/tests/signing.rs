@@ -59,28 +59,31 @@ impl Fleet {
         self.ok(&["organisation", "new-key", self.path(name).to_str().unwrap()]).trim().to_owned()
     }
 
+    /// A token, without what is said about it beside.
+    fn token(&self) -> String {
+        let made: Value = serde_json::from_str(&self.ok(&["tokens", "create", "--json"])).unwrap();
+        made["tokens"][0].as_str().unwrap().to_owned()
+    }
+
     fn agent(&self) -> Killed {
         self.agent_in("agent")
     }
 
     /// An agent with this directory, whose programs may leave their marks; what it says is in `log`.
     fn agent_in(&self, directory: &str) -> Killed {
-        let token = self.ok(&["tokens", "create"]);
+        let token = self.token();
         let mut agent = command("fallow-agent");
-        agent
-            .args(["run", "--unconfined", "--dir"])
-            .arg(self.path(directory))
-            .env("FALLOW_TOKEN", token.trim());
+        agent.args(["run", "--unconfined", "--dir"]).arg(self.path(directory)).env("FALLOW_TOKEN", token);
         let log = std::fs::File::create(self.path("log")).unwrap();
         Killed(agent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap())
     }
 
     /// What an agent says that does not start with this token and key.
     fn refused_agent(&self, key: &str) -> (i32, String) {
-        let token = self.ok(&["tokens", "create"]);
+        let token = self.token();
         let mut agent = command("fallow-agent");
         agent.args(["run", "--organisation-key", key, "--dir"]).arg(self.path("refused"));
-        let output = agent.env("FALLOW_TOKEN", token.trim()).stdin(Stdio::null()).output().unwrap();
+        let output = agent.env("FALLOW_TOKEN", token).stdin(Stdio::null()).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
