@@ -166,8 +166,9 @@ fn r3_13_a_project_with_gpu_jobs_only_gets_three_quarters_of_a_gpu_twice_as_fast
     // Both have half of all; 0.75 where the GPU is just twice as fast, but the look at a CPU is a short one.
     let ratio = mhz.round() * FLOPS_AT_ONE_MHZ / fpops;
     let expected = ((1.0 + ratio) / (2.0 * ratio)).min(1.0);
-    // A few jobs of a second each decide to whom the next one belongs. Where others take the CPUs for a while,
-    // some take much longer than they compute: then it takes more of them, of which there are twice as many.
+    // A few jobs of a second each decide to whom the next one belongs. Where others take the CPUs for a
+    // while, some take much longer than they compute: then it takes more of them, of which there are twice as
+    // many.
     let tolerance = 0.02 + 2.0 / jobs as f64;
     let seen = wait_for("so many jobs of the GPU", patience, || {
         let seen = Seen::of(&ran(&lab));

@@ -7,8 +7,8 @@
 //! megabytes in it, transfers wait. So much use is seen at once, a little too much after some looks, and a
 //! page that somebody opens breaks nothing off. Transfers go on when no look has found too much for twenty
 //! seconds, so that they do not come and go with each pause of the others. Waits that follow each other soon
-//! last twice as long each time, ten minutes at most. They do not ask for so long a time of quiet: others that
-//! use the network for a moment every few minutes would keep files from going for ever.
+//! last twice as long each time, ten minutes at most. They do not ask for so long a time of quiet: others
+//! that use the network for a moment every few minutes would keep files from going for ever.
 //!
 //! When nobody has looked for a minute, files that could begin wait until two looks are there, which takes a
 //! few seconds. Then little is forgiven: nothing has to be broken off, and the agent moves hardly anything.
@@ -25,8 +25,9 @@ use std::fmt;
 use fallow_domain::{Bytes, Duration, Instant};
 
 /// So much more than they may is forgiven to others. The HTTP client holds up to 420 kB of each connection
-/// that is read slowly, which nobody has counted yet; eight of them come to 3.4 MB. More than eight are open only
-/// where ten projects or more have waited for minutes behind others; then the agent may wait for itself once.
+/// that is read slowly, which nobody has counted yet; eight of them come to 3.4 MB. More than eight are open
+/// only where ten projects or more have waited for minutes behind others; then the agent may wait for itself
+/// once.
 const FORGIVEN: f64 = 4e6;
 /// So much is forgiven before any file begins.
 const FORGIVEN_BEFORE: f64 = 2e5;

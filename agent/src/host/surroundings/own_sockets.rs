@@ -4,8 +4,8 @@
 //! the kernel receives megabytes of each connection before that, and they have crossed the interface. So what
 //! waits to be read is added to what the agent counts, and what waits to be sent is taken off. A connection
 //! that is closed with something unread in it has moved that as well. How much there was is known of the last
-//! look: some of it may have been read since, and counts twice. So others are seen late, by as much as the agent
-//! reads, while many small files come slowly over connections that are closed after each.
+//! look: some of it may have been read since, and counts twice. So others are seen late, by as much as the
+//! agent reads, while many small files come slowly over connections that are closed after each.
 //!
 //! Connections within the machine are not left out: a proxy may be at the other end, and what the agent has
 //! not read of it has crossed the interface too.
