@@ -43,10 +43,10 @@ pub fn held_by(descriptor: RawFd) -> io::Result<Held> {
 }
 
 /// The number that the kernel gives for one of the two requests above.
-fn asked(descriptor: RawFd, request: libc::Ioctl) -> io::Result<u64> {
+fn asked(descriptor: RawFd, request: libc::c_ulong) -> io::Result<u64> {
     let mut number: libc::c_int = 0;
     // SAFETY: both requests write one number into `number`, which lives through the call, or they fail.
-    checked(unsafe { libc::ioctl(descriptor, request, &raw mut number) })?;
+    checked(unsafe { libc::ioctl(descriptor, request as _, &raw mut number) })?;
     Ok(u64::try_from(number).unwrap_or_default())
 }
 

@@ -7,7 +7,7 @@
 //! other, as where a virtual machine has a card of its own (`lower_*` in `/sys/class/net`), the lower one
 //! counts.
 //!
-//! It is looked every ten seconds as long as the client wants that, and once more after two, for files wait
+//! It is looked every five seconds as long as the client wants that, and once more after two, for files wait
 //! for the second look.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -67,7 +67,7 @@ pub(super) async fn watch(
                 () = tokio::time::sleep(nap) => {}
                 changed = wanted.changed() => if changed.is_err() { return },
             }
-            nap = every;
+            nap = every / 2;
         }
     }
 }
