@@ -65,7 +65,8 @@ fn an_agent_from_a_terminal_leaves_a_program_in_another_one_nine_tenths_of_their
         let pid = wait_for(name, || read_pid(&pid));
         Some((terminal, Killed(pid)))
     };
-    let line = format!("{} run --dir {}", agent().display(), agent_dir.display());
+    // The owner is there all the while, and jobs are to run beside him.
+    let line = format!("{} run --never-in-use --dir {}", agent().display(), agent_dir.display());
     let Some((_agents, agent)) = start("agent.pid", &line) else {
         println!("skipped: there is no `script` to open a terminal with");
         return;
