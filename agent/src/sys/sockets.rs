@@ -33,7 +33,8 @@ pub fn held_by(descriptor: RawFd) -> io::Result<Held> {
     if protocol != libc::IPPROTO_TCP {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    let (unsent, unread) = (asked(descriptor, libc::SIOCOUTQNSD)?, asked(descriptor, libc::FIONREAD)?);
+    let (unsent, unread) =
+        (asked(descriptor, libc::SIOCOUTQNSD as _)?, asked(descriptor, libc::FIONREAD as _)?);
     let mut about = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the kernel writes all of `about`, which lives through the call, unless it fails.
     checked(unsafe { libc::fstat(descriptor, about.as_mut_ptr()) })?;

@@ -40,7 +40,8 @@ pub(super) struct Counters {
     pub(super) interfaces: PathBuf,
 }
 
-/// Looks as long as that is wanted; `every` is how often at what else there is at this machine.
+/// Looks as long as that is wanted, twice as often as `every`: that is how often it is looked at what else
+/// there is at this machine.
 pub(super) async fn watch(
     counters: Counters,
     every: StdDuration,
