@@ -7,8 +7,8 @@
 //! megabytes in it, transfers wait. So much use is seen at once, a little too much after some looks, and a
 //! page that somebody opens breaks nothing off. Transfers go on when no look has found too much for twenty
 //! seconds, so that they do not come and go with each pause of the others. Waits that follow each other soon
-//! last about twice as long each time, ten to twelve minutes at most. They do not ask for so long a time of quiet: others
-//! that use the network for a moment every few minutes would keep files from going for ever.
+//! last about twice as long each time, ten to twelve minutes at most. They do not ask for so long a time of
+//! quiet: others that use the network for a moment every few minutes would keep files from going for ever.
 //!
 //! When nobody has looked for a minute, files that could begin wait until two looks are there, which takes a
 //! few seconds. Then little is forgiven: nothing has to be broken off, and the agent moves hardly anything.
