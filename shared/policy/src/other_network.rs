@@ -7,8 +7,8 @@
 //! megabytes in it, transfers wait. So much use is seen at once, a little too much after some looks, and a
 //! page that somebody opens breaks nothing off. Transfers go on when no look has found too much for twenty
 //! seconds, so that they do not come and go with each pause of the others. Waits that follow each other soon
-//! last about twice as long each time, ten to twelve minutes at most. They do not ask for so long a time of
-//! quiet: others that use the network for a moment every few minutes would keep files from going for ever.
+//! last about twice as long each time, twelve and a half minutes at most. They do not ask for so long a time
+//! of quiet: others that use the network for a moment every few minutes would keep files from going for ever.
 //!
 //! When nobody has looked for a minute, files that could begin wait until two looks are there, which takes a
 //! few seconds. Then little is forgiven: nothing has to be broken off, and the agent moves hardly anything.
@@ -104,7 +104,8 @@ pub struct OtherNetwork {
 /// A wait of about that length, up to a quarter longer. Two agents of one machine that stop each other would
 /// go on together after waits of the same length, and stop each other again; what they have counted differs.
 fn apart(wait: Duration, counted: Bytes) -> Duration {
-    // Each digit of what was counted moves all of these (Knuth 1973, multiplicative hashing).
+    // This byte of the product depends on every digit of what was counted (Knuth 1973, multiplicative
+    // hashing).
     let part = i64::from(counted.0.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]);
     wait + Duration::from_micros(wait.as_micros() / 4 * part / 256)
 }
@@ -428,15 +429,19 @@ mod tests {
     #[test]
     fn r6_4_a_wait_ends_when_others_may_use_more_and_goes_on_when_they_may_use_less() {
         let mut host = Host::new();
-        host.goes_on(5_000, 0, 0);
+        host.waits_once();
+        let began = host.goes_on(6_000, 0, 0);
+        assert!(matches!(began, Some(Change::Wait(wait)) if !wait.is_news()), "{began:?}");
+        let until = host.network.waits().unwrap().until;
         host.most = Bytes(500_000);
         assert_eq!(host.goes_on(700, 0, 0), None);
         let waits = host.network.waits().unwrap();
-        assert_eq!((waits.most, waits.until), (host.most, at(30)));
+        assert_eq!((waits.most, waits.until), (host.most, until));
         host.most = Bytes(10_000_000);
-        assert!(matches!(host.network.decide(at(11), Some(host.most)), Some(Change::GoOn(_))));
-        // It is compared with the look before: nothing has to be awaited. And the next one is a first one.
-        assert!(!host.network.await_looks(at(11)));
+        let now = at(host.now + 1);
+        assert!(matches!(host.network.decide(now, Some(host.most)), Some(Change::GoOn(_))));
+        // It is compared with the look before: nothing has to be awaited. And the next wait is a first one.
+        assert!(!host.network.await_looks(now));
         assert_eq!(host.goes_on(9_000, 0, 0), None);
         let began = host.goes_on(11_000, 0, 0);
         assert!(matches!(began, Some(Change::Wait(wait)) if wait.is_news()), "{began:?}");
