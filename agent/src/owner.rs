@@ -113,24 +113,33 @@ pub(crate) fn give_made(dir: &OwnedFd, to: Owner) -> Result<(), Errno> {
 }
 
 /// Gives what is called `name` in the directory `parent` from one user to another, if it is that one's, and
-/// a directory, or an ordinary file, a link or a pipe that has no other name.
+/// a directory, or an ordinary file, a link or a pipe that has no other name. False where other names keep it
+/// from that.
 pub(crate) fn give_at(
     parent: BorrowedFd<'_>,
     name: &CStr,
     Handover { from, to }: Handover,
-) -> Result<(), Errno> {
+) -> Result<bool, Errno> {
     let file = openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let data = fstat(&file)?;
     let kind = FileType::from_raw_mode(data.st_mode);
+    if data.st_uid != from.as_raw() {
+        return Ok(true);
+    }
     let is_givable = match kind {
         FileType::Directory => !crate::tree::is_mounted(parent, name),
-        FileType::RegularFile | FileType::Symlink | FileType::Fifo | FileType::Socket => data.st_nlink == 1,
+        FileType::RegularFile | FileType::Symlink | FileType::Fifo | FileType::Socket
+            if data.st_nlink > 1 =>
+        {
+            return Ok(false);
+        }
+        FileType::RegularFile | FileType::Symlink | FileType::Fifo | FileType::Socket => true,
         _ => false,
     };
-    if is_givable && data.st_uid == from.as_raw() {
+    if is_givable {
         to.give(&file)?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The mode that a file has when it was taken from a job.

@@ -211,14 +211,20 @@ pub(crate) fn let_read(file: &fs::File) -> io::Result<()> {
 /// What cannot be given, and what is not whose the slot is, stays as it is.
 ///
 /// # Errors
-/// `FileTooLarge` where there are more files than are counted; else the system's.
+/// `FileTooLarge` where there are more files than are counted, or one of a job's user has other names, so
+/// that it cannot be given to another one: the job could not go on with it. Else the system's.
 pub(crate) fn hand_over(slot: &OwnedFd, owner: Owner) -> io::Result<()> {
     let handover = Handover { from: Uid::from_raw(fstat(slot)?.st_uid), to: owner };
+    let was_a_jobs = handover.from != Owner::own().uid;
     let mut walk = Walk::below_at(slot.as_fd(), c".", true).giving(handover);
     let mut counted = Counted::default();
     while !walk.step(&mut counted, u64::MAX) {}
     if walk.missed() == Some(Missed::TooMany) {
         let why = "it holds more files than can be given to its job's user";
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    if walk.keeps() && was_a_jobs {
+        let why = "it holds a file that has other names, and was another user's";
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     // At last: who is interrupted does it once more.

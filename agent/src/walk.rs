@@ -119,6 +119,8 @@ pub struct Walk {
     devices: BTreeSet<u64>,
     /// To whom all of it is given, if it is.
     gives: Option<Handover>,
+    /// A file was not given, for it has other names.
+    keeps: bool,
 }
 
 /// A directory above the present one, and how far it is read.
@@ -160,7 +162,18 @@ impl Walk {
         let data = top.as_ref().and_then(|top| fstat(top).ok());
         let devices = data.map(|data| data.st_dev).into_iter().collect();
         let total = Usage::default();
-        Self { top, dir, above: Vec::new(), left: COUNTED_MAX, total, opens, missed, devices, gives: None }
+        Self {
+            top,
+            dir,
+            above: Vec::new(),
+            left: COUNTED_MAX,
+            total,
+            opens,
+            missed,
+            devices,
+            gives: None,
+            keeps: false,
+        }
     }
 
     /// The same, which counts no more entries than so many.
@@ -173,6 +186,11 @@ impl Walk {
     #[must_use]
     pub(crate) fn giving(self, handover: Handover) -> Self {
         Self { gives: Some(handover), ..self }
+    }
+
+    /// Whether a file was not given so far, for it has other names.
+    pub(crate) const fn keeps(&self) -> bool {
+        self.keeps
     }
 
     /// What was counted so far.
@@ -217,8 +235,8 @@ impl Walk {
         let Some(Ok(at)) = self.dir.as_ref().map(Dir::fd) else { return Usage::default() };
         let Ok(data) = statat(at, name, AtFlags::SYMLINK_NOFOLLOW) else { return Usage::default() };
         if let Some(handover) = self.gives {
-            // What cannot be given is not the job's then, and it says so by itself.
-            let _ = owner::give_at(at, name, handover);
+            // What cannot be given for another reason is not the job's then, and it says so by itself.
+            self.keeps |= matches!(owner::give_at(at, name, handover), Ok(false));
             if is_directory(&data) && is_mounted(at, name) {
                 return Usage::default();
             }

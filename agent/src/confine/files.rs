@@ -233,10 +233,18 @@ pub(super) fn gpu_groups(dev: &Path) -> Vec<Gid> {
     groups
 }
 
-/// A node of GPUs below `dev` that only root can use, where there is none that a job's user can: neither all
-/// others, nor a group that is not root's.
-pub(crate) fn closed_gpu(dev: &Path) -> Option<PathBuf> {
-    let nodes = gpu_devices(dev);
+/// A node below `dev` that only root can use, of the GPUs that BOINC calls `kind` (`NVIDIA`, `ATI`,
+/// `intel_gpu`), where there is none of these that a job's user can: neither all others, nor a group that is
+/// not root's.
+pub(crate) fn closed_gpu(dev: &Path, kind: &str) -> Option<PathBuf> {
+    let is_of_kind = |node: &PathBuf| {
+        let name = node.file_name().unwrap_or_default().to_string_lossy();
+        // Below Windows all are used by one node.
+        let is_nvidia = name.starts_with("nvidia");
+        name == "dxg" || is_nvidia == (kind == "NVIDIA")
+    };
+    let mut nodes = gpu_devices(dev);
+    nodes.retain(is_of_kind);
     let is_open = |node: &PathBuf| {
         fs::metadata(node).is_ok_and(|data| {
             let grants = |bits: u32| data.mode() & bits == bits;
@@ -291,7 +299,7 @@ mod tests {
             return;
         }
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(closed_gpu(dir.path()), None, "there is none at all");
+        assert_eq!(closed_gpu(dir.path(), "NVIDIA"), None, "there is none at all");
         fs::create_dir(dir.path().join("nvidia-caps")).unwrap();
         let node = |name: &str, mode: u32, group: u32| {
             let path = dir.path().join(name);
@@ -301,9 +309,12 @@ mod tests {
             path
         };
         let closed = node("nvidia0", 0o660, 0);
-        assert_eq!(closed_gpu(dir.path()), Some(closed));
+        // One of another kind is of no use to it, nor in its way.
         node("kfd", 0o660, 44);
-        assert_eq!(closed_gpu(dir.path()), None);
+        assert_eq!(closed_gpu(dir.path(), "NVIDIA"), Some(closed));
+        assert_eq!(closed_gpu(dir.path(), "ATI"), None);
+        node("nvidia1", 0o666, 0);
+        assert_eq!(closed_gpu(dir.path(), "NVIDIA"), None);
         assert_eq!(gpu_groups(dir.path()), [Gid::from_raw(44)]);
     }
 

@@ -54,10 +54,10 @@ pub(super) fn user(
     };
     // On the way that the job has to it.
     let slot = place.fd().try_clone_to_owned().map_err(cannot)?;
-    let way = softlink::target(&context.dir.project_name(&setup.url), &setup.program);
+    let way = way_to_program(context, setup);
     sys::as_user(user.clone(), move || Ok(accessat(slot, way, Access::READ_OK, AtFlags::empty())?))
         .map_err(cannot)?;
-    match confine::closed_gpu(Path::new("/dev")).filter(|_| setup.special) {
+    match confine::closed_gpu(Path::new("/dev"), &setup.init_data.gpu_type).filter(|_| setup.special) {
         None => Ok(Some(user)),
         Some(node) => {
             let why = format!(
@@ -80,7 +80,7 @@ pub(super) fn launch(
 ) -> Result<u32, StartFailure> {
     // Relative to the slot, as BOINC does it: what the kernel passes on to scripts is this path too. The
     // child goes into the slot before it becomes the program.
-    let mut command = Command::new(softlink::target(&context.dir.project_name(&setup.url), &setup.program));
+    let mut command = Command::new(way_to_program(context, setup));
     let stderr = place
         .append(files::STDERR)
         .map_err(|error| StartFailure::from_io("open", &place.path().join(files::STDERR), &error))?;
@@ -125,7 +125,11 @@ pub(super) fn launch(
         }
         command.spawn()
     });
-    let child = child.map_err(|error| failure(&at, &error, user.is_some()))?;
+    let executes = || match user {
+        None => accessat(CWD, &at, Access::EXEC_OK, AtFlags::empty()).is_ok(),
+        Some(user) => executes_in(place, &way_to_program(context, setup), user),
+    };
+    let child = child.map_err(|error| failure(&at, &error, executes))?;
     if let Some(error) = entry.as_ref().and_then(sys::Entry::failure) {
         context.groups.note_without(setup.slot, &error);
     }
@@ -163,24 +167,38 @@ fn names_what_it_executes() -> bool {
     }
 }
 
-/// What it means that a program that is there could not be executed, as a user of its own or not.
-fn failure(program: &Path, error: &io::Error, has_user: bool) -> StartFailure {
+/// The way to a job's program, from its slot.
+fn way_to_program(context: &Context, setup: &TaskSetup) -> String {
+    softlink::target(&context.dir.project_name(&setup.url), &setup.program)
+}
+
+/// Whether the user of a slot's job may execute what lies there, by this way from the slot.
+fn executes_in(place: &SlotDir, way: &str, user: &JobUser) -> bool {
+    let Ok(slot) = place.fd().try_clone_to_owned() else { return false };
+    let way = way.to_owned();
+    let asks = move || Ok(accessat(slot, way, Access::EXEC_OK, AtFlags::empty())?);
+    sys::as_user(user.clone(), asks).is_ok()
+}
+
+/// What it means that a program that is there could not be executed. `executes` says whether the user that it
+/// was to run as may execute it by itself.
+fn failure(program: &Path, error: &io::Error, executes: impl FnOnce() -> bool) -> StartFailure {
     let fault = match error.raw_os_error().map(Errno::from_raw_os_error) {
         // No program at all, or one whose interpreter is not there; arguments that are none.
         Some(Errno::NOEXEC | Errno::NOENT | Errno::INVAL | Errno::TOOBIG | Errno::LIBBAD) => StartFault::Job,
-        Some(Errno::ACCESS) if !is_kept_from_executing(program, has_user) => StartFault::Job,
+        Some(Errno::ACCESS) if !is_kept_from_executing(program, executes) => StartFault::Job,
         _ => StartFault::Host,
     };
     StartFailure::new(fault, format!("cannot start {}: {error}", program.display()))
 }
 
 /// Whether a program could be executed by its mode, and the system does not let us: a volume mounted
-/// `noexec`, for example. That is no job's fault. What keeps another user from it the agent's own does not
-/// see.
-fn is_kept_from_executing(program: &Path, has_user: bool) -> bool {
+/// `noexec`, for example. That is no job's fault. A script may be executed whose interpreter may not: that is
+/// one.
+fn is_kept_from_executing(program: &Path, executes: impl FnOnce() -> bool) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let may = std::fs::metadata(program).is_ok_and(|data| data.permissions().mode() & 0o100 != 0);
-    may && (has_user || accessat(CWD, program, Access::EXEC_OK, AtFlags::empty()).is_err())
+    may && !executes()
 }
 
 /// How much of the machine a task may take.

@@ -109,7 +109,7 @@ fn hand_over(context: &Context, setup: &TaskSetup, place: &mut SlotDir) -> Resul
         })?;
     }
     place.hand_over(user.unwrap_or_else(Owner::own)).map_err(|error| match error.kind() {
-        // Of what its job has made there is more than can be given: it begins anew.
+        // What its job has made there cannot be given: it begins anew.
         io::ErrorKind::FileTooLarge => StartFailure::new(StartFault::Slot, error.to_string()),
         _ => fail(error),
     })

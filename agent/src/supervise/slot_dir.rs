@@ -647,6 +647,28 @@ mod tests {
     }
 
     #[test]
+    fn r6_10_a_slot_whose_files_have_other_names_goes_to_no_other_user_of_jobs() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Only root can give files away.
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut place =
+            SlotDir::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
+        let [first, second] = [1, 2].map(|number| Owner::numbered(owner::FIRST + number));
+        place.hand_over(first).unwrap();
+        place.write("checkpoint", b"half", 0o644).unwrap();
+        let other = place.path().join("checkpoint.old");
+        fs::hard_link(place.path().join("checkpoint"), &other).unwrap();
+        let error = place.hand_over(second).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge, "{error}");
+        assert!(error.to_string().contains("other names"), "{error}");
+        fs::remove_file(&other).unwrap();
+        place.hand_over(second).unwrap();
+        let whose = fs::metadata(place.path().join("checkpoint")).unwrap().uid();
+        assert_eq!(whose, second.uid.as_raw());
+    }
+
+    #[test]
     fn r6_10_an_output_with_other_names_is_copied_and_they_stay_and_its_copy_is_given_up_when_its_task_leaves()
      {
         if !rustix::process::geteuid().is_root() {

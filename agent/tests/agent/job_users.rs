@@ -693,6 +693,26 @@ fn r6_10_a_project_that_other_users_cannot_come_to_is_the_hosts_fault_and_not_it
 }
 
 #[test]
+fn r6_10_a_script_whose_interpreter_may_not_be_executed_has_failed_with_and_without_users() {
+    if !is_root() {
+        return;
+    }
+    for has_users in [true, false] {
+        let bench = bench(has_users);
+        let setup = bench.script("");
+        let path = bench.data.project(&crate::support::project()).join("app");
+        std::fs::write(&path, "#!/etc/passwd\n").unwrap();
+        bench.supervisor.start_task(setup);
+        let fault = bench.next("a start that failed", |event| match event {
+            Event::TaskStartFailed { fault, .. } => Some(fault),
+            Event::TaskEnded { end, .. } => panic!("it ran: {:?} {}", end.exit, end.stderr),
+            _ => None,
+        });
+        assert_eq!(fault, StartFault::Job, "users: {has_users}");
+    }
+}
+
+#[test]
 fn r6_10_a_person_who_has_the_number_of_a_jobs_user_runs_an_agent_as_others_do() {
     let name = "job_users::r6_10_a_person_who_has_the_number_of_a_jobs_user_runs_an_agent_as_others_do";
     if crate::hostile_jobs::as_user(name, 1024, (2_010_000_001, 100)) {
