@@ -699,9 +699,10 @@ fn r6_10_a_script_whose_interpreter_may_not_be_executed_has_failed_with_and_with
     }
     for has_users in [true, false] {
         let bench = bench(has_users);
-        let setup = bench.script("");
-        let path = bench.data.project(&crate::support::project()).join("app");
-        std::fs::write(&path, "#!/etc/passwd\n").unwrap();
+        let mut setup = bench.script("");
+        let project = bench.data.project(&crate::support::project());
+        std::fs::write(project.join("app"), "#!/etc/passwd\n").unwrap();
+        setup.application = crate::support::signed(&project, "app");
         bench.supervisor.start_task(setup);
         let fault = bench.next("a start that failed", |event| match event {
             Event::TaskStartFailed { fault, .. } => Some(fault),
