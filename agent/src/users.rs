@@ -211,8 +211,8 @@ pub(crate) fn let_read(file: &fs::File) -> io::Result<()> {
 /// What cannot be given, and what is not whose the slot is, stays as it is.
 ///
 /// # Errors
-/// `FileTooLarge` where there are more files than are counted, or one of a job's user has other names, so
-/// that it cannot be given to another one: the job could not go on with it. Else the system's.
+/// `FileTooLarge` where there are more files than are counted, or one that was not the agent's own has
+/// other names, so that it cannot be given: the job could not go on with it. Else the system's.
 pub(crate) fn hand_over(slot: &OwnedFd, owner: Owner) -> io::Result<()> {
     let handover = Handover { from: Uid::from_raw(fstat(slot)?.st_uid), to: owner };
     let was_a_jobs = handover.from != Owner::own().uid;

@@ -235,7 +235,7 @@ impl Walk {
         let Some(Ok(at)) = self.dir.as_ref().map(Dir::fd) else { return Usage::default() };
         let Ok(data) = statat(at, name, AtFlags::SYMLINK_NOFOLLOW) else { return Usage::default() };
         if let Some(handover) = self.gives {
-            // What cannot be given for another reason is not the job's then, and it says so by itself.
+            // What cannot be given for another reason stays as it is: its job meets that, and says so.
             self.keeps |= matches!(owner::give_at(at, name, handover), Ok(false));
             if is_directory(&data) && is_mounted(at, name) {
                 return Usage::default();

@@ -235,11 +235,11 @@ pub(super) fn gpu_groups(dev: &Path) -> Vec<Gid> {
 
 /// A node below `dev` that only root can use, of the GPUs that BOINC calls `kind` (`NVIDIA`, `ATI`,
 /// `intel_gpu`), where there is none of these that a job's user can: neither all others, nor a group that is
-/// not root's.
+/// not root's. Those of AMD and Intel are not told apart, nor one node of a kind from another.
 pub(crate) fn closed_gpu(dev: &Path, kind: &str) -> Option<PathBuf> {
     let is_of_kind = |node: &PathBuf| {
         let name = node.file_name().unwrap_or_default().to_string_lossy();
-        // Below Windows all are used by one node.
+        // In Linux below Windows all are used by one node.
         let is_nvidia = name.starts_with("nvidia");
         name == "dxg" || is_nvidia == (kind == "NVIDIA")
     };

@@ -57,7 +57,8 @@ pub(super) fn user(
     let way = way_to_program(context, setup);
     sys::as_user(user.clone(), move || Ok(accessat(slot, way, Access::READ_OK, AtFlags::empty())?))
         .map_err(cannot)?;
-    match confine::closed_gpu(Path::new("/dev"), &setup.init_data.gpu_type).filter(|_| setup.special) {
+    let closed = || confine::closed_gpu(Path::new("/dev"), &setup.init_data.gpu_type);
+    match setup.special.then(closed).flatten() {
         None => Ok(Some(user)),
         Some(node) => {
             let why = format!(
@@ -172,11 +173,18 @@ fn way_to_program(context: &Context, setup: &TaskSetup) -> String {
     softlink::target(&context.dir.project_name(&setup.url), &setup.program)
 }
 
-/// Whether the user of a slot's job may execute what lies there, by this way from the slot.
+/// Whether the user of a slot's job may execute what lies there, by this way from the slot, and programs of
+/// the system: where that user may not, the host has closed them to all but some.
 fn executes_in(place: &SlotDir, way: &str, user: &JobUser) -> bool {
     let Ok(slot) = place.fd().try_clone_to_owned() else { return false };
     let way = way.to_owned();
-    let asks = move || Ok(accessat(slot, way, Access::EXEC_OK, AtFlags::empty())?);
+    let asks = move || {
+        accessat(slot, way, Access::EXEC_OK, AtFlags::empty())?;
+        match accessat(CWD, "/bin/sh", Access::EXEC_OK, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            asked => Ok(asked?),
+        }
+    };
     sys::as_user(user.clone(), asks).is_ok()
 }
 
@@ -193,8 +201,8 @@ fn failure(program: &Path, error: &io::Error, executes: impl FnOnce() -> bool) -
 }
 
 /// Whether a program could be executed by its mode, and the system does not let us: a volume mounted
-/// `noexec`, for example. That is no job's fault. A script may be executed whose interpreter may not: that is
-/// one.
+/// `noexec`, for example. That is no job's fault. A script that may be executed while its interpreter may not
+/// is.
 fn is_kept_from_executing(program: &Path, executes: impl FnOnce() -> bool) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let may = std::fs::metadata(program).is_ok_and(|data| data.permissions().mode() & 0o100 != 0);
