@@ -122,18 +122,17 @@ pub(crate) fn give_at(
 ) -> Result<bool, Errno> {
     let file = openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let data = fstat(&file)?;
-    let kind = FileType::from_raw_mode(data.st_mode);
     if data.st_uid != from.as_raw() {
         return Ok(true);
     }
-    let is_givable = match kind {
+    let is_givable = match FileType::from_raw_mode(data.st_mode) {
         FileType::Directory => !crate::tree::is_mounted(parent, name),
-        FileType::RegularFile | FileType::Symlink | FileType::Fifo | FileType::Socket
-            if data.st_nlink > 1 =>
-        {
-            return Ok(false);
+        FileType::RegularFile | FileType::Symlink | FileType::Fifo | FileType::Socket => {
+            if data.st_nlink > 1 {
+                return Ok(false);
+            }
+            true
         }
-        FileType::RegularFile | FileType::Symlink | FileType::Fifo | FileType::Socket => true,
         _ => false,
     };
     if is_givable {
