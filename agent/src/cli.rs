@@ -356,7 +356,8 @@ pub struct Run {
     /// The policies to follow (below), joined by _; what is left out is as in CS2_WF2_JC2
     #[arg(long, value_name = "NAME", env = "FALLOW_POLICY", default_value_t = Composition::default())]
     pub policy: Composition,
-    /// Let jobs use the network: without this option they reach nothing but their own files
+    /// Let jobs use the network whose application asks for it, of all projects or of those that the
+    /// preference `jobs_network` names: without this option they reach nothing but their own files
     #[arg(long)]
     pub allow_network: bool,
     /// Do not run where jobs cannot be kept in their slots by all means that there are: `fallow-agent status`
@@ -390,12 +391,22 @@ pub struct Run {
     /// Where the kernel says what the machine is fed by (for tests)
     #[arg(long, hide = true, value_name = "DIR", default_value = "/sys/class/power_supply")]
     pub power_dir: PathBuf,
+    /// Where it says what each interface of the network is (for tests)
+    #[arg(long, hide = true, value_name = "DIR", default_value = "/sys/class/net")]
+    pub interfaces_dir: PathBuf,
+    /// Where it lists routes (for tests)
+    #[arg(long, hide = true, value_name = "DIR", default_value = "/proc/net")]
+    pub routes_dir: PathBuf,
     /// Where it says how much memory there is (for tests)
     #[arg(long, hide = true, value_name = "FILE", default_value = "/proc/meminfo")]
     pub meminfo: PathBuf,
     /// How long between two looks at batteries and other programs, in milliseconds (for tests)
     #[arg(long, hide = true, default_value_t = 10_000)]
     pub look_every_ms: u64,
+    /// How long the system is not asked again for directories of a job's own that it could not give, in
+    /// milliseconds (for tests)
+    #[arg(long, hide = true, default_value_t = 600_000)]
+    pub layers_again_ms: u64,
     /// Where devices and terminals are (for tests)
     #[arg(long, hide = true, value_name = "DIR", default_value = "/dev")]
     pub devices_dir: PathBuf,

@@ -138,8 +138,11 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
         confirm_within: Duration::from_millis(arguments.confirm_within_ms),
         measure_disk: Duration::from_millis(arguments.measure_disk_ms),
         power: arguments.power_dir.clone(),
+        interfaces: arguments.interfaces_dir.clone(),
+        routes: arguments.routes_dir.clone(),
         memory: arguments.meminfo.clone(),
         look_every: Duration::from_millis(arguments.look_every_ms),
+        layers_again: Duration::from_millis(arguments.layers_again_ms),
         people_socket: arguments.people_socket.clone(),
         owner: OwnerSensors {
             never_in_use: arguments.never_in_use,
@@ -387,8 +390,8 @@ fn preferences(arguments: &Preferences) -> Result<(), AgentError> {
     let (_, status) = ask(&owned(&arguments.dir)?, &Request::Status {})?;
     let status = status.ok_or_else(|| AgentError::unreachable("the agent answers without a status"))?;
     if !arguments.json {
-        let text =
-            control::preferences::text(&status.preferences, &status.preference_troubles, arguments.why);
+        let (all, troubles) = (&status.preferences, &status.preference_troubles);
+        let text = control::preferences::text(all, troubles, status.host.lacking(), arguments.why);
         return say(text.trim_end());
     }
     let value = serde_json::json!({
@@ -397,6 +400,7 @@ fn preferences(arguments: &Preferences) -> Result<(), AgentError> {
         "in_use": status.host.in_use,
         "suspended_by": status.host.suspended_by,
         "stopped_for": status.host.stopped_for,
+        "lacks_layers": status.host.lacks_layers,
     });
     say(&serde_json::to_string_pretty(&value).unwrap_or_default())
 }

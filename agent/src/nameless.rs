@@ -7,8 +7,9 @@
 //! on the given devices counts: files in memory are no matter of the disk.
 //!
 //! What a task can write counts, wherever its name was: in the slot, in the trash, under another mount. What
-//! it can only read counts where its name was in the agent's directory, but for files of projects: that the
-//! agent deleted or the system replaced one meanwhile is not the task's doing.
+//! it can only read counts where its name was in the agent's directory, but for files of projects, or in a
+//! place that is the task's own (see [`crate::confine`]): that the agent deleted or the system replaced one
+//! meanwhile is not the task's doing.
 //!
 //! A descriptor that waits in a socket can be one of such a file, and nobody sees of which: the kernel
 //! tells, since Linux 5.6, how many there are. That is said to be what cannot be counted.
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 use fallow_domain::Bytes;
 use rustix::fs::{FileType, OFlags, stat};
 
+use crate::confine::FILES;
 use crate::dir::{PROJECTS, SLOTS, TRASH};
 use crate::proc::{self, Process};
 use crate::walk::{Missed, Usage};
@@ -67,7 +69,7 @@ impl Nameless {
             // All threads have the same, but for those that have ended: of these nothing is told.
             for thread in threads(process) {
                 let mut see = |line: &[u8]| {
-                    let Some(mapping) = Mapping::of(line, &dir) else { return };
+                    let Some(mapping) = Mapping::of(line, |name| dir.has(name, &thread)) else { return };
                     if devices.contains(&mapping.file.0) && !found.seen.contains(&mapping.file) {
                         let end = mapped.entry(mapping.file).or_default();
                         *end = mapping.end.max(*end);
@@ -137,7 +139,7 @@ impl Nameless {
             let Ok(data) = stat(&path) else { continue };
             let is_plain = FileType::from_raw_mode(data.st_mode) == FileType::RegularFile;
             let is_its = || {
-                name.map_or(true, |name| dir.has(name.as_os_str().as_bytes()))
+                name.map_or(true, |name| dir.has(name.as_os_str().as_bytes(), thread))
                     || is_writable(thread, &entry.file_name())
             };
             if is_plain
@@ -167,9 +169,17 @@ impl Names {
         Self { its: vec![real(data.join(SLOTS)), real(data.join(TRASH)), data], projects }
     }
 
-    fn has(&self, name: &[u8]) -> bool {
-        self.its.iter().any(|dir| is_below(name, dir)) && !is_below(name, &self.projects)
+    /// Whether a name that a thread shows is below them.
+    fn has(&self, name: &[u8], thread: &Path) -> bool {
+        let is_own = || FILES.iter().any(|place| is_below(name, Path::new(place))) && is_apart(thread);
+        (self.its.iter().any(|dir| is_below(name, dir)) && !is_below(name, &self.projects)) || is_own()
     }
+}
+
+/// Whether a thread has mounts of its own, so that a name means something else to it.
+fn is_apart(thread: &Path) -> bool {
+    let mounts = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
+    mounts(thread) != mounts(Path::new("/proc/self"))
 }
 
 fn is_below(name: &[u8], dir: &Path) -> bool {
@@ -243,12 +253,12 @@ struct Mapping {
 
 impl Mapping {
     /// As a line of `/proc/PID/maps` tells it: addresses, rights, offset, device, inode, name.
-    fn of(line: &[u8], dir: &Names) -> Option<Self> {
+    fn of(line: &[u8], is_its: impl FnOnce(&[u8]) -> bool) -> Option<Self> {
         let name = line.splitn(6, |byte| *byte == b' ').nth(5)?.trim_ascii_start();
         // What is written to a private mapping is not the file's.
         let rights = line.splitn(3, |byte| *byte == b' ').nth(1)?;
         let is_writable = rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's');
-        if !name.ends_with(GONE) || !(is_writable || dir.has(name)) {
+        if !name.ends_with(GONE) || !(is_writable || is_its(name)) {
             return None;
         }
         let numbers = String::from_utf8_lossy(&line[..line.len() - name.len()]);
@@ -337,7 +347,8 @@ mod tests {
     fn r4_1_a_mapped_file_without_a_name_counts_as_far_as_it_is_mapped_and_others_do_not() {
         let with = |rights: &str, name: &str| format!("7f00a000-7f10a000 {rights} 00002000 08:02 123 {name}");
         let line = |name: &str| with("r--s", name);
-        let dir = &Names::below(Path::new("/data"));
+        let dir = Names::below(Path::new("/data"));
+        let dir = |name: &[u8]| dir.has(name, Path::new("/proc/self"));
         let mapped = Mapping { file: (rustix::fs::makedev(8, 2), 123), end: 0x10_2000 };
         let mapped = Some(mapped);
         assert_eq!(Mapping::of(line("   /data/slots/0/a b (deleted)").as_bytes(), dir), mapped);
@@ -415,7 +426,8 @@ mod tests {
         let text = format!("{long}\nshort\n{long}\n");
         let mut seen = Vec::new();
         let read = lines(text.as_bytes(), u64::MAX, &mut |line| {
-            let mapping = Mapping::of(line, &Names::below(Path::new("/data")));
+            let dir = Names::below(Path::new("/data"));
+            let mapping = Mapping::of(line, |name| dir.has(name, Path::new("/proc/self")));
             seen.push((line.len() <= LINE_MAX, mapping.is_some()));
         });
         assert_eq!(read.unwrap(), text.len() as u64);

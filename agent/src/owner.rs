@@ -114,13 +114,17 @@ pub(crate) fn give_made(dir: &OwnedFd, to: Owner) -> Result<(), Errno> {
 
 /// Gives what is called `name` in the directory `parent` from one user to another, if it is that one's, and
 /// a directory, or an ordinary file, a link or a pipe that has no other name. False where other names keep it
-/// from that.
+/// from that. What is gone by now needs nothing.
 pub(crate) fn give_at(
     parent: BorrowedFd<'_>,
     name: &CStr,
     Handover { from, to }: Handover,
 ) -> Result<bool, Errno> {
-    let file = openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match openat(parent, name, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(true),
+        file => file?,
+    };
     let data = fstat(&file)?;
     if data.st_uid != from.as_raw() {
         return Ok(true);

@@ -10,16 +10,18 @@
 //!
 //! Not seen: what is mounted below the data directory counts as if it were on its volume.
 
+mod again;
+mod work;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::time::Instant as Clock;
 
 use fallow_boinc::names::is_file_name;
 use fallow_client::{DiskFound, FileFound, FileKey};
 use fallow_domain::{Bytes, Duration, Instant, ProjectId, SlotId};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, open, statat, statvfs};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, open, statat, statvfs};
 use rustix::io::Errno;
 
 use crate::brand::{self, Brand};
@@ -29,6 +31,9 @@ use crate::proc::{self, Process};
 use crate::supervise::agent_mark;
 use crate::tree::list_directory;
 use crate::walk::{Counted, Walk};
+
+pub use again::look_again;
+use work::Work;
 
 /// So many things that nobody knows are named in each project's directory.
 const UNKNOWN_MAX: usize = 2_000;
@@ -66,10 +71,11 @@ impl Places {
 
     /// The same where `ask` asks the volume. The walk may take minutes, in which others write and delete:
     /// what is free at its end counts. Should the walk have counted too much or too little of what changed
-    /// meanwhile, then that counts as used and as allowed alike, and what is left beside it stays right.
+    /// meanwhile, then that counts as used and as allowed alike, and what is left beside it stays right. What
+    /// came from servers does not: that counts as used by its record, and the engine looks at it once more.
     /// What was free before would be held against files that are needed: a job may have ended since.
     fn scan_on(&self, mut ask: impl FnMut() -> Result<Space, String>) -> Result<DiskFound, String> {
-        let begun = Clock::now();
+        let work = Work::begin();
         let mut scan = Scan::default();
         for (id, path) in &self.projects {
             let none = BTreeSet::new();
@@ -88,7 +94,7 @@ impl Places {
         found.ours = projects.chain(slots).fold(found.own, Bytes::plus);
         let Space { size, free } = ask()?;
         (found.size, found.free) = (size, free);
-        found.took = Duration::from_secs_f64(begun.elapsed().as_secs_f64());
+        found.took = work.so_far();
         Ok(found)
     }
 }
@@ -113,20 +119,6 @@ impl Space {
 /// What an ordinary user may still write to the volume of a directory, if that can be said.
 pub fn free(dir: &Path) -> Option<Bytes> {
     Space::of(dir).ok().map(|space| space.free)
-}
-
-/// What one thing in a project's directory is, looked at once more; none if it is not there.
-///
-/// # Errors
-/// The system's, where it cannot be said whether it is.
-pub fn look(path: &Path, key: FileKey) -> Result<Option<FileFound>, Errno> {
-    let data = match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(errno) if is_absence(errno) => return Ok(None),
-        data => data?,
-    };
-    let is_plain = FileType::from_raw_mode(data.st_mode) == FileType::RegularFile;
-    let usage = Counted::default().count(&data);
-    Ok(is_plain.then(|| found(key, &data, usage.blocks, false)))
 }
 
 /// Whether that says that there is nothing. All else says that the disk, or the one behind a network, cannot
@@ -547,8 +539,8 @@ mod tests {
         fs::create_dir_all(dir.projects()).unwrap();
         std::os::unix::fs::symlink("looped", &looped).unwrap();
         let key = |project| FileKey { project: ProjectId(project), name: "f".to_owned() };
-        assert_eq!(look(&absent.join("f"), key(0)), Ok(None));
-        assert_eq!(look(&looped.join("f"), key(1)), Err(Errno::LOOP));
+        assert_eq!(look_again(&absent, &key(0)), Ok(Vec::new()));
+        assert_eq!(look_again(&looped, &key(1)), Err(Errno::LOOP));
         let places = vec![(ProjectId(0), absent), (ProjectId(1), looped)];
         let found = Places::new(dir, places, BTreeMap::new()).scan().unwrap();
         assert_eq!(found.unseen, BTreeSet::from([ProjectId(1)]));

@@ -7,7 +7,8 @@
 //! - a process that works in an open directory and executes an open file;
 //! - leases, by which nobody changes a file while it is looked at;
 //! - System V memory shared with an old application, seen as the atomic bytes that `fallow_boinc` works on;
-//! - a process without privileges, of another user, within rules for files and filters of system calls;
+//! - a process without privileges, of another user, within rules for files and filters of system calls, and
+//!   with directories of its own in place of the system's;
 //! - a descriptor that the runtime waits for;
 //! - limits of what a process may take, the number by which it is known, and its control group;
 //! - what a connection holds that nobody has read, or that was not sent;
@@ -21,6 +22,7 @@ mod entry;
 mod limits;
 pub mod opencl;
 mod own_code;
+mod own_places;
 mod sockets;
 
 use std::ffi::{CString, OsStr};
@@ -42,6 +44,7 @@ pub use confined::{Filter, Means, Rules, as_user, confine, filter_calls, give_up
 pub use entry::{Entry, enter};
 pub use limits::{Limits, limit, lock_limit};
 pub use own_code::give_back_code;
+pub use own_places::{OwnPlaces, Placing};
 pub use sockets::{Held, held_by};
 
 use crate::owner::Owner;

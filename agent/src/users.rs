@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use fallow_daemon::file;
 use fallow_daemon::file_lock::{FileLock, LockError};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chmod, chownat, fstat, open};
+use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
 use crate::brand::Brand;
@@ -39,7 +40,7 @@ use crate::owner::{BLOCK, BLOCKS, FIRST, Handover, JobUser, Owner, block_of, in_
 use crate::proc;
 use crate::sys;
 use crate::tree;
-use crate::walk::{Counted, Missed, Walk};
+use crate::walk::{Counted, Missed, Trouble, Walk};
 
 /// Where in a block the groups of projects begin.
 const PROJECTS: u32 = BLOCK / 2;
@@ -208,28 +209,51 @@ pub(crate) fn let_read(file: &fs::File) -> io::Result<()> {
 }
 
 /// Gives all of a slot to a user: its directory, which is open, and what lies below it. Nothing runs in it.
-/// What cannot be given, and what is not whose the slot is, stays as it is.
+/// What is not whose the slot is or is mounted there stays as it is, as does what has other names and was the
+/// agent's own.
 ///
 /// # Errors
 /// `FileTooLarge` where there are more files than are counted, or one that was not the agent's own has
-/// other names, so that it cannot be given: the job could not go on with it. Else the system's.
+/// other names, so that it cannot be given: the job could not go on with it. Else the system's, of the first
+/// thing that could not be given: then the slot is not given either, and the next call gives the rest.
 pub(crate) fn hand_over(slot: &OwnedFd, owner: Owner) -> io::Result<()> {
     let handover = Handover { from: Uid::from_raw(fstat(slot)?.st_uid), to: owner };
     let was_a_jobs = handover.from != Owner::own().uid;
     let mut walk = Walk::below_at(slot.as_fd(), c".", true).giving(handover);
     let mut counted = Counted::default();
     while !walk.step(&mut counted, u64::MAX) {}
-    if walk.missed() == Some(Missed::TooMany) {
-        let why = "it holds more files than can be given to its job's user";
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
-    }
-    if walk.keeps() && was_a_jobs {
-        let why = "it holds a file that has other names, and was another user's";
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
-    }
+    check_given(&walk, was_a_jobs)?;
     // At last: who is interrupted does it once more.
     owner.give(slot)?;
     owner.check(slot)
+}
+
+/// Sees to it that a walk that is over has given all that it was to give.
+fn check_given(walk: &Walk, was_a_jobs: bool) -> io::Result<()> {
+    let never = |why: &str| Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    if walk.missed() == Some(Missed::TooMany) {
+        return never("it holds more files than can be given to its job's user");
+    }
+    if walk.keeps() && was_a_jobs {
+        return never("it holds a file that has other names, and was another user's");
+    }
+    match (walk.trouble(), walk.missed()) {
+        (Some(trouble), _) => Err(not_given(trouble)),
+        (None, Some(Missed::Moved)) => Err(io::Error::other("a part of it was moved while it was given")),
+        (None, _) => Ok(()),
+    }
+}
+
+/// What is said where something in a slot could not be given. Another try may do it.
+fn not_given(Trouble { at, errno }: &Trouble) -> io::Error {
+    let help = match *errno {
+        Errno::PERM | Errno::ACCESS => "see what forbids it to root, such as attributes (lsattr, chattr -ia)",
+        Errno::ROFS => "mount its volume for writing",
+        Errno::NOSPC | Errno::DQUOT => "make room on its volume, or in the quota of its job's user",
+        Errno::MFILE | Errno::NFILE => "raise the limit of open files",
+        _ => "see what the system's log says of its volume",
+    };
+    io::Error::other(format!("{} stays as it is: {errno}: {help}", files::shown_path(at)))
 }
 
 /// Gives a group rights to a directory of the agent's, and all others none.

@@ -6,19 +6,20 @@
 //! the top, by the names that led there, as far down as that is still the way, and on from there.
 //!
 //! A walk says if it could not see all there is ([`Missed`]): what it counted is then the least that there
-//! is.
+//! is. What the system refused first it keeps with its place, for whoever gives a tree to another user.
 //!
 //! Left out: a file that is moved from where the walk is to come to where it has been, an instant before it
 //! comes. It is seen by the next walk, or when its task stands still.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use fallow_domain::Bytes;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, Stat, fstat, open, openat, statat};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::owner::{self, Handover};
 use crate::tree::{LIST, is_mounted, list_directory, open_up};
@@ -31,6 +32,8 @@ const SHARED_MAX: usize = 1 << 17;
 const DIRECTORY: Bytes = Bytes(4096);
 /// So many devices of a tree are remembered: a job can mount none, and some file systems make up a few.
 const DEVICES_MAX: usize = 16;
+/// So many directories on the way to what was refused are named.
+const NAMED_MAX: usize = 8;
 
 /// What files take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +106,15 @@ pub enum Missed {
     Closed,
 }
 
+/// What the system refused to a walk first.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    /// Where, from the directory that the walk began at.
+    pub(crate) at: PathBuf,
+    /// Why.
+    pub(crate) errno: Errno,
+}
+
 /// A walk through a tree, which can be made in steps, so that somebody else's tree has its turn in between.
 #[derive(Debug)]
 pub struct Walk {
@@ -121,6 +133,7 @@ pub struct Walk {
     gives: Option<Handover>,
     /// A file was not given, for it has other names.
     keeps: bool,
+    trouble: Option<Trouble>,
 }
 
 /// A directory above the present one, and how far it is read.
@@ -157,8 +170,12 @@ impl Walk {
 
     fn of(opened: Result<OwnedFd, Errno>, opens: bool) -> Self {
         let missed = (opens && opened.as_ref().is_err_and(is_closed)).then_some(Missed::Closed);
-        let top = opened.ok();
-        let dir = top.as_ref().and_then(|top| Dir::read_from(top).ok());
+        let read = opened.as_ref().map_err(|errno| *errno).and_then(Dir::read_from);
+        let mut trouble = None;
+        if let Err(errno) = read {
+            note(&mut trouble, &[], c".", errno);
+        }
+        let (top, dir) = (opened.ok(), read.ok());
         let data = top.as_ref().and_then(|top| fstat(top).ok());
         let devices = data.map(|data| data.st_dev).into_iter().collect();
         let total = Usage::default();
@@ -173,6 +190,7 @@ impl Walk {
             devices,
             gives: None,
             keeps: false,
+            trouble,
         }
     }
 
@@ -191,6 +209,12 @@ impl Walk {
     /// Whether a file was not given so far, for it has other names.
     pub(crate) const fn keeps(&self) -> bool {
         self.keeps
+    }
+
+    /// What the system refused first, if anything: what comes after it may not have been seen or given. What
+    /// is gone when the walk comes to it is none.
+    pub(crate) const fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
     }
 
     /// What was counted so far.
@@ -220,7 +244,10 @@ impl Walk {
                     let usage = self.enter(entry.file_name(), entry.offset(), counted);
                     self.total = self.total.plus(usage);
                 }
-                Some(Err(_)) | None => {
+                end => {
+                    if let Some(Err(errno)) = end {
+                        note(&mut self.trouble, &self.above, c".", errno);
+                    }
                     if self.leave().is_none() {
                         self.dir = None;
                     }
@@ -233,10 +260,20 @@ impl Walk {
     /// What an entry counts. A directory is gone into.
     fn enter(&mut self, name: &CStr, next: i64, counted: &mut Counted) -> Usage {
         let Some(Ok(at)) = self.dir.as_ref().map(Dir::fd) else { return Usage::default() };
-        let Ok(data) = statat(at, name, AtFlags::SYMLINK_NOFOLLOW) else { return Usage::default() };
+        let data = match statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(data) => data,
+            Err(errno) => {
+                if errno != Errno::NOENT {
+                    note(&mut self.trouble, &self.above, name, errno);
+                }
+                return Usage::default();
+            }
+        };
         if let Some(handover) = self.gives {
-            // What cannot be given for another reason stays as it is: its job meets that, and says so.
-            self.keeps |= matches!(owner::give_at(at, name, handover), Ok(false));
+            match owner::give_at(at, name, handover) {
+                Ok(is_given) => self.keeps |= !is_given,
+                Err(errno) => note(&mut self.trouble, &self.above, name, errno),
+            }
             if is_directory(&data) && is_mounted(at, name) {
                 return Usage::default();
             }
@@ -251,40 +288,46 @@ impl Walk {
                     self.above.push(Level { device: here.st_dev, inode: here.st_ino, next, name });
                     self.dir = Some(dir);
                 }
-                // What is mounted there is an administrator's.
-                (_, Err(errno)) if self.opens && is_closed(&errno) && !is_mounted(at, name) => {
-                    self.missed = Some(Missed::Closed);
+                (_, Err(Errno::NOENT)) => {}
+                (_, Err(errno)) | (Err(errno), _) => {
+                    // What is mounted there is an administrator's.
+                    if self.opens && is_closed(&errno) && !is_mounted(at, name) {
+                        self.missed = Some(Missed::Closed);
+                    }
+                    note(&mut self.trouble, &self.above, name, errno);
                 }
-                _ => {}
             }
         }
         counted.count(&data)
     }
 
-    /// Goes up and on from there; none at the top.
+    /// Goes up and on from there; none at the top, and where there is no way on.
     fn leave(&mut self) -> Option<()> {
         let level = self.above.pop()?;
         let dir = self.dir.as_ref()?;
         let up = dir.fd().and_then(|dir| openat(dir, c"..", LIST, Mode::empty()));
-        match up {
+        let on = match up {
             Ok(up) if fstat(&up).is_ok_and(|data| level.is(&data)) => self.go_on(up, level.next),
             _ => self.go_back(level),
+        };
+        if let Err(errno) = on {
+            note(&mut self.trouble, &self.above, c".", errno);
         }
+        on.ok()
     }
 
     /// Goes on where a directory was left.
-    fn go_on(&mut self, dir: OwnedFd, next: i64) -> Option<()> {
-        let dir = self.dir.insert(Dir::new(dir).ok()?);
-        dir.seek(next).ok()
+    fn go_on(&mut self, dir: OwnedFd, next: i64) -> Result<(), Errno> {
+        self.dir.insert(Dir::new(dir)?).seek(next)
     }
 
     /// The tree was moved under the walk: goes down from the top to the directory that was to come next, or
     /// as far as that is still the way.
-    fn go_back(&mut self, level: Level) -> Option<()> {
+    fn go_back(&mut self, level: Level) -> Result<(), Errno> {
         self.above.push(level);
         // Whoever moves it again and again does not have the walk go on for ever.
         self.left = self.left.saturating_sub(self.above.len() as u64);
-        let mut at = self.top.as_ref()?.try_clone().ok()?;
+        let mut at = fcntl_dupfd_cloexec(self.top.as_ref().ok_or(Errno::BADF)?, 0)?;
         let mut depth = 0;
         while let (Some(here), Some(below)) = (self.above.get(depth), self.above.get(depth + 1)) {
             match list_directory(at.as_fd(), &here.name, self.opens) {
@@ -296,12 +339,22 @@ impl Walk {
             }
             depth += 1;
         }
-        let next = self.above.get(depth)?.next;
+        let next = self.above.get(depth).ok_or(Errno::NOENT)?.next;
         self.above.truncate(depth);
         // A descriptor of its own: the one of the top is where it was read to.
-        let dir = openat(&at, c".", LIST, Mode::empty()).ok()?;
+        let dir = openat(&at, c".", LIST, Mode::empty())?;
         self.go_on(dir, next)
     }
+}
+
+/// Keeps what the system refused at `name` in the present directory, if it is the first of all.
+fn note(first: &mut Option<Trouble>, above: &[Level], name: &CStr, errno: Errno) {
+    first.get_or_insert_with(|| {
+        let way = above.iter().take(NAMED_MAX).map(|level| level.name.as_c_str());
+        let cut = (above.len() > NAMED_MAX).then_some(c"...");
+        let names = way.chain(cut).chain([name]);
+        Trouble { at: names.map(|name| OsStr::from_bytes(name.to_bytes())).collect(), errno }
+    });
 }
 
 /// Bytes of all files below a directory, links not followed, and a block for each directory in it. What
@@ -452,5 +505,35 @@ mod tests {
             walk.missed()
         };
         assert_eq!((missed(50), missed(200)), (Some(Missed::TooMany), None));
+    }
+
+    #[test]
+    fn r6_10_a_walk_keeps_what_was_refused_first_and_where_and_what_is_gone_by_then_is_nothing() {
+        let closed = Walk::of(Err(Errno::MFILE), true);
+        let top = closed.trouble().unwrap();
+        assert_eq!((top.at.as_path(), top.errno), (Path::new("."), Errno::MFILE));
+        let level = |number: usize| Level {
+            device: 0,
+            inode: 0,
+            next: 0,
+            name: CString::new(format!("d{number}")).unwrap(),
+        };
+        let (above, mut first) = ((0..12).map(level).collect::<Vec<_>>(), None);
+        note(&mut first, &above[..2], c"file", Errno::IO);
+        note(&mut first, &[], c"later", Errno::PERM);
+        let first = first.unwrap();
+        assert_eq!((first.at.as_path(), first.errno), (Path::new("d0/d1/file"), Errno::IO));
+        let mut deep = None;
+        note(&mut deep, &above, c"file", Errno::IO);
+        assert!(deep.unwrap().at.ends_with("d7/.../file"));
+        let dir = three_trees();
+        let walk = disturbed(dir.path(), |_| {
+            let _ = fs::remove_dir_all(dir.path().join("elsewhere"));
+            TOPS.iter().for_each(|top| drop(fs::remove_file(dir.path().join(top).join("file"))));
+        });
+        assert!(walk.trouble().is_none(), "{walk:?}");
+        let own = owner::Owner::own();
+        let gone = owner::give_at(walk.top.unwrap().as_fd(), c"gone", Handover { from: own.uid, to: own });
+        assert_eq!(gone, Ok(true));
     }
 }

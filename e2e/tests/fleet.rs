@@ -273,8 +273,17 @@ fn r6_7_a_real_collector_gets_metrics_logs_and_a_trace_over_both_daemons() {
     let named = |parts: &[(String, String)]| {
         daemons.iter().all(|service| said_of(parts, service, "fallow.project.name: ") == projects)
     };
-    let metrics =
-        ["fallow.tasks", "fallow.cpu.time", "fallow.debt", "fallow.rpcs", "fallow.agents.connected"];
+    let metrics = [
+        "fallow.tasks",
+        "fallow.cpu.time",
+        "fallow.debt",
+        "fallow.rpcs",
+        "fallow.agents.connected",
+        "fallow.disk.limit",
+        "fallow.disk.used",
+        "fallow.disk.missing",
+        "fallow.disk.deleted",
+    ];
     // Each signal of each daemon comes in batches of its own, spans up to five seconds after they ended: all
     // of it is waited for. That some trace is there says nothing of the change's.
     let got = rotel.everything_until("all signals of both daemons", PATIENCE, |got| {

@@ -1,8 +1,8 @@
 //! A host with a CPU and a GPU, and two projects with equal shares, one of which has jobs for GPUs only:
 //! real processes, with a stand-in for the driver's library (R3.13).
 //!
-//! Some jobs only; `FALLOW_GPU_JOBS=400 cargo test -p fallow-e2e --test gpu_shares -- --nocapture` takes ten
-//! minutes, and comes nearer.
+//! It is judged after a number of jobs that stands before it begins. Some jobs only; `FALLOW_GPU_JOBS=400
+//! cargo test -p fallow-e2e --test gpu_shares -- --nocapture` takes ten minutes, and comes nearer.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests: failures are panics")]
 #![allow(clippy::disallowed_methods, reason = "how many jobs there are comes from outside")]
 
@@ -68,10 +68,9 @@ fn ran(lab: &Lab) -> Vec<Ran> {
     [of(GPU_ONLY), of(BOTH)].into_iter().flatten().collect()
 }
 
-/// Seconds, since both projects had jobs on the GPU.
+/// Seconds until so many jobs of the GPU had ended.
 #[derive(Debug)]
 struct Seen {
-    gpu_jobs: usize,
     /// Of the project with jobs for GPUs only.
     own: f64,
     own_on_cpu: f64,
@@ -82,24 +81,25 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(all: &[Ran]) -> Self {
-        let began = |project| {
-            let of = all.iter().filter(|one| one.project == project && one.on == "gpu");
-            of.map(|one| one.from).fold(f64::INFINITY, f64::min)
-        };
-        let since = began(GPU_ONLY).max(began(BOTH));
+    /// What is to be judged: the first jobs of the GPU that ended, so many, and what had ended on the CPU by
+    /// then. None while it is not all there: jobs are told of in the order in which their outputs arrive.
+    fn of(all: &[Ran], jobs: usize) -> Option<Self> {
+        let mut ends: Vec<f64> = all.iter().filter(|one| one.on == "gpu").map(|one| one.to).collect();
+        ends.sort_by(f64::total_cmp);
+        ends.get(jobs + LATE - 1)?;
+        let end = ends[jobs - 1];
         let took = |project: &str, on: &str| -> f64 {
-            let of = all.iter().filter(|one| one.project == project && one.on == on && one.from >= since);
+            let of = all.iter().filter(|one| one.project == project && one.on == on && one.to <= end);
             of.map(|one| one.to - one.from).sum()
         };
-        Self {
-            gpu_jobs: all.iter().filter(|one| one.on == "gpu").count(),
+        let begin = all.iter().map(|one| one.from).fold(end, f64::min);
+        Some(Self {
             own: took(GPU_ONLY, "gpu"),
             own_on_cpu: took(GPU_ONLY, "cpu"),
             shared: took(BOTH, "gpu"),
             cpu: took(BOTH, "cpu"),
-            passed: all.iter().map(|one| one.to).fold(since, f64::max) - since,
-        }
+            passed: end - begin,
+        })
     }
 
     /// The part of the GPU that the project with jobs for GPUs only had.
@@ -107,6 +107,9 @@ impl Seen {
         self.own / (self.own + self.shared)
     }
 }
+
+/// So many jobs more are waited for, so that none of those before is missing.
+const LATE: usize = 8;
 
 /// Many jobs of a second each.
 fn submit(lab: &Lab, project: &str, jobs: usize) {
@@ -163,25 +166,28 @@ fn r3_13_a_project_with_gpu_jobs_only_gets_three_quarters_of_a_gpu_twice_as_fast
     submit(&lab, BOTH, 6 * jobs);
 
     let patience = PATIENCE + Duration::from_secs(5) * u32::try_from(jobs).unwrap();
-    // Both have half of all; 0.75 where the GPU is just twice as fast, but the look at a CPU is a short one.
+    let seen = wait_for("so many jobs of the GPU", patience, || Seen::of(&ran(&lab), jobs));
+    // Both have half of all that was used; 0.75 where the GPU is just twice as fast, but the look at a CPU is
+    // a short one. The CPU was used at least for as long as the jobs there say, and at most all the time:
+    // where others take the CPUs, a job's start and its end, of which it says nothing, take as long as it.
     let ratio = mhz.round() * FLOPS_AT_ONE_MHZ / fpops;
-    let expected = ((1.0 + ratio) / (2.0 * ratio)).min(1.0);
-    // A few jobs of a second each decide to whom the next one belongs. Where others take the CPUs for a
-    // while, some take much longer than they compute: then it takes more of them, of which there are twice as
-    // many.
-    let tolerance = 0.02 + 2.0 / jobs as f64;
-    let seen = wait_for("so many jobs of the GPU", patience, || {
-        let seen = Seen::of(&ran(&lab));
-        let is_near = (seen.part() - expected).abs() < tolerance;
-        (seen.gpu_jobs >= 2 * jobs || seen.gpu_jobs >= jobs && is_near).then_some(seen)
-    });
+    let due = [seen.cpu / seen.passed, 1.0].map(|used| ((used + ratio) / (2.0 * ratio)).min(1.0));
+    // The next job of the GPU goes to whom more is due, so that no project is ever ahead by more than a few
+    // jobs, however many have run: by the one that was chosen last, by what one on the CPU takes that is not
+    // over, and by one that ran because the other project's had not been fetched yet. Who is ahead by a job
+    // has one more of so many.
+    let tolerance = 3.0 / jobs as f64;
     println!(
-        "a GPU {ratio:.3} times as fast as the CPU; {:.1} % of it for {GPU_ONLY}, where {:.1} % are to be expected; {seen:?}",
+        "a GPU {ratio:.3} times as fast as the CPU; of {jobs} jobs' time on it {:.1} % for {GPU_ONLY}, where {:.1} to \
+         {:.1} % are due, to {:.1} %; {seen:?}",
         100.0 * seen.part(),
-        100.0 * expected
+        100.0 * due[0],
+        100.0 * due[1],
+        100.0 * tolerance,
     );
     assert_eq!(seen.own_on_cpu, 0.0);
-    assert!((seen.part() - expected).abs() < tolerance, "{} of the GPU", seen.part());
-    // The job takes a second; where others take the CPUs, its start and its end as long again and more.
-    assert!(seen.cpu > 0.2 * seen.passed, "{seen:?}");
+    let may = due[0] - tolerance..=due[1] + tolerance;
+    assert!(may.contains(&seen.part()), "{} of the GPU, where {may:?} may be", seen.part());
+    // Else it would not be told from half and half.
+    assert!(seen.cpu > 0.2 * seen.passed && *may.start() > 0.5, "{seen:?}");
 }

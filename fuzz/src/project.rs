@@ -10,9 +10,7 @@ use fallow_boinc::transfer::{DataServerReply, HEAD_MAX, Head, UploadRequest};
 use fallow_boinc::xml::{Reader, escape, unescape};
 use fallow_boinc::{master, xml};
 use fallow_domain::{Bytes, MasterUrl};
-use fallow_preferences::{
-    Origin, OwnerFile, Source, Values, exclusive_programs, in_force, of_override, of_site,
-};
+use fallow_preferences::{Origin, OwnerFile, Source, Values, client_config, in_force, of_override, of_site};
 
 use crate::{Target, comes_back};
 
@@ -48,7 +46,10 @@ pub(crate) const TARGETS: &[Target] = &[
                 assert_eq!(values.check(), Ok(()));
             }
         }
-        let _ = exclusive_programs(bytes);
+        if let Ok(said) = client_config(bytes) {
+            let values = in_force(&[Source::limits(Origin::ClientConfig, said)]).values;
+            assert_eq!(values.check(), Ok(()));
+        }
     }),
     Target::new("app_config", "", |bytes| match AppConfig::parse(bytes) {
         Ok((file, notes)) => {

@@ -5,6 +5,7 @@
 //! that is below it, and none can be taken back there: so where the agent's own directory lies below one of
 //! the system's, the rules name what lies beside it instead.
 
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -38,9 +39,8 @@ const PROGRAMS: [&str; 12] = [
     "/opt/intel",
 ];
 
-/// What the libraries want to know of the system: to read. The kernel itself keeps what /proc says of the
-/// memory, the environment and the files of other processes from a job that is confined.
-const FACTS: [&str; 30] = [
+/// What the libraries want to know of the system: to read.
+const FACTS: [&str; 29] = [
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
     "/etc/ld.so.conf.d",
@@ -64,7 +64,6 @@ const FACTS: [&str; 30] = [
     "/etc/ssl/openssl.cnf",
     "/etc/pki/tls/openssl.cnf",
     "/etc/crypto-policies",
-    "/proc",
     "/sys/devices",
     "/sys/class",
     "/sys/bus",
@@ -72,6 +71,10 @@ const FACTS: [&str; 30] = [
     "/sys/module",
     "/sys/fs/cgroup",
 ];
+
+/// What the system shows of processes: to read. The kernel itself keeps what it says of the memory, the
+/// environment and the files of other processes from a job that is confined.
+const PROCESSES: &str = "/proc";
 
 /// What tells how to reach others: to read, where jobs may.
 const NETWORK: [&str; 14] = [
@@ -191,6 +194,10 @@ pub(super) fn rules(
             .add_rules(path_beneath_rules(system, read | AccessFs::Execute))?
             .add_rules(path_beneath_rules(FACTS, read))?
             .add_rules(path_beneath_rules(DEVICES, device))?;
+        // A job that has its own is not to find that of all elsewhere.
+        if !reach.places.is_some_and(|places| places.hides_processes) {
+            rules = rules.add_rules(path_beneath_rules([PROCESSES], read))?;
+        }
         if allowed.network {
             rules = rules.add_rules(path_beneath_rules(NETWORK, read))?;
         }
@@ -205,10 +212,26 @@ pub(super) fn rules(
     made().map(Option::from).map_err(io::Error::other)
 }
 
-/// What a program for GPUs has to be able to do with what the system shows of its own threads, as the kernel
-/// numbers it: NVIDIA's driver gives them names there, and gives up where it cannot (CUDA's error 304).
-pub(super) fn naming_threads(ruled: Ruled, abi: ABI) -> u64 {
-    (ruled.rights() & AccessFs::from_all(abi) & (AccessFs::WriteFile | AccessFs::Truncate)).bits()
+/// What a job may do with directories that are there only once its process is, as the kernel numbers it: its
+/// own ones in place of the system's, and what it sees of processes. NVIDIA's driver gives its threads names
+/// there, and gives up where it cannot (CUDA's error 304).
+pub(super) fn on_own(ruled: Ruled, abi: ABI, reach: &Reach<'_>) -> Vec<(CString, u64)> {
+    let rights = |rights: BitFlags<AccessFs>| (rights & ruled.rights() & AccessFs::from_all(abi)).bits();
+    let mut own = Vec::new();
+    if let Some(places) = reach.places {
+        let as_slot = rights(in_slot());
+        own.extend(places.shown_at.iter().map(|place| (place.clone(), as_slot)));
+        own.extend(places.memory.iter().map(|(place, _)| (place.clone(), as_slot)));
+        if places.hides_processes {
+            own.push((c"/proc".to_owned(), rights(AccessFs::ReadFile | AccessFs::ReadDir)));
+        }
+    }
+    if reach.gpu {
+        let names = rights(AccessFs::WriteFile | AccessFs::Truncate);
+        own.push((c"/proc/self/task".to_owned(), names));
+    }
+    own.retain(|(_, rights)| *rights != 0);
+    own
 }
 
 /// What a job may do in its slot: all but making devices.

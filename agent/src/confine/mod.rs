@@ -12,36 +12,45 @@
 //! - `tcp` (Landlock): no TCP port is bound or connected to;
 //! - `processes` (Landlock): no signal to a process outside of the job, no tracing, no abstract socket;
 //! - `calls` (seccomp): no call of the system that no job needs;
-//! - `sockets` (seccomp): no socket but those within the job.
+//! - `sockets` (seccomp): no socket but those within the job;
+//! - `tmp` (namespaces): directories of the job's own in place of `/tmp` and others, and no processes in
+//!   `/proc` but its own where it has a user.
+//!
+//! `tcp` and `sockets` are not for jobs that have the network ([`Reach`]): where the owner allows it at all,
+//! those whose application asks for it, of projects for which preferences allow it.
 //!
 //! All is prepared before the fork: between fork and exec there are a few system calls alone.
 //!
-//! Left out: namespaces. Not covered by any layer: modes and times of files that the user owns, names and
-//! sizes of files (stat); and System V memory of the same user, for jobs that share such memory with the
-//! agent.
+//! Not covered by any layer: modes and times of files that the user owns, names and sizes of files (stat);
+//! and System V memory of the same user, for jobs that share such memory with the agent.
 
 mod calls;
 mod files;
+mod places;
 
 pub(crate) use files::closed_gpu;
+pub(crate) use places::{FILES, TEMPORARY, is_refusal};
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
+use fallow_domain::Bytes;
 use landlock::{ABI, LandlockStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::owner::JobUser;
-use crate::sys;
+use crate::sys::{self, OwnPlaces};
 use crate::users::Users;
+use places::Places;
 
 /// What jobs may do beside computing, as the owner of the host says it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// They may open connections, and be connected to.
+    /// They may open connections, and be connected to: those of which [`Reach`] says so.
     pub network: bool,
 }
 
@@ -67,16 +76,23 @@ pub struct Reach<'a> {
     pub gpu: bool,
     /// The user that it runs as, if not as the agent's own.
     pub user: Option<&'a JobUser>,
+    /// The directories that it has for itself in place of the system's: see [`Confinement::places`].
+    pub places: Option<&'a OwnPlaces>,
     /// Whether it shares System V memory with the agent, as applications older than BOINC's API 6 do.
     pub system_v: bool,
+    /// Whether it has the network, where jobs may have it.
+    pub network: bool,
 }
 
 /// The layer that only root's agents can have.
 pub const USER: &str = "user";
 
+/// The layer by which jobs have directories for temporary files to themselves.
+pub const TMP: &str = "tmp";
+
 /// The names of all layers.
-pub const LAYERS: [&str; 8] =
-    ["privileges", USER, "files", "lengths", "tcp", "processes", "calls", "sockets"];
+pub const LAYERS: [&str; 9] =
+    ["privileges", USER, "files", "lengths", "tcp", "processes", "calls", "sockets", TMP];
 
 /// Whether jobs are kept from programs that run other systems, such as Docker and VirtualBox: from the files
 /// of these, from the sockets by which they are called, or from the rights that they give.
@@ -95,8 +111,12 @@ pub struct Confinement {
     landlock: Result<ABI, String>,
     /// The filters of system calls, or why there are none.
     filters: Result<Filters, String>,
+    /// Those for jobs that have the network, where jobs may have it.
+    open_filters: Result<Filters, String>,
     /// The users that jobs run as, or why they run as the agent's.
     users: Result<Users, String>,
+    /// The directories that jobs have for themselves, or why none.
+    places: Result<Places, String>,
     /// What of the system jobs may read and execute: all but the agent's own directory.
     system: Vec<PathBuf>,
     /// False where nothing is confined, as in a test of what holds all the same.
@@ -119,9 +139,11 @@ impl Confinement {
         Self {
             allowed,
             switched_off: Vec::new(),
-            landlock: probe_landlock(allowed),
-            filters: probe_filters(true, !allowed.network),
+            landlock: probe_landlock(),
+            filters: probe_filters(true, true),
+            open_filters: if allowed.network { probe_filters(true, false) } else { Err(NOT_WANTED.into()) },
             users: Users::probe(dir),
+            places: Ok(Places::probe(dir)),
             system: files::of_system(dir),
             is_on: true,
         }
@@ -134,7 +156,9 @@ impl Confinement {
             switched_off: Vec::new(),
             landlock: Err(NOT_WANTED.into()),
             filters: Err(NOT_WANTED.into()),
+            open_filters: Err(NOT_WANTED.into()),
             users: Err(NOT_WANTED.into()),
+            places: Err(NOT_WANTED.into()),
             system: Vec::new(),
             is_on: false,
         }
@@ -148,28 +172,34 @@ impl Confinement {
         let mut less = Self { switched_off, ..self };
         if less.filters.is_ok() && (less.is_off("calls") || less.is_off("sockets")) {
             let calls = !less.is_off("calls");
-            let sockets = !less.is_off("sockets") && !less.allowed.network;
+            let sockets = !less.is_off("sockets");
             less.filters = match calls || sockets {
                 true => probe_filters(calls, sockets),
                 false => Err(NOT_WANTED.into()),
             };
         }
-        if !less.ruled().any() {
+        if !less.ruled(false).any() {
             less.landlock = Err(NOT_WANTED.into());
         }
         less
+    }
+
+    /// The same, whose host is asked again so long after it could not give directories of a job's own.
+    #[must_use]
+    pub fn asked_again(self, after: Duration) -> Self {
+        Self { places: self.places.map(|places| places.asked_again(after)), ..self }
     }
 
     fn is_off(&self, layer: &str) -> bool {
         self.switched_off.iter().any(|off| off == layer)
     }
 
-    /// What Landlock is to see to.
-    fn ruled(&self) -> files::Ruled {
+    /// What Landlock is to see to, of a job that has the network or has not.
+    fn ruled(&self, network: bool) -> files::Ruled {
         files::Ruled {
             files: !self.is_off("files"),
             lengths: !self.is_off("lengths"),
-            tcp: !self.is_off("tcp") && !self.allowed.network,
+            tcp: !self.is_off("tcp") && !network,
             processes: !self.is_off("processes"),
         }
     }
@@ -186,7 +216,9 @@ impl Confinement {
             Err(why) => Err(why.clone()),
         };
         let sealed = |state: Result<String, String>| match self.allowed.network {
-            true if self.is_on => Err("the owner of the host allows jobs the network".to_owned()),
+            true if self.is_on => {
+                Err("the owner of the host allows the network to jobs that ask for it".to_owned())
+            }
             _ => state,
         };
         let filters = || self.filters.as_ref().map(|_| "seccomp".to_owned()).map_err(Clone::clone);
@@ -194,6 +226,7 @@ impl Confinement {
             true => Ok("no new privileges, no capabilities".to_owned()),
             false => Err(NOT_WANTED.to_owned()),
         };
+        let has_users = self.users().is_some();
         let users = self.users.as_ref().map(|users| format!("one for each slot, from {} on", users.first()));
         let users = users.map_err(Clone::clone);
         vec![
@@ -205,6 +238,7 @@ impl Confinement {
             layer("processes", landlock(ABI::V6, "6.12")),
             layer("calls", filters()),
             layer("sockets", sealed(filters())),
+            layer(TMP, self.places.as_ref().map_err(Clone::clone).and_then(|places| places.state(has_users))),
         ]
     }
 
@@ -236,6 +270,37 @@ impl Confinement {
         self.layers().into_iter().filter(|layer| !layer.on && !is_allowed(layer)).collect()
     }
 
+    /// The directories that a job has for itself in place of the system's, which runs as `user` or as the
+    /// agent's own, has its project's files in `project`, and says that it needs so much memory. Its slot has
+    /// to hold a directory for them (`.fallow_tmp`). None where the host gives none.
+    pub fn places(&self, user: Option<&JobUser>, project: &Path, memory: Bytes) -> Option<OwnPlaces> {
+        self.wanted_places()?.of_job(user, project, memory)
+    }
+
+    /// A job did not start for want of them, for this reason: the next ones go without for a while.
+    pub fn lack_places(&self, why: &io::Error) {
+        if let Ok(places) = &self.places {
+            places.lack(why);
+        }
+    }
+
+    /// Where jobs cannot have directories of their own, asks the system again if that is due. A job that
+    /// starts has it done as well.
+    pub fn look_again(&self) {
+        if let Some(places) = self.wanted_places() {
+            places.look_again();
+        }
+    }
+
+    /// How long until that is due. None where there is nothing to look for.
+    pub fn look_due_in(&self) -> Option<Duration> {
+        self.wanted_places()?.due_in()
+    }
+
+    fn wanted_places(&self) -> Option<&Places> {
+        self.places.as_ref().ok().filter(|_| !self.is_off(TMP))
+    }
+
     /// Has `command` start confined to what `reach` says. To be called after everything else that is to
     /// happen before the program is executed, for what follows is confined too.
     ///
@@ -245,14 +310,21 @@ impl Confinement {
         if !self.is_on {
             return Ok(());
         }
+        let network = reach.network && self.allowed.network;
+        let ruled = self.ruled(network);
         let rules = match &self.landlock {
-            Ok(abi) => files::rules(self.ruled(), self.allowed, &self.system, reach)?.map(|made| {
-                let on_own_threads = if reach.gpu { files::naming_threads(self.ruled(), *abi) } else { 0 };
-                sys::Rules { made, on_own_threads }
-            }),
-            Err(_) => None,
+            Ok(abi) if ruled.any() => files::rules(ruled, Allowed { network }, &self.system, reach)?
+                .map(|made| sys::Rules { made, on_own: files::on_own(ruled, *abi, reach) }),
+            Ok(_) | Err(_) => None,
         };
-        let filters = self.filters.as_ref().map(|filters| match reach.system_v {
+        let filters = match (&self.filters, network) {
+            (Err(_), _) => None,
+            (Ok(filters), false) => Some(filters),
+            // What is left is `calls`.
+            (Ok(_), true) if self.is_off("calls") => None,
+            (Ok(_), true) => Some(self.open_filters.as_ref().map_err(|why| io::Error::other(why.as_str()))?),
+        };
+        let filters = filters.map(|filters| match reach.system_v {
             true => Arc::clone(&filters.system_v),
             false => Arc::clone(&filters.mapped),
         });
@@ -277,8 +349,8 @@ impl Confinement {
 }
 
 /// What the kernel has of Landlock: tried, for it may be switched off, or forbidden to this process.
-fn probe_landlock(allowed: Allowed) -> Result<ABI, String> {
-    let all = files::Ruled { files: true, lengths: true, tcp: !allowed.network, processes: true };
+fn probe_landlock() -> Result<ABI, String> {
+    let all = files::Ruled { files: true, lengths: true, tcp: true, processes: true };
     let tried = in_thread(move || {
         let status = files::handled(all).and_then(landlock::RulesetCreated::restrict_self);
         status.map(|status| status.landlock).map_err(io::Error::other)

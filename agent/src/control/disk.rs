@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct DiskStatus {
     /// When it was measured; none: not yet, and all amounts are 0.
     pub measured_at: Option<f64>,
-    /// How long that took, in seconds.
+    /// How long that took, in seconds, but for the time in which other programs had the CPUs.
     pub took: f64,
     /// The size of the volume.
     pub size: u64,

@@ -138,11 +138,15 @@ fn place(source: &str, line: Option<usize>) -> String {
     line.map_or_else(|| source.to_owned(), |line| format!("{source}, line {line}"))
 }
 
-/// For people: a table; with `why` what else was said of each as well.
-pub fn text(all: &[PreferenceStatus], troubles: &[String], why: bool) -> String {
+/// For people: a table, below what keeps the host from computing: files that are wrong, and `lacking` layers.
+/// With `why` what else was said of each as well.
+pub fn text(all: &[PreferenceStatus], troubles: &[String], lacking: Option<String>, why: bool) -> String {
     let mut out = String::new();
     for trouble in troubles {
         let _ = writeln!(out, "nothing is computed until this file is mended: {trouble}");
+    }
+    if let Some(lacking) = lacking {
+        let _ = writeln!(out, "{lacking}");
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["preference", "value", "from"]);
@@ -179,7 +183,7 @@ mod tests {
         let document = Source::says(Origin::Document(DocumentVersion(3)), hours);
         let file = Source::limits(Origin::OwnerFile, owner("hours = \"fri 18:00-20:00\"\n").0);
         let all: Vec<_> = in_force(&[document, file]).entries.iter().map(status).collect();
-        let shown = text(&all, &[], false);
+        let shown = text(&all, &[], None, false);
         for part in
             ["fri 18:00-20:00", "mon-fri 08:00-12:00", "coordinator's document version 3: these hours"]
         {

@@ -94,11 +94,15 @@ pub struct HostStatus {
     pub idle_cpus: u32,
     /// `owner` or `coordinator`, when computing is suspended; `hours` outside of these;
     /// `in use` while somebody uses the machine; `snooze` while somebody has paused it; `battery`,
-    /// `other programs`, `no input` and `preference file` for what stops computing beside people.
+    /// `other programs`, `no input`, `preference file` and `confinement` for what stops computing beside
+    /// people.
     pub suspended_by: Option<String>,
     /// What stops computing beside people: the battery, other programs, a file that cannot be read; in words.
     #[serde(default)]
     pub stopped_for: Option<String>,
+    /// Layers of confinement that preferences require and that are off, with why; absent where none is.
+    #[serde(default)]
+    pub lacks_layers: Option<String>,
     /// When it may compute: `always`, or such as `mon-fri 18:00-08:00, sat-sun`.
     #[serde(default)]
     pub hours: String,
@@ -308,6 +312,13 @@ pub const fn phase(phase: Phase) -> &'static str {
 }
 
 impl HostStatus {
+    /// Which layers of confinement are off that preferences require, for people; nothing where none is.
+    pub fn lacking(&self) -> Option<String> {
+        let lacks = self.lacks_layers.as_deref()?;
+        let lacks = printable::line(lacks, TEXT_MAX);
+        Some(format!("nothing is computed: preferences require layers of confinement that are off: {lacks}"))
+    }
+
     /// As the client sees it.
     pub fn of(client: &Client) -> Self {
         let view = client.host_view();
@@ -326,6 +337,7 @@ impl HostStatus {
             idle_cpus: view.idle_cpus,
             suspended_by: view.suspended_by.map(|who| who.to_string()),
             stopped_for: view.stopped_for,
+            lacks_layers: view.lacks_layers,
             hours: view.hours.to_string(),
             hours_change: view.hours_change,
             snoozed_until: view.snoozed_until.map(Instant::as_secs_f64),
@@ -528,6 +540,9 @@ impl Status {
         for trouble in &self.preference_troubles {
             let _ = writeln!(out, "a preference file is wrong: {trouble}");
         }
+        if let Some(text) = host.lacking() {
+            let _ = writeln!(out, "{text}");
+        }
         self.say_confinement(&mut out);
         for url in &host.declined {
             let _ = writeln!(
@@ -566,6 +581,7 @@ impl Status {
             let without = match layer.name.as_str() {
                 groups::LAYER => Some("jobs are in no control groups"),
                 confine::USER => Some("jobs have no users of their own"),
+                confine::TMP => Some("jobs have no /tmp of their own"),
                 _ => None,
             };
             if let Some(without) = without {

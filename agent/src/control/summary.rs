@@ -79,12 +79,16 @@ fn suspended(status: &Status, now: Instant, clock: &WallClock) -> Option<String>
                     .to_owned()
             }
         },
-        "battery" | "other programs" | "no input" => format!("resting: {}; goes on when that is over", why()),
+        "battery" | "other programs" | "no input" | "start delay" => format!("resting: {}; goes on when that is over", why()),
         "preference file" => {
             // Its first line says where; `status` shows the rest below.
             let first = status.preference_troubles.first().and_then(|trouble| trouble.lines().next());
             let file = first.map_or_else(why, cut);
             format!("suspended until a preference file is mended: {file}")
+        }
+        "confinement" => {
+            let lacks = cut(host.lacks_layers.as_deref().unwrap_or("a layer"));
+            format!("suspended: required of jobs' confinement and off: {lacks}; who requires it says: fallow-agent preferences --why")
         }
         "disk" => "resting: there is too little space on the disk; more says: fallow-agent disk --why".to_owned(),
         who => format!("suspended by the {}", cut(who)),

@@ -134,6 +134,12 @@ fn r6_4_the_line_says_why_nothing_computes() {
             &none,
             "resting: there is too little space on the disk; more says: fallow-agent disk --why",
         ),
+        (
+            json!({ "suspended_by": "confinement", "lacks_layers": "files (switched off)" }),
+            &none,
+            "suspended: required of jobs' confinement and off: files (switched off); who requires it says: \
+             fallow-agent preferences --why",
+        ),
         // Whatever still runs: what was said is that it must not.
         (
             by("owner"),

@@ -1,8 +1,8 @@
 //! The disk of the host: has it measured, tells the client what was found, and answers who asks about it.
 
-use std::os::unix::ffi::OsStrExt as _;
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::thread::JoinHandle;
+use std::sync::{Arc, Weak};
 
 use fallow_client::{DiskFound, Event, FileFound, FileKey};
 use fallow_domain::Bytes;
@@ -21,39 +21,45 @@ use crate::sys::{self, Urgency};
 #[derive(Debug)]
 pub(super) struct DiskLooks {
     inputs: mpsc::Sender<Input>,
-    running: Option<JoinHandle<()>>,
+    /// There is one as long as a look is under way.
+    running: Weak<UnderWay>,
     /// What was free on the volume when the client was told last.
     told: Bytes,
 }
+
+/// A look that is under way.
+#[derive(Debug)]
+struct UnderWay;
 
 /// So much more or less is free, and the client is told.
 const NEWS: u64 = 1 << 20;
 
 impl DiskLooks {
     pub(super) const fn new(inputs: mpsc::Sender<Input>) -> Self {
-        Self { inputs, running: None, told: Bytes(0) }
+        Self { inputs, running: Weak::new(), told: Bytes(0) }
     }
 
     /// Begins, unless the last look goes on: it may take long, or hang where a disk does not answer.
     fn begin(&mut self, places: Places) {
-        if self.running.as_ref().is_some_and(|running| !running.is_finished()) {
+        if self.running.strong_count() > 0 {
             tracing::warn!("measuring the disk takes long; it goes on");
             return;
         }
-        let inputs = self.inputs.clone();
+        let (inputs, under_way) = (self.inputs.clone(), Arc::new(UnderWay));
+        self.running = Arc::downgrade(&under_way);
         let look = move || {
             sys::lower(Urgency::Idle);
             let found = places.scan();
+            // Before that is told: the next look may be asked for before this thread has ended, for which it
+            // may have to wait long on a busy machine.
+            drop(under_way);
             // Where the engine has ended, nobody is left who could be told.
             let _ = inputs.blocking_send(Input::DiskFound(found.map(Box::new)));
         };
-        match std::thread::Builder::new().name("disk".into()).spawn(look) {
-            Ok(running) => self.running = Some(running),
+        if let Err(error) = std::thread::Builder::new().name("disk".into()).spawn(look) {
+            let why = format!("no thread can be had for it: {error}");
             // Where the queue is full the client hears nothing, and asks again.
-            Err(error) => {
-                let why = format!("no thread can be had for it: {error}");
-                let _ = self.inputs.try_send(Input::DiskFound(Err(why)));
-            }
+            let _ = self.inputs.try_send(Input::DiskFound(Err(why)));
         }
     }
 }
@@ -78,17 +84,21 @@ impl Engine {
         self.disk.begin(Places::new(self.dir.clone(), projects, self.client.known_files()));
     }
 
-    /// Takes in what was found. The look took a while, in which files may have come: what seems to be missing
-    /// is looked at once more, now that nothing else happens.
+    /// Takes in what was found. The look took a while, in which files may have come, grown or gone: what
+    /// seems to be missing or is on its way is looked at once more, now that nothing is decided meanwhile.
+    /// Else what they take would be missing from the volume and not be theirs, and the limit would be less by
+    /// it. What is free is asked for before that: what a download grows by in between makes the limit a
+    /// little larger, until the free space is next looked at, and costs no file.
     pub(super) async fn disk_found(
         &mut self,
         found: Result<Box<DiskFound>, String>,
     ) -> Result<(), AgentError> {
         let found = found.map(|mut found| {
+            found.free = scan::free(self.dir.path()).unwrap_or(found.free).min(found.size);
+            let mut now = BTreeMap::new();
             for key in self.client.doubtful_files(&found) {
-                found.files.retain(|file| file.is_part || file.key != key);
-                match self.look_at(key.clone()) {
-                    Ok(file) => found.files.extend(file),
+                match self.look_at(&key) {
+                    Ok(files) => drop(now.insert(key, files)),
                     Err(error) => {
                         if found.unsure.is_empty() {
                             let file = crate::files::shown(&key.name);
@@ -98,6 +108,7 @@ impl Engine {
                     }
                 }
             }
+            found.put(now);
             for view in found.unseen.iter().filter_map(|id| self.client.project_view(*id)) {
                 let path = self.dir.project(&view.url);
                 tracing::warn!(path = crate::files::shown_path(&path), "cannot read a project's directory; until that is mended, its records are believed");
@@ -107,10 +118,11 @@ impl Engine {
         self.turn(Event::DiskMeasured(found), None).await
     }
 
-    fn look_at(&self, key: FileKey) -> Result<Option<FileFound>, Errno> {
-        let Some(url) = self.client.project_view(key.project).map(|view| view.url) else { return Ok(None) };
-        let path = self.dir.project(&url).join(std::ffi::OsStr::from_bytes(key.name.as_bytes()));
-        tokio::task::block_in_place(|| scan::look(&path, key))
+    fn look_at(&self, key: &FileKey) -> Result<Vec<FileFound>, Errno> {
+        let Some(url) = self.client.project_view(key.project).map(|view| view.url) else {
+            return Ok(Vec::new());
+        };
+        tokio::task::block_in_place(|| scan::look_again(&self.dir.project(&url), key))
     }
 
     /// What is told to somebody who asks about the disk.
@@ -159,5 +171,36 @@ impl Engine {
             }
         }
         is_any_gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::dir::DataDir;
+
+    #[test]
+    fn r4_8_a_look_that_has_passed_keeps_none_from_beginning_while_it_is_told_of_or_its_thread_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = || Places::new(DataDir::at(dir.path()), Vec::new(), BTreeMap::new());
+        // There is no room for what the first one says, so its thread stays.
+        let (inputs, mut outputs) = mpsc::channel(1);
+        inputs.try_send(Input::FilesMoved).unwrap();
+        let mut looks = DiskLooks::new(inputs);
+        looks.begin(places());
+        let end = Instant::now() + Duration::from_secs(60);
+        while looks.running.strong_count() > 0 {
+            assert!(Instant::now() < end, "the look does not pass");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        looks.begin(places());
+        drop(looks);
+        let mut found = 0;
+        while let Some(input) = outputs.blocking_recv() {
+            found += usize::from(matches!(input, Input::DiskFound(Ok(_))));
+        }
+        assert_eq!(found, 2);
     }
 }

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fallow_client::{Client, Phase, ProjectView, Totals};
+use fallow_domain::agent_state::DiskSpace;
 use fallow_domain::{Fraction, ProjectId};
 use fallow_telemetry::names::{
-    CPU_TIME, DEBT, DOCUMENT_VERSION, IDLENESS, MONOTONY, Metric, OUTCOME, PROJECT, PROJECT_NAME, RPCS,
-    SHARE_DEVIATION, SHARE_VIOLATION, TASK_STATE, TASKS, WASTE,
+    CPU_TIME, DEBT, DISK_DELETED, DISK_DELETED_FILES, DISK_GIVEN_BACK, DISK_LIMIT, DISK_MISSING, DISK_USED,
+    DOCUMENT_VERSION, IDLENESS, MONOTONY, Metric, OUTCOME, PROJECT, PROJECT_NAME, RPCS, SHARE_DEVIATION,
+    SHARE_VIOLATION, TASK_STATE, TASKS, WASTE,
 };
 use fallow_telemetry::opentelemetry::metrics::AsyncInstrument;
 use fallow_telemetry::{KeyValue, meter};
@@ -38,10 +40,10 @@ impl Metrics {
         let observed: Arc<Mutex<Observed>> = Arc::default();
         let gauges =
             [TASKS, DEBT, DOCUMENT_VERSION, IDLENESS, WASTE, SHARE_VIOLATION, SHARE_DEVIATION, MONOTONY];
-        for metric in gauges {
+        for metric in gauges.into_iter().chain([DISK_LIMIT, DISK_USED, DISK_MISSING]) {
             let _ = metric.observed(&meter, observer(metric, &observed));
         }
-        for metric in [CPU_TIME, RPCS] {
+        for metric in [CPU_TIME, RPCS, DISK_DELETED, DISK_DELETED_FILES, DISK_GIVEN_BACK] {
             let _ = metric.observed_total(&meter, observer(metric, &observed));
         }
         Self { observed, last: None }
@@ -55,6 +57,9 @@ impl Metrics {
         self.last = Some(Instant::now());
         let mut observed = Observed::default();
         observed.host(client);
+        if let Some(space) = client.disk_space() {
+            observed.disk(&space);
+        }
         for view in client.project_views() {
             observed.project(&of(&view), view.debt, &view.totals);
         }
@@ -78,6 +83,21 @@ impl Observed {
             if let Some(value) = value.map(Fraction::get) {
                 self.put(metric, value, vec![]);
             }
+        }
+    }
+
+    /// What was done about the disk is counted since the agent's start (R4.13).
+    fn disk(&mut self, space: &DiskSpace) {
+        let DiskSpace { limit, used, missing, deleted_files, deleted, jobs_given_back, .. } = space;
+        for (metric, value) in [
+            (DISK_LIMIT, limit.0),
+            (DISK_USED, used.0),
+            (DISK_MISSING, missing.0),
+            (DISK_DELETED, deleted.0),
+            (DISK_DELETED_FILES, *deleted_files),
+            (DISK_GIVEN_BACK, *jobs_given_back),
+        ] {
+            self.put(metric, value as f64, vec![]);
         }
     }
 
@@ -160,6 +180,24 @@ mod tests {
         assert_eq!(values(RPCS), [5.0, 2.0]);
         assert_eq!(values(DEBT), [-1.5]);
     }
+    #[test]
+    fn r4_13_how_it_stands_with_the_disk_goes_out_with_what_was_done_about_it() {
+        let bytes = fallow_domain::Bytes;
+        let space = DiskSpace {
+            limit: bytes(1),
+            used: bytes(2),
+            missing: bytes(3),
+            deleted: bytes(4),
+            deleted_files: 5,
+            jobs_given_back: 6,
+            ..DiskSpace::default()
+        };
+        let mut observed = Observed::default();
+        observed.disk(&space);
+        let all = [DISK_LIMIT, DISK_USED, DISK_MISSING, DISK_DELETED, DISK_DELETED_FILES, DISK_GIVEN_BACK];
+        assert_eq!(all.map(|metric| observed.0[metric.name][0].0), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    }
+
     /// Shows R6.7.
     #[test]
     fn all_metrics_go_out_by_the_keys_that_they_have_everywhere() {

@@ -12,6 +12,7 @@ mod deletions;
 mod disk;
 mod full_disk;
 mod gpus;
+mod layers;
 mod metrics;
 mod parts;
 mod requests;
@@ -28,10 +29,11 @@ use fallow_client::{Action, Client, Effect, Entity, Event, FileKey, NoticeLevel,
 use fallow_daemon::clock;
 use fallow_domain::agent_state::EntryKey;
 use fallow_domain::{Instant, JobId, MasterUrl, ProjectId, printable};
+use fallow_policy::confinement::HostLayer;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
-use crate::confine::Layer;
+use crate::confine::{Confinement, Layer};
 use crate::control::notices::Notices;
 use crate::control::protocol::{Request, Response};
 use crate::control::status::Notice;
@@ -83,7 +85,11 @@ struct Engine {
     /// What the client knows of the clock on the wall.
     wall_clock: WallClock,
     /// What keeps jobs in their slots, and what of it this host lacks.
-    confinement: Vec<Layer>,
+    confinement: Confinement,
+    /// What keeps them in control groups.
+    groups: Layer,
+    /// What the client was told of both.
+    told_layers: Option<Vec<HostLayer>>,
     /// What senses whether somebody uses the machine; none before the client is up.
     sensors: Option<Sensors>,
     /// Who looks at batteries and other programs; none before the client is up.
@@ -179,6 +185,15 @@ impl Engine {
             self.tell(Event::VolumeSeen { free }, None).await?;
         }
         let of_owner = matches!(event, Event::OwnerInput { .. } | Event::OwnerUnseen(_));
+        let tries = matches!(event, Event::TaskStarted { .. } | Event::TaskStartFailed { .. });
+        let rests = self.client.lacks_layers();
+        if rests {
+            // No job starts meanwhile, which would have it done.
+            tokio::task::block_in_place(|| self.confinement.look_again());
+        }
+        if tries || rests {
+            self.tell_layers().await?;
+        }
         self.tell(event, trace).await?;
         if of_owner && self.supervisor.freezer().has_fired() {
             self.tell(Event::TasksFrozen, None).await?;
@@ -324,7 +339,7 @@ impl Engine {
                 // Empty where nothing is traced: urgent all the same.
                 let trace = fallow_telemetry::propagation::traceparent_of(&span).unwrap_or_default();
                 let event = match outcome {
-                    Ok(document) => Event::DocumentOffered(document),
+                    Ok(document) => Event::DocumentOffered(*document),
                     Err(reason) => Event::DocumentUnreadable { version, reason },
                 };
                 self.turn(event, Some(trace)).instrument(span).await
@@ -492,7 +507,8 @@ impl Engine {
         let longest = StdDuration::from_secs(if is_told_of_jumps { 1800 } else { 60 });
         let now = clock::now();
         let until = self.wake_at.unwrap_or(Instant::FAR_FUTURE).min(self.wall_clock.until().max(now));
-        StdDuration::from(until - now).clamp(SHORTEST, longest)
+        let look = self.confinement.look_due_in().filter(|_| self.client.lacks_layers());
+        StdDuration::from(until - now).min(look.unwrap_or(longest)).clamp(SHORTEST, longest)
     }
 }
 

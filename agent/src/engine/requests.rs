@@ -253,7 +253,10 @@ impl Engine {
         if let Some((until, _)) = unstored {
             host.snoozed_until = Some(until.as_secs_f64());
             // What goes on for longer is said first.
-            if !matches!(host.suspended_by.as_deref(), Some("owner" | "coordinator" | "hours")) {
+            if !matches!(
+                host.suspended_by.as_deref(),
+                Some("owner" | "coordinator" | "confinement" | "hours")
+            ) {
                 host.suspended_by = Some("snooze".to_owned());
             }
         }
@@ -276,7 +279,7 @@ impl Engine {
             tasks_left_out,
             notices: self.notices.all(),
             store_trouble: self.store_trouble.clone(),
-            confinement: self.confinement.clone(),
+            confinement: self.layers(),
             sensors: self.sensors.as_ref().map(Sensors::status).unwrap_or_default(),
             memory_pressure: self.surroundings.as_ref().map(|watcher| watcher.pressure().clone()),
             network_traffic: self.surroundings.as_ref().map(Watcher::network),

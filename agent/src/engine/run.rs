@@ -102,10 +102,16 @@ pub struct Settings {
     pub confirm_within: StdDuration,
     /// Where the kernel says what the machine is fed by.
     pub power: PathBuf,
+    /// Where it says what each interface of the network is.
+    pub interfaces: PathBuf,
+    /// Where it lists routes.
+    pub routes: PathBuf,
     /// Where it says how much memory there is.
     pub memory: PathBuf,
     /// How long between two looks at that and at other programs.
     pub look_every: StdDuration,
+    /// How long the system is not asked again for directories of a job's own that it could not give (R6.10).
+    pub layers_again: StdDuration,
     /// How often the disk is measured (R4.1).
     pub measure_disk: StdDuration,
     /// What senses whether somebody uses the machine.
@@ -322,7 +328,9 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         separated: false,
         signals: signals.clone(),
         wall_clock: WallClock::default(),
-        confinement: confinement.layers().into_iter().chain([groups.layer()]).collect(),
+        confinement,
+        groups: groups.layer(),
+        told_layers: None,
         sensors: None,
         surroundings: None,
     };
@@ -337,6 +345,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         life.engine.turn(Event::PreferenceFilesRead(Box::new(files)), None).await?;
         let found = crate::preferences::read_app_configs(&dir, &life.engine.client);
         life.engine.turn(Event::AppConfigsRead(found), None).await?;
+        life.engine.tell_layers().await?;
         let sensors = Sensors::start(&settings.owner, &tell);
         sensors.looked().await;
         life.engine.sensors = Some(sensors);
@@ -348,7 +357,8 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
             memory: settings.memory.clone(),
             pressure: "/proc/pressure/memory".into(),
             traffic: "/proc/net/dev".into(),
-            interfaces: "/sys/class/net".into(),
+            interfaces: settings.interfaces.clone(),
+            routes: settings.routes.clone(),
             every: settings.look_every,
             mark: format!("{}:", dir.path().display()),
         };
@@ -395,7 +405,9 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
 fn confinement(settings: &Settings) -> Result<Confinement, AgentError> {
     let confinement = match settings.unconfined {
         true => Confinement::none(),
-        false => Confinement::probe(settings.allowed, settings.dir.path()).without(&settings.without_layers),
+        false => Confinement::probe(settings.allowed, settings.dir.path())
+            .without(&settings.without_layers)
+            .asked_again(settings.layers_again),
     };
     let layers = confinement.layers();
     let on: Vec<&str> = layers.iter().filter(|layer| layer.on).map(|layer| layer.name.as_str()).collect();
@@ -405,6 +417,10 @@ fn confinement(settings: &Settings) -> Result<Confinement, AgentError> {
         if layer.name == confine::USER && !is_root {
             // Nobody else can have it.
             tracing::info!("jobs have no users of their own: {}", layer.why);
+            continue;
+        }
+        if layer.name == confine::TMP {
+            tracing::info!("jobs have no /tmp of their own: {}", layer.why);
             continue;
         }
         tracing::warn!(layer = layer.name, "jobs are not confined in one respect: {}", layer.why);
@@ -607,6 +623,7 @@ fn restore(
         composition: settings.policy,
         confirm_within: Some(Duration::from_secs_f64(settings.confirm_within.as_secs_f64())),
         measure_disk: Some(Duration::from_secs_f64(settings.measure_disk.as_secs_f64())),
+        jobs_network: settings.allowed.network,
         ..ClientConfig::new(host_identity.seed, VERSION)
     };
     Client::restore(config, records.client()?).map_err(|error| AgentError::Records {
@@ -809,7 +826,7 @@ impl Life<'_> {
         mut benchmark: Benchmark,
     ) -> Result<(), AgentError> {
         let HostFacts { host_cpid, mut speed, mut coprocessors, mut virtualization, .. } = facts;
-        let programs = Programs::of_system(!confine::keeps_programs(&self.engine.confinement));
+        let programs = Programs::of_system(!confine::keeps_programs(&self.engine.confinement.layers()));
         let mut looking = pin!({
             let known = virtualization.clone();
             async move { programs.look(known).await }

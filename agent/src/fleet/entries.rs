@@ -1,14 +1,18 @@
 //! What the agent says of itself, from the client's views.
 
 use fallow_client::{Client, Entity, HostView, ProjectView, TaskView};
-use fallow_domain::agent_state::{Entry, EntryKey, HostState, Metrics, ProjectState, TaskState};
-use fallow_domain::{Duration, Fraction, Virtualization};
+use fallow_domain::agent_state::{
+    DiskDecision, DiskSpace, Entry, EntryKey, HostState, Metrics, ProjectState, TaskState,
+};
+use fallow_domain::{Duration, Fraction, Virtualization, printable};
 use fallow_policy::metrics::Figures;
+use fallow_proto::fleet::limits;
 
 /// The key under which an entity is reported; none if the client has no such entity (any more).
 pub fn key(client: &Client, entity: Entity) -> Option<EntryKey> {
     Some(match entity {
         Entity::Host => EntryKey::Host,
+        Entity::Disk => EntryKey::Disk,
         Entity::Project(id) => EntryKey::Project(client.project_view(id)?.url),
         Entity::Job(id) => {
             let task = client.task_view(id)?;
@@ -20,7 +24,12 @@ pub fn key(client: &Client, entity: Entity) -> Option<EntryKey> {
 /// What is reported of an entity; none if it is gone.
 pub fn entry(client: &Client, hostname: &str, name: &str, entity: Entity) -> Option<Entry> {
     Some(match entity {
-        Entity::Host => Entry::Host(Box::new(host(client.host_view(), hostname, name))),
+        Entity::Host => {
+            let mut host = host(client.host_view(), hostname, name);
+            host.disk = client.disk_space().map(within_limits).map(Box::new);
+            Entry::Host(Box::new(host))
+        }
+        Entity::Disk => Entry::Disk(decisions(client.disk_decisions())?),
         Entity::Project(id) => Entry::Project(project(client.project_view(id)?)),
         Entity::Job(id) => Entry::Task(task(client.task_view(id)?)),
     })
@@ -59,7 +68,27 @@ fn host(view: HostView, hostname: &str, name: &str) -> HostState {
         declined: view.declined,
         // The link knows that.
         organisation: Vec::new(),
+        disk: None,
     }
+}
+
+/// How it stands with the disk, with words that the coordinator takes.
+fn within_limits(mut space: DiskSpace) -> DiskSpace {
+    space.limited_by = printable::line(&space.limited_by, limits::TEXT_BYTES);
+    space
+}
+
+/// What was decided about the disk, as the coordinator takes it, whatever servers call their files; none
+/// where nothing was.
+fn decisions<'a>(all: impl ExactSizeIterator<Item = &'a DiskDecision>) -> Option<Vec<DiskDecision>> {
+    let last = all.len().saturating_sub(limits::DISK_DECISIONS);
+    let told = all.skip(last).map(|decision| DiskDecision {
+        name: printable::line(&decision.name, limits::DISK_NAME_BYTES),
+        rule: printable::line(&decision.rule, limits::DISK_RULE_BYTES),
+        why: printable::line(&decision.why, limits::DISK_WHY_BYTES),
+        ..decision.clone()
+    });
+    Some(told.collect()).filter(|told: &Vec<DiskDecision>| !told.is_empty())
 }
 
 fn metrics(figures: &Figures) -> Metrics {
@@ -104,5 +133,34 @@ fn task(view: TaskView) -> TaskState {
         checkpoint_cpu_time: view.checkpoint_cpu_time,
         fraction_done: Fraction::clamped(view.fraction_done),
         deadline: view.deadline,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fallow_domain::agent_state::DiskAct;
+    use fallow_domain::{Bytes, Instant};
+    use fallow_proto::fleet::disk;
+
+    use super::*;
+
+    /// One that a coordinator refused would have it refuse all that the host says.
+    #[test]
+    fn r4_13_whatever_files_are_called_the_coordinator_takes_the_last_twenty_decisions() {
+        let decision = |number: u64| DiskDecision {
+            at: Instant::from_secs_f64(1e9),
+            what: DiskAct::Deleted,
+            project: None,
+            name: format!("{number}\u{1b}[2J\u{202e}\n{}", "ž".repeat(300)),
+            bytes: Bytes(number),
+            rule: "R4.8 ".repeat(40),
+            why: "w\r\0".repeat(1_000),
+        };
+        let all: Vec<DiskDecision> = (0..200).map(decision).collect();
+        let told = decisions(all.iter()).unwrap();
+        assert_eq!(told.iter().map(|one| one.bytes.0).collect::<Vec<_>>(), (180..200).collect::<Vec<_>>());
+        assert!(told[0].name.starts_with("180�[2J��ž"), "{}", told[0].name);
+        assert_eq!(disk::from_wire(disk::to_wire(&told)), Ok(told));
+        assert_eq!(decisions([].iter()), None);
     }
 }

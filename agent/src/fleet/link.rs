@@ -128,6 +128,7 @@ impl Link {
             stop,
             rng,
             untimely: None,
+            takes_disk: true,
         };
         (Self { shared }, tokio::spawn(session.run()))
     }
@@ -202,6 +203,8 @@ struct Session<E> {
     rng: StdRng,
     /// The newest document, where it was refused for the time at which it was signed.
     untimely: Option<Document>,
+    /// The coordinator takes what was decided about the disk.
+    takes_disk: bool,
 }
 
 impl<E: Engine> Session<E> {
@@ -357,7 +360,11 @@ impl<E: Engine> Session<E> {
         if snapshot {
             let keys = self.ask(Ask::Keys).await?;
             lock(&self.shared.outbox).restart(keys);
+        } else if welcome.takes_disk && !self.takes_disk {
+            // It was left out so far.
+            lock(&self.shared.outbox).touch(EntryKey::Disk, Entity::Disk);
         }
+        self.takes_disk = welcome.takes_disk;
         // What it was to be begun anew for was before this one.
         self.shared.anew.store(false, Ordering::Release);
         let mut status = lock(&self.shared.status);
@@ -501,6 +508,7 @@ impl<E: Engine> Session<E> {
         let is_untimely = outcome.as_ref().is_err_and(|why| why.is_untimely);
         self.untimely = kept.filter(|_| is_untimely);
         // The coordinator is told of it, and takes no longer texts.
+        let outcome = outcome.map(Box::new);
         let outcome = outcome.map_err(|why| printable::line(&why.text, limits::TEXT_BYTES));
         self.engine.arrived(Arrived::Document { version, outcome, traceparent }).await;
     }
@@ -558,7 +566,11 @@ impl<E: Engine> Session<E> {
             let Some(batch) = lock(&self.shared.outbox).take_next() else { return Ok(()) };
             let trace = lock(&self.shared.trace).take();
             let Batch { sequence, is_snapshot, keys, .. } = batch;
-            let Entries { mut entries, removed } = self.ask(|reply| Ask::Entries(keys, reply)).await?;
+            let Entries { mut entries, mut removed } = self.ask(|reply| Ask::Entries(keys, reply)).await?;
+            if !self.takes_disk {
+                entries.retain(|entry| !matches!(entry, Entry::Disk(_)));
+                removed.retain(|key| *key != EntryKey::Disk);
+            }
             for entry in &mut entries {
                 if let (Entry::Host(host), Some(trust)) = (entry, &self.member.identity().trust) {
                     host.organisation.clone_from(&trust.keys);

@@ -57,7 +57,7 @@ pub enum Arrived {
         /// The document's version, as far as known.
         version: DocumentVersion,
         /// The document itself.
-        outcome: Result<FleetDocument, String>,
+        outcome: Result<Box<FleetDocument>, String>,
         /// W3C trace context, possibly empty.
         traceparent: String,
     },

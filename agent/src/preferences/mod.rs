@@ -11,7 +11,7 @@ use std::path::Path;
 
 use fallow_boinc::scheduler::PreferenceFile;
 use fallow_client::PreferenceFiles;
-use fallow_preferences::{OwnerFile, Said, exclusive_programs, of_override};
+use fallow_preferences::{OwnerFile, Said, client_config, of_override};
 
 use crate::dir::DataDir;
 
@@ -53,7 +53,7 @@ pub fn read_all(dir: &DataDir) -> PreferenceFiles {
         Ok(of_override(&file, &mut |note| tracing::warn!(path, "{note}")))
     });
     let client_config = take(CLIENT_CONFIG, &|path, content| {
-        exclusive_programs(content).map_err(|error| format!("{path}: {error}"))
+        client_config(content).map_err(|error| format!("{path}: {error}"))
     });
     PreferenceFiles { owner, overrides, client_config, ..files }
 }

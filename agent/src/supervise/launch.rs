@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use fallow_boinc::runtime::{files, softlink};
 use fallow_client::{StartFault, TaskSetup};
 use fallow_domain::Bytes;
+use fallow_policy::confinement::TaskLayers;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
@@ -71,14 +72,14 @@ pub(super) fn user(
 }
 
 /// Starts the program of `setup` in its slot as `user`, if there is one, and where it can have one in a
-/// control group, which `meter` is told. Returns its process id.
+/// control group, which `meter` is told. Returns its process id, and which layers it goes without.
 pub(super) fn launch(
     context: &Context,
     setup: &TaskSetup,
     place: &SlotDir,
     (program, user): (&Program, Option<&JobUser>),
     meter: &Meter,
-) -> Result<u32, StartFailure> {
+) -> Result<(u32, TaskLayers), StartFailure> {
     // Relative to the slot, as BOINC does it: what the kernel passes on to scripts is this path too. The
     // child goes into the slot before it becomes the program.
     let mut command = Command::new(way_to_program(context, setup));
@@ -101,24 +102,48 @@ pub(super) fn launch(
         processes: proc::threads_of_user(runs_as).saturating_add(THREADS_BESIDE).into(),
         brand: context.brand(setup.slot).value(),
     };
-    let door = context.groups.make(setup.slot, urgency).map(|(group, door)| {
-        meter.set_group(group);
-        door
-    });
+    let door = match context.groups.make(setup.slot, urgency) {
+        Ok(made) => made.map(|(group, door)| {
+            meter.set_group(group);
+            door
+        }),
+        Err(error) => {
+            without_group(context, setup, &error)?;
+            None
+        }
+    };
+    let project = context.dir.project(&setup.url);
+    let places = context.confinement.places(user, &project, memory_said(context, setup));
+    let mut without = TaskLayers { tmp: places.is_none(), groups: door.is_none() };
+    keep_required(setup, without)?;
+    if places.is_some() {
+        place.keep_directory(confine::TEMPORARY).map_err(|error| {
+            let path = place.path().join(confine::TEMPORARY.to_string_lossy().as_ref());
+            StartFailure::from_io("make", &path, &error)
+        })?;
+    }
+    let mut placing = None;
     let mut entry = None;
     let child = context.guard.with_line(|line| {
+        sys::work_in(&mut command, place.fd());
+        // A namespace of users counts the processes in it alone, and holds all of its user's to the limit
+        // that its maker had.
+        sys::limit(&mut command, limits);
+        if let Some(places) = &places {
+            placing = Some(places.clone().give(&mut command)?);
+        }
         if let Some(door) = &door {
             entry = Some(sys::Entry::of(&mut command, door.procs(), door.above())?);
         }
         sys::isolate(&mut command, urgency, line);
-        sys::work_in(&mut command, place.fd());
-        sys::limit(&mut command, limits);
         let reach = Reach {
             slot: place.fd(),
-            project: &context.dir.project(&setup.url),
+            project: &project,
             gpu: setup.special,
             user,
+            places: places.as_ref(),
             system_v: !setup.mapped_channel,
+            network: setup.network,
         };
         context.confinement.confine(&mut command, &reach)?;
         if names_what_it_executes() {
@@ -130,24 +155,77 @@ pub(super) fn launch(
         None => accessat(CWD, &at, Access::EXEC_OK, AtFlags::empty()).is_ok(),
         Some(user) => executes_in(place, &way_to_program(context, setup), user),
     };
-    let child = child.map_err(|error| failure(&at, &error, executes))?;
-    if let Some(error) = entry.as_ref().and_then(sys::Entry::failure) {
-        context.groups.note_without(setup.slot, &error);
-    }
+    let child = child.map_err(|error| match placing.as_ref().and_then(sys::Placing::failure) {
+        Some(why) => without_places(context, setup, &why),
+        None => failure(&at, &error, executes),
+    })?;
+    let unentered = entry.as_ref().and_then(sys::Entry::failure).map(|error| {
+        without.groups = true;
+        without_group(context, setup, &error)
+    });
     // The handle is dropped on purpose: the task's own thread takes the process's remains, with its resource
     // usage.
     let pid = child.id();
-    if !program.is_in_place() {
+    let is_right = match program.is_in_place() {
+        true => unentered.unwrap_or(Ok(())),
+        false => {
+            let reason = format!("{} was replaced while it was started", at.display());
+            Err(StartFailure::new(StartFault::Files(vec![setup.program.clone()]), reason))
+        }
+    };
+    if let Err(wrong) = is_right {
         proc::kill_session(pid);
         let _ = proc::to_pid(pid).map(sys::wait_with_usage);
         if let Some(user) = user {
             // What it has begun meanwhile. Whatever cannot be ended is found at the next start.
             let _ = proc::end_of_users(&proc::only(user.owner.uid));
         }
-        let reason = format!("{} was replaced while it was started", at.display());
-        return Err(StartFailure::new(StartFault::Files(vec![setup.program.clone()]), reason));
+        return Err(wrong);
     }
-    Ok(pid)
+    Ok((pid, without))
+}
+
+/// Whether a task may go without a control group of its own, which it cannot have for this reason.
+fn without_group(context: &Context, setup: &TaskSetup, why: &io::Error) -> Result<(), StartFailure> {
+    if setup.required.groups {
+        let reason = format!("it can have no control group of its own ({why}); preferences require it");
+        return Err(StartFailure::new(StartFault::Host, reason));
+    }
+    context.groups.note_without(setup.slot, why);
+    Ok(())
+}
+
+/// Whether a task that is to go without these layers may do so.
+fn keep_required(setup: &TaskSetup, without: TaskLayers) -> Result<(), StartFailure> {
+    let lacks = setup.required.and(without);
+    let what = match (lacks.tmp, lacks.groups) {
+        (false, false) => return Ok(()),
+        (true, false) => "no /tmp of its own (tmp)",
+        (false, true) => "no control group of its own (groups)",
+        (true, true) => "no /tmp (tmp) and no control group (groups) of its own",
+    };
+    Err(StartFailure::new(StartFault::Host, format!("it can have {what} now, which preferences require")))
+}
+
+/// What it means that a job could not be given directories of its own in place of the system's.
+fn without_places(context: &Context, setup: &TaskSetup, why: &io::Error) -> StartFailure {
+    if !confine::is_refusal(why) {
+        let reason = format!("its own /tmp could not be made: {why}");
+        return StartFailure::new(StartFault::Host, reason);
+    }
+    context.confinement.lack_places(why);
+    tracing::warn!("jobs have no /tmp of their own for a while: {why}");
+    let next = match setup.required.tmp {
+        true => "preferences require it",
+        false => "the next attempt goes without",
+    };
+    let reason = format!("its own /tmp could not be made ({why}); {next}");
+    StartFailure::new(StartFault::Host, reason)
+}
+
+/// How much memory a job says that it needs, and half of the machine's at most.
+fn memory_said(context: &Context, setup: &TaskSetup) -> Bytes {
+    Bytes(setup.init_data.rsc_memory_bound.max(0.0) as u64).min(Bytes(context.memory.0 / 2))
 }
 
 /// What a single file of a task may hold: twice what all of them together may, and never less than a file in

@@ -423,10 +423,10 @@ impl Supervision {
             }
             Order::Up(job, process) => {
                 if let Some(task) = self.tasks.get_mut(&job) {
-                    let pid = process.pid;
+                    let (pid, without) = (process.pid, process.without);
                     self.freezer.add(pid, task.meter());
                     task.is_up(process);
-                    self.report(Event::TaskStarted { job, pid });
+                    self.report(Event::TaskStarted { job, pid, without });
                 }
             }
             Order::Failed(job, failure) => {

@@ -110,7 +110,7 @@ fn hand_over(context: &Context, setup: &TaskSetup, place: &mut SlotDir) -> Resul
     }
     place.hand_over(user.unwrap_or_else(Owner::own)).map_err(|error| match error.kind() {
         // What its job has made there cannot be given: it begins anew.
-        io::ErrorKind::FileTooLarge => StartFailure::new(StartFault::Slot, error.to_string()),
+        io::ErrorKind::FileTooLarge => StartFailure { fault: StartFault::Slot, ..fail(error) },
         _ => fail(error),
     })
 }
@@ -155,7 +155,7 @@ pub(super) fn kept(context: &Context, setup: &TaskSetup) -> Result<SlotDir, Star
     Ok(place)
 }
 
-/// Writes `init_data.xml` as of now. The account key is in it.
+/// Writes `init_data.xml` as of now.
 pub(super) fn write_init_data(
     context: &Context,
     setup: &TaskSetup,

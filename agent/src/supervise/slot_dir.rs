@@ -151,6 +151,27 @@ impl SlotDir {
         self.dir.as_fd()
     }
 
+    /// Makes a directory of this name for the job alone, if there is none. What is there and is no directory
+    /// of its user's is taken away. Nothing runs in the slot.
+    pub(super) fn keep_directory(&self, name: &CStr) -> io::Result<()> {
+        let seen = statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);
+        let is_its = seen.is_ok_and(|data| {
+            FileType::from_raw_mode(data.st_mode) == FileType::Directory && self.is_its(data.st_uid)
+        });
+        if !is_its {
+            self.trash.take_at(self.dir.as_fd(), name)?;
+            mkdirat(&self.dir, name, Mode::RWXU)?;
+        }
+        // Its job may have closed it.
+        let dir = tree::open_directory(self.dir.as_fd(), name)?;
+        let uid = fstat(&dir)?.st_uid;
+        if !self.is_its(uid) && uid != Owner::own().uid.as_raw() {
+            return Err(Errno::PERM.into());
+        }
+        fchmod(&dir, Mode::RWXU)?;
+        self.give(dir)
+    }
+
     /// Makes a file anew, with the directories on the way to it.
     pub(super) fn make(&self, name: &str, mode: u32) -> io::Result<File> {
         let (dir, last) = self.way(name, true)?;
@@ -666,6 +687,41 @@ mod tests {
         place.hand_over(second).unwrap();
         let whose = fs::metadata(place.path().join("checkpoint")).unwrap().uid();
         assert_eq!(whose, second.uid.as_raw());
+    }
+
+    #[test]
+    fn r6_10_a_slot_stays_whose_it_is_as_long_as_something_in_it_cannot_be_given() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Only root can give files away.
+        }
+        use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+        let dir = tempfile::tempdir().unwrap();
+        let mut place =
+            SlotDir::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
+        let [first, second] = [1, 2].map(|number| Owner::numbered(owner::FIRST + number));
+        place.hand_over(first).unwrap();
+        place.write("deep/checkpoint", b"half", 0o644).unwrap();
+        let checkpoint = place.path().join("deep/checkpoint");
+        let file = File::open(&checkpoint).unwrap();
+        let flags = ioctl_getflags(&file);
+        if !flags.is_ok_and(|flags| ioctl_setflags(&file, flags | IFlags::IMMUTABLE).is_ok()) {
+            eprintln!("no file can be made immutable here");
+            return;
+        }
+        let refused = place.hand_over(second);
+        // First of all: nobody can remove it.
+        ioctl_setflags(&file, flags.unwrap()).unwrap();
+        let error = refused.unwrap_err();
+        let says = error.to_string();
+        assert!(
+            says.contains("deep/checkpoint") && says.contains("os error 1") && says.contains("lsattr"),
+            "{says}"
+        );
+        assert_ne!(error.kind(), io::ErrorKind::FileTooLarge, "it waits, and does not begin anew");
+        let whose = |path: &Path| fs::metadata(path).unwrap().uid();
+        assert_eq!(whose(place.path()), first.uid.as_raw());
+        place.hand_over(second).unwrap();
+        assert_eq!([place.path(), checkpoint.as_path()].map(whose), [second.uid.as_raw(); 2]);
     }
 
     #[test]

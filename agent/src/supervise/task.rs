@@ -12,6 +12,7 @@ use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::message::{AppStatus, Heartbeat, ProcessControl, TrickleUp};
 use fallow_client::{DiskHeld, Event, Goes, Held, SlotFile, StartFault, TaskEnd, TaskSetup, Uncounted};
 use fallow_domain::{Bytes, Duration, Instant, JobId, MasterUrl, SlotId};
+use fallow_policy::confinement::TaskLayers;
 use rand::TryRng;
 use rustix::process::{WaitId, WaitIdOptions};
 
@@ -163,6 +164,8 @@ pub(super) struct Process {
     channel: Option<SharedMemory>,
     /// Its slot.
     place: Arc<SlotDir>,
+    /// The layers that it goes without.
+    pub(super) without: TaskLayers,
 }
 
 impl Process {
@@ -619,9 +622,10 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     let mut record = SlotRecord::of(setup);
     meter.set_brand(shared.brand(setup.slot).value());
     let (leader, place) = match start(shared, setup, &mut record, meter) {
-        Ok((leader, channel, place)) => {
+        Ok(Begun { leader, channel, place, without }) => {
             meter.set_start(leader.start);
-            say(Order::Up(setup.job, Process { pid: leader.pid, channel, place: Arc::clone(&place) }));
+            let process = Process { pid: leader.pid, channel, place: Arc::clone(&place), without };
+            say(Order::Up(setup.job, process));
             lower_group(&leader, launch::urgency(setup));
             (leader, place)
         }
@@ -707,7 +711,14 @@ fn kill_strays(
     (strays, user.map_or(Ok(()), |user| proc::end_of_users(&proc::only(user.uid))))
 }
 
-type Begun = (Leader, Option<SharedMemory>, Arc<SlotDir>);
+/// A task that was started.
+struct Begun {
+    leader: Leader,
+    channel: Option<SharedMemory>,
+    place: Arc<SlotDir>,
+    /// The layers that it goes without.
+    without: TaskLayers,
+}
 
 fn start(
     shared: &Shared,
@@ -738,7 +749,7 @@ fn start(
     slot::write_init_data(shared, setup, &place, key)?;
     let program = verify::verify(shared, &shared.known, setup)?;
     let user = launch::user(shared, setup, &place)?;
-    let pid = launch::launch(shared, setup, &place, (&program, user.as_ref()), meter)?;
+    let (pid, without) = launch::launch(shared, setup, &place, (&program, user.as_ref()), meter)?;
     let start = proc::find(pid).map_or(0, |process| process.start);
     let leader = Leader { pid, start, boot: fallow_daemon::proc::boot().unwrap_or_default() };
     shared.guard.add(leader.pid, leader.start);
@@ -748,7 +759,7 @@ fn start(
         tracing::warn!(slot = %setup.slot, %error, "cannot write a slot's record");
     }
     say_start(setup, pid);
-    Ok((leader, channel, Arc::new(place)))
+    Ok(Begun { leader, channel, place: Arc::new(place), without })
 }
 
 /// A key that nobody is likely to have: positive, and not that of a channel in a file.
@@ -855,7 +866,12 @@ mod tests {
         sys::isolate(other.arg("1000"), Urgency::Inherited, None);
         let mut other = other.spawn().unwrap();
         let mut task = Task::new(&setup());
-        task.is_up(Process { pid: other.id(), channel: None, place: Arc::new(place) });
+        task.is_up(Process {
+            pid: other.id(),
+            channel: None,
+            place: Arc::new(place),
+            without: TaskLayers::default(),
+        });
         let first = First { urgency: Urgency::Idle, brand: 0 };
         assert_eq!(task.leader(), Some((other.id(), first)));
         task.meter.gone.store(true, Ordering::Relaxed);
@@ -895,7 +911,7 @@ mod tests {
         let mut task = Task::new(&setup());
         task.discard(Goes::NotWanted);
         let mut process = process.spawn().unwrap();
-        task.is_up(Process { pid: process.id(), channel: None, place });
+        task.is_up(Process { pid: process.id(), channel: None, place, without: TaskLayers::default() });
         let is_killed = task.killed;
         process.kill().unwrap();
         let ended = process.wait().unwrap();
@@ -919,6 +935,8 @@ mod tests {
             mapped_channel: true,
             disk_max: Bytes(u64::MAX),
             special: false,
+            network: false,
+            required: TaskLayers::default(),
         }
     }
 }

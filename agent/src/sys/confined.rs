@@ -1,6 +1,7 @@
 //! A process that gives up privileges, becomes another user, and keeps to rules of Landlock and to filters of
 //! system calls (R6.10).
 
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -60,9 +61,9 @@ pub fn filter_calls(filters: &[Filter]) -> io::Result<()> {
 pub struct Rules {
     /// The rules, as the kernel gave them out.
     pub made: OwnedFd,
-    /// What the process may do besides with what the system shows of its own threads, in
-    /// `/proc/self/task`: rights of Landlock, as the kernel numbers them, or 0.
-    pub on_own_threads: u64,
+    /// What the process may do besides with directories that it alone can name, once it is there and has its
+    /// own places: absolute names, and rights of Landlock, as the kernel numbers them, never 0.
+    pub on_own: Vec<(CString, u64)>,
 }
 
 /// What confines a process.
@@ -126,8 +127,8 @@ pub fn as_user(user: JobUser, act: impl FnOnce() -> io::Result<()> + Send + 'sta
 /// Has the calling thread keep to rules of Landlock for good; it needs [`give_up_new_privileges`].
 /// Async-signal-safe.
 fn keep_to(rules: &Rules) -> io::Result<()> {
-    if rules.on_own_threads != 0 {
-        add_own_threads(rules)?;
+    for (name, rights) in &rules.on_own {
+        add_own(rules, name, *rights)?;
     }
     // SAFETY: integers only; the descriptor is open.
     match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.made.as_raw_fd(), 0) } {
@@ -146,17 +147,17 @@ struct Beneath {
 /// The kernel's `LANDLOCK_RULE_PATH_BENEATH`.
 const PATH_BENEATH: libc::c_int = 1;
 
-/// Adds what the calling process may do with what the system shows of its threads. Only the process itself
-/// can name that place, once it is there. Async-signal-safe.
-fn add_own_threads(rules: &Rules) -> io::Result<()> {
+/// Adds what the calling process may do with a directory that only the process itself can name.
+/// Async-signal-safe.
+fn add_own(rules: &Rules, name: &CStr, rights: u64) -> io::Result<()> {
     use rustix::fs::{Mode, OFlags, open};
-    let own = match open(c"/proc/self/task", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+    let own = match open(name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
         Ok(own) => own,
         // A system that shows nothing of processes.
         Err(rustix::io::Errno::NOENT) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    let beneath = Beneath { allowed_access: rules.on_own_threads, parent_fd: own.as_raw_fd() };
+    let beneath = Beneath { allowed_access: rights, parent_fd: own.as_raw_fd() };
     let rule = &raw const beneath;
     // SAFETY: the address is of a rule that lives through the call, and both descriptors are open.
     match unsafe { libc::syscall(libc::SYS_landlock_add_rule, rules.made.as_raw_fd(), PATH_BENEATH, rule, 0) }

@@ -23,8 +23,8 @@ use crate::support::{is_alive, project, put, signed};
 
 /// What has to fail: its name, who can do it at all, and a script that succeeds if it does. In it stand for
 /// themselves: `DIR` (the agent's directory), `HOME` (somebody's own files), `PID` (a neighbour's process),
-/// `AGENT`, `TCP` and `UDP` (ports of this machine), `ABSTRACT` (a socket's name), `PTRACE`, `PRLIMIT`,
-/// `PRCTL` and `SETTIME` (numbers of calls).
+/// `AGENT`, `TCP` and `UDP` (ports of this machine), `ABSTRACT` (a socket's name), `COMMON` and `MEMORY`
+/// (files of all users), `PTRACE`, `PRLIMIT`, `PRCTL` and `SETTIME` (numbers of calls).
 struct Attack(&'static str, Who, &'static str);
 
 #[derive(Clone, Copy, PartialEq)]
@@ -54,8 +54,8 @@ const ATTACKS: &[Attack] = &[
     Attack("makes a hard link to the owner's file", Perhaps, "ln HOME/letter h"),
     Attack("cuts the owner's file short", Anybody, "perl -e 'exit !truncate(\"HOME/letter\", 0)'"),
     Attack("removes the owner's file", Anybody, "rm HOME/letter"),
-    Attack("makes a file in /tmp", Anybody, "f=/tmp/fallow-confinement-$$; echo > $f && rm $f"),
-    Attack("makes a file in /dev/shm", Perhaps, "f=/dev/shm/fallow-confinement-$$; echo > $f && rm $f"),
+    Attack("writes into everybody's file in /tmp", Anybody, "[ -f COMMON ] && echo evil >> COMMON"),
+    Attack("reads everybody's memory in /dev/shm", Perhaps, "grep -q common MEMORY"),
     Attack("writes into a file of its project", Anybody, "echo evil > ../../projects/127.0.0.1_9_test/data"),
     Attack(
         "makes a file in its project's directory",
@@ -165,6 +165,7 @@ pub(crate) struct Scene {
     tcp: TcpListener,
     udp: UdpSocket,
     name: String,
+    common: [tempfile::NamedTempFile; 2],
     _sockets: [UnixListener; 2],
     _datagrams: UnixDatagram,
 }
@@ -209,7 +210,14 @@ impl Scene {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let datagrams = UnixDatagram::bind(data.join("datagrams")).unwrap();
-        Self { bench, home, neighbour, tcp, udp, name, _sockets: sockets, _datagrams: datagrams }
+        let common = ["/tmp", "/dev/shm"].map(|dir| {
+            let file = tempfile::Builder::new().prefix("fallow-common-").tempfile_in(dir).unwrap();
+            std::fs::write(file.path(), "common").unwrap();
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o666)).unwrap();
+            file
+        });
+        let (_sockets, _datagrams) = (sockets, datagrams);
+        Self { bench, home, neighbour, tcp, udp, name, common, _sockets, _datagrams }
     }
 
     pub(crate) fn script(&self, text: &str) -> String {
@@ -223,6 +231,8 @@ impl Scene {
             ("TCP", self.tcp.local_addr().unwrap().port().to_string()),
             ("UDP", self.udp.local_addr().unwrap().port().to_string()),
             ("ABSTRACT", self.name.clone()),
+            ("COMMON", self.common[0].path().display().to_string()),
+            ("MEMORY", self.common[1].path().display().to_string()),
             ("PTRACE", ptrace.to_string()),
             ("PRLIMIT", prlimit.to_string()),
             ("PRCTL", PRCTL.to_string()),
@@ -353,11 +363,24 @@ fn r6_10_a_job_that_is_allowed_the_network_reaches_it_and_no_file_and_does_not_c
             format!("({}) && echo did {number} >&2\n", attack.2)
         })
         .collect();
-    let setup = scene.bench.script(&(scene.script(&steps) + "true"));
-    scene.bench.supervisor.start_task(setup);
-    let end = scene.bench.ended();
-    let did: Vec<&str> = end.stderr.lines().filter(|line| line.starts_with("did ")).collect();
-    assert_eq!(did, ["did 0", "did 1"], "{}", end.stderr);
+    // One that has not asked reaches nothing, there either.
+    for (network, reached) in [(true, &["did 0", "did 1"][..]), (false, &[])] {
+        let mut setup = scene.bench.script(&(scene.script(&steps) + "true"));
+        setup.network = network;
+        scene.bench.supervisor.start_task(setup);
+        let end = scene.bench.ended();
+        let did: Vec<&str> = end.stderr.lines().filter(|line| line.starts_with("did ")).collect();
+        assert_eq!(did, reached, "{network}: {}", end.stderr);
+    }
+    // Nor does one that asks where the owner allows no job the network.
+    let dir = tempfile::tempdir().unwrap();
+    let confinement = Confinement::probe(Allowed::default(), dir.path());
+    let closed = Scene::of(Bench::confined_by(dir, confinement), "no network");
+    let mut setup = closed.bench.script(&(closed.script(&steps) + "true"));
+    setup.network = true;
+    closed.bench.supervisor.start_task(setup);
+    let end = closed.bench.ended();
+    assert!(!end.stderr.contains("did "), "{}", end.stderr);
 
     let agent = tempfile::tempdir().unwrap();
     let agent = &agent.path().join("agent");
@@ -433,6 +456,13 @@ fn without_landlock(command: &std::process::Command) -> std::process::Command {
     filtered(command, 4, steps)
 }
 
+/// A command on a system that gives no namespaces: the call that makes them is answered EPERM.
+pub(crate) fn without_namespaces(command: &std::process::Command) -> std::process::Command {
+    let unshare = if cfg!(target_arch = "aarch64") { 97 } else { 272 };
+    let steps = format!("0x20, 0, 0, 0, 0x15, 0, 1, {unshare}, 0x06, 0, 0, 0x50001, 0x06, 0, 0, 0x7fff0000");
+    filtered(command, 4, &steps)
+}
+
 /// The same on one that takes no filters of system calls, either: prctl with 22 as its first argument is
 /// answered EINVAL.
 fn without_anything(command: &std::process::Command) -> std::process::Command {
@@ -471,7 +501,7 @@ fn r6_10_a_system_without_landlock_is_told_of_and_computes_unless_its_owner_requ
     plain.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let _daemon = crate::daemon::Daemon::of(plain, dir);
     let (_, said) = crate::daemon::outcome(dir, &["status"]);
-    assert!(said.contains("jobs are confined: privileges, calls, sockets\n"), "{said}");
+    assert!(said.contains("jobs are confined: privileges, calls, sockets"), "{said}");
     assert!(
         said.contains("jobs are not confined: files, lengths, tcp, processes (this system's kernel has no"),
         "{said}"
@@ -481,7 +511,7 @@ fn r6_10_a_system_without_landlock_is_told_of_and_computes_unless_its_owner_requ
     let layers = status["confinement"].as_array().unwrap().iter();
     // Whether tasks can have control groups is another matter.
     let on: Vec<_> = layers.filter(|layer| layer["name"] != "groups").map(|layer| &layer["on"]).collect();
-    assert_eq!(on, [true, false, false, false, false, false, true, true]);
+    assert_eq!(on[..8], [true, false, false, false, false, false, true, true]);
 }
 
 #[test]
@@ -506,5 +536,16 @@ fn r6_10_where_nothing_confines_jobs_an_agent_of_roots_does_not_run_unless_it_is
     forced.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let _daemon = crate::daemon::Daemon::of(forced, dir);
     let (_, said) = crate::daemon::outcome(dir, &["status"]);
-    assert!(said.contains("jobs are confined: privileges\n"), "{said}");
+    let confined = said.lines().find(|line| line.starts_with("jobs are confined: ")).unwrap_or_default();
+    // Namespaces are another matter.
+    assert!(confined.starts_with("jobs are confined: privileges") && !confined.contains("calls"), "{said}");
+}
+
+#[test]
+fn r6_10_preferences_can_require_each_layer_that_an_agent_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let layers = Confinement::probe(Allowed::default(), dir.path()).layers();
+    let mut names: Vec<&str> = layers.iter().map(|layer| layer.name.as_str()).collect();
+    names.push("groups");
+    assert_eq!(names, fallow_domain::RequiredLayer::KNOWN);
 }

@@ -134,7 +134,7 @@ fn tasks_that_start_at_once() {
     }
     for _ in 0..6 {
         let pid = bench.next("start", |event| match event {
-            Event::TaskStarted { job, pid } => Some((job, pid)),
+            Event::TaskStarted { job, pid, .. } => Some((job, pid)),
             Event::TaskStartFailed { reason, .. } => panic!("{reason}"),
             _ => None,
         });

@@ -100,7 +100,7 @@ fn own(bench: &Bench, application: &str) -> Box<TaskSetup> {
 /// The program of another project's well-behaved jobs: succeeds in an empty slot only.
 fn stock_neighbour(bench: &Bench) -> Vec<ApplicationFile> {
     let path = bench.data.project(&neighbour()).join("app");
-    let own = "^init_data.xml$\\|^boinc_mmap_file$\\|^boinc_setup_complete$\\|^stderr.txt$";
+    let own = "^init_data.xml$\\|^boinc_mmap_file$\\|^boinc_setup_complete$\\|^stderr.txt$\\|^.fallow_tmp$";
     let text = format!(
         "#!/bin/sh\nif ls -A | grep -v '{own}' >&2; then exit 9; fi\necho right > out\necho 0 > boinc_finish_called\n"
     );

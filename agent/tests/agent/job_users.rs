@@ -11,6 +11,7 @@ use fallow_agent::confine::{Allowed, Confinement, LAYERS};
 use fallow_agent::owner::is_jobs;
 use fallow_boinc::runtime::exit::Ended;
 use fallow_client::{Event, SlotFile, StartFault, TaskEnd, TaskSetup};
+use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use crate::confinement::Scene;
 use crate::supervision::{Bench, JOB, SLOT};
@@ -669,6 +670,76 @@ fn r6_10_a_slot_changes_its_owner_only_when_nothing_runs_as_the_former_one() {
         job.kill().unwrap();
         job.wait().unwrap();
         assert!(fault == StartFault::Slot && is_there, "users: {has_users}; {fault:?}");
+    }
+}
+
+/// A file that not even root can give away, until this is dropped.
+struct Immutable(std::fs::File, IFlags);
+
+impl Immutable {
+    /// None where there are no such files.
+    fn make(path: &Path) -> Option<Self> {
+        let file = std::fs::File::open(path).unwrap();
+        let flags = ioctl_getflags(&file).ok()?;
+        ioctl_setflags(&file, flags | IFlags::IMMUTABLE).ok()?;
+        Some(Self(file, flags))
+    }
+}
+
+impl Drop for Immutable {
+    fn drop(&mut self) {
+        let _ = ioctl_setflags(&self.0, self.1);
+    }
+}
+
+#[test]
+fn r6_10_a_job_whose_slot_cannot_be_given_to_its_user_begins_anew_or_waits_and_says_why() {
+    if !is_root() {
+        return;
+    }
+    for has_users in [true, false] {
+        let bench = bench(has_users);
+        // A user of a slot in a block that no agent has now.
+        let unused = tempfile::tempdir().unwrap();
+        let former = first_user(&Confinement::probe(Allowed::default(), unused.path()));
+        let slot = bench.data.slot(SLOT);
+        let (checkpoint, other) = (slot.join("checkpoint"), slot.join("checkpoint.old"));
+        put(&slot.join("boinc_setup_complete"), b"");
+        put(&checkpoint, b"half");
+        for path in [&checkpoint, &slot] {
+            std::os::unix::fs::chown(path, Some(former), Some(former)).unwrap();
+        }
+        let start = || {
+            let mut setup = bench.script("exit 3");
+            setup.fresh = false;
+            bench.supervisor.start_task(setup);
+        };
+        let refused = || {
+            start();
+            bench.next("a start that failed", |event| match event {
+                Event::TaskStartFailed { fault, reason, .. } => Some((fault, reason)),
+                Event::TaskEnded { end, .. } => panic!("it ran: {:?}", end.exit),
+                _ => None,
+            })
+        };
+        let is_said =
+            |reason: &str, why: &str| reason.contains(slot.to_str().unwrap()) && reason.contains(why);
+        // As it will always be.
+        std::fs::hard_link(&checkpoint, &other).unwrap();
+        let (fault, reason) = refused();
+        assert!(fault == StartFault::Slot && is_said(&reason, "other names"), "{fault:?} {reason}");
+        std::fs::remove_file(&other).unwrap();
+        // Until somebody does something.
+        match Immutable::make(&checkpoint) {
+            None => println!("skipped: no file can be made immutable here"),
+            Some(_immutable) => {
+                let (fault, reason) = refused();
+                assert!(fault == StartFault::Host && is_said(&reason, "checkpoint"), "{fault:?} {reason}");
+            }
+        }
+        start();
+        assert_eq!(ended(&bench).exit, Ended::Code(3), "users: {has_users}");
+        assert_ne!(std::fs::metadata(&checkpoint).unwrap().uid(), former, "users: {has_users}");
     }
 }
 

@@ -15,7 +15,7 @@ use fallow_proto::fleet::v1::fleet_server::{Fleet, FleetServer};
 use fallow_proto::fleet::v1::{
     Acknowledge, Copied, Document, EnrollReply, EnrollRequest, Entry, FromAgent, FromCoordinator, Hello,
     Preferences, ProjectAssignment, Received, RenewReply, RenewRequest, SeparateReply, SeparateRequest,
-    Welcome, entry, from_agent, from_coordinator,
+    SuspendedBy, Welcome, entry, from_agent, from_coordinator,
 };
 use fallow_tls::{AccessString, Authority, CoordinatorCertificate, Peer, Purpose};
 use tokio::sync::mpsc;
@@ -45,6 +45,9 @@ pub(crate) struct Held {
     epoch: String,
     applied: u64,
     pub(crate) entries: BTreeMap<String, Entry>,
+    /// What was decided about disks is taken, and how often it came.
+    pub(crate) takes_disk: bool,
+    pub(crate) disk_told: u32,
     pub(crate) snapshots: u32,
     pub(crate) hellos: Vec<Hello>,
     pub(crate) heartbeats: u32,
@@ -161,6 +164,16 @@ impl Coordinator {
         if !message.traceparent.is_empty() {
             held.traces.push(message.traceparent);
         }
+        let of_disk = match message.body.as_ref()? {
+            from_agent::Body::Snapshot(snapshot) => snapshot.entries.iter().any(|one| one.key == "disk"),
+            from_agent::Body::Delta(delta) => {
+                delta.entries.iter().any(|one| one.key == "disk")
+                    || delta.removed.contains(&"disk".to_owned())
+            }
+            _ => false,
+        };
+        assert!(held.takes_disk || !of_disk, "an older coordinator refuses that");
+        held.disk_told += u32::from(of_disk);
         match message.body? {
             from_agent::Body::Snapshot(snapshot) => {
                 held.snapshots += 1;
@@ -247,6 +260,7 @@ impl Fleet for Coordinator {
             let welcome = Welcome {
                 projects_url: String::new(),
                 projects_behind_proxy: false,
+                takes_disk: held.takes_disk,
                 protocol: PROTOCOL,
                 epoch: held.epoch.clone(),
                 applied_sequence: held.applied,
@@ -345,6 +359,8 @@ pub(crate) fn document(version: u64, share: f64) -> from_coordinator::Body {
             run_in_use: false,
             run_gpu_in_use: false,
             idle_after_micros: 0,
+            required_layers: Vec::new(),
+            jobs_network: None,
         }),
     })
 }
@@ -428,6 +444,34 @@ async fn r6_3_an_agent_enrols_reports_applies_documents_and_resumes_after_a_loss
         assert_eq!(held.hellos[2].document_content, format!("c{}", good + 2));
     }
     serving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r6_10_a_document_that_requires_a_layer_suspends_hosts_that_lack_it_and_they_say_so() {
+    let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
+    let (address, _serving) = coordinator.serve(None).await;
+    let token = token(&coordinator, address, GOOD);
+    let _process = Agent::start_with(dir.path(), &token, &["--without-layers", "files"]);
+    let required = |version, layers: &[&str]| {
+        let from_coordinator::Body::Document(mut document) = document(version, 75.0) else { unreachable!() };
+        let preferences = document.preferences.as_mut().unwrap();
+        preferences.required_layers = layers.iter().map(ToString::to_string).collect();
+        from_coordinator::Body::Document(document)
+    };
+    coordinator.until("the snapshot", |held| host(held).map(drop)).await;
+    for (version, layers, by) in [
+        (1, &["privileges"][..], SuspendedBy::Unspecified),
+        (2, &["privileges", "files"], SuspendedBy::Confinement),
+        (3, &["newer"], SuspendedBy::Confinement),
+        (4, &[], SuspendedBy::Unspecified),
+    ] {
+        coordinator.send(required(version, layers), "").await;
+        let is_so = |held: &Held| {
+            let host = host(held)?;
+            (host.document_version == version && host.suspended() == by).then_some(())
+        };
+        coordinator.until(&format!("{layers:?}"), is_so).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,14 +3,17 @@
 //! There is no input device on most machines that run tests. A pipe with the kernel's own events in it stands
 //! where one would be; terminals are real, and logind is that of python3-dbusmock on a bus of the test's own.
 
+mod logind;
+
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fallow_agent::proc::{self, Process};
+pub(crate) use logind::Logind;
 use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, utimensat};
 
 use crate::attach::{RIGHT, attach, status};
@@ -305,65 +308,7 @@ fn wake_ups(agent: u32) -> u64 {
     count.trim().parse().unwrap()
 }
 
-/// logind as python3-dbusmock has it, on a bus of its own.
-pub(crate) struct Logind {
-    bus: Child,
-    mock: Child,
-    pub(crate) address: String,
-}
-
-impl Drop for Logind {
-    fn drop(&mut self) {
-        for child in [&mut self.mock, &mut self.bus] {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 impl Logind {
-    pub(crate) fn start(dir: &Path) -> Option<Self> {
-        let mut logind = Self::bus_alone(dir)?;
-        logind.start_again();
-        Some(logind)
-    }
-
-    /// A bus without it: something else that ends at once is in its place.
-    fn bus_alone(dir: &Path) -> Option<Self> {
-        let there =
-            Command::new("/usr/bin/python3").args(["-c", "import dbusmock"]).stderr(Stdio::null()).status();
-        let has_bus = Command::new("dbus-daemon").arg("--version").stdout(Stdio::null()).status();
-        if !there.is_ok_and(|status| status.success()) || !has_bus.is_ok_and(|status| status.success()) {
-            assert!(
-                std::env::var_os("FALLOW_REQUIRE_PEERS").is_none(),
-                "python3-dbusmock is missing: e2e/peers/install.sh installs it"
-            );
-            println!("skipped: python3-dbusmock is missing (e2e/peers/install.sh installs it)");
-            return None;
-        }
-        let mut bus = Command::new("dbus-daemon");
-        bus.args(["--session", "--nofork", "--print-address=1", "--address"]);
-        bus.arg(format!("unix:path={}", dir.join("bus").display()));
-        let mut bus = bus.stdout(Stdio::piped()).spawn().unwrap();
-        let mut address = String::new();
-        BufReader::new(bus.stdout.take().unwrap()).read_line(&mut address).unwrap();
-        let address = address.trim().to_owned();
-        let mock = Command::new("true").spawn().unwrap();
-        Some(Self { bus, mock, address })
-    }
-
-    fn mock(address: &str) -> Child {
-        let mut mock = Command::new("/usr/bin/python3");
-        mock.args(["-m", "dbusmock", "--system", "--template", "logind"]);
-        mock.env("DBUS_SYSTEM_BUS_ADDRESS", address).stdout(Stdio::null()).spawn().unwrap()
-    }
-
-    fn is_up(&self) {
-        wait_for("logind", || {
-            self.tell("", "o.ListSessions(dbus_interface='org.freedesktop.login1.Manager')")
-        });
-    }
-
     /// It ends; the bus goes on.
     fn stop(&mut self) {
         self.mock.kill().unwrap();
@@ -378,31 +323,6 @@ b = dbus.bus.BusConnection(sys.argv[1])
 b.request_name('org.freedesktop.login1')
 time.sleep(1000)";
         self.mock = silent.args(["-c", program, &self.address]).spawn().unwrap();
-    }
-
-    /// It is started again, and knows of no session.
-    fn start_again(&mut self) {
-        let _ = self.mock.wait();
-        self.mock = Self::mock(&self.address);
-        self.is_up();
-    }
-
-    /// Has an object do something. None where it could not.
-    pub(crate) fn tell(&self, path: &str, what: &str) -> Option<()> {
-        let program = format!(
-            "import dbus, sys
-b = dbus.bus.BusConnection(sys.argv[1])
-o = b.get_object('org.freedesktop.login1', '/org/freedesktop/login1{path}')
-m = dbus.Interface(o, 'org.freedesktop.DBus.Mock')
-{what}"
-        );
-        let mut command = Command::new("/usr/bin/python3");
-        command.args(["-c", &program, &self.address]).stderr(Stdio::null());
-        command.status().unwrap().success().then_some(())
-    }
-
-    pub(crate) fn session(&self, properties: &str) {
-        self.tell("/session/c1", &format!("m.UpdateProperties('', {properties})")).unwrap();
     }
 }
 

@@ -1,12 +1,23 @@
 //! What the host's files say, on the real agent with real tasks: what is in force, where it comes from,
 //! and what follows from it (R6.4).
 
+mod clock;
+mod cpus;
+mod days;
+mod memory;
+mod network;
+mod people;
+mod project;
+mod speeds;
+mod turns;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
+use fallow_boinc::scheduler::{ResultJob, SchedulerReply, SchedulerRequest, Workunit};
+use fallow_domain::Flops;
 use serde_json::Value;
 
 use crate::attach::{RIGHT, attach, status};
@@ -14,7 +25,7 @@ use crate::daemon::{Daemon, command, outcome};
 use crate::owner::Dev;
 use crate::support::wait_for;
 use crate::transfers::Server;
-use crate::turns::{working, working_with};
+use crate::turns::{calls, working, working_with};
 
 /// A task that takes next to no CPU time and never ends.
 const WAITS: &[u8] = b"#!/bin/sh\nwhile :; do sleep 1; done\n";
@@ -100,6 +111,11 @@ impl Host {
         let all: Value = serde_json::from_slice(&output.stdout).unwrap();
         let found = all["preferences"].as_array().unwrap().iter().find(|one| one["key"] == key);
         found.unwrap_or_else(|| panic!("no {key} in {all}")).clone()
+    }
+
+    /// The machine's battery says this of itself.
+    fn battery_says(&self, file: &str, text: &str) {
+        fs::write(self.power.path().join("BAT0").join(file), format!("{text}\n")).unwrap();
     }
 
     fn battery(&self, mains: bool) {
@@ -272,6 +288,101 @@ fn r6_4_a_wrong_file_at_the_start_keeps_the_agent_from_computing_until_it_is_men
     host.goes_on();
 }
 
+#[test]
+fn r6_10_tasks_rest_while_a_layer_is_off_that_the_owner_requires_and_go_on_when_he_takes_that_back() {
+    let server = working(WAITS);
+    let mut host = Host::new();
+    let without = |run: &mut Command| {
+        run.args(["--without-layers", "files"]);
+    };
+    host.start_with(without);
+    host.begin(&server);
+    host.owner("required_layers = [\"privileges\"]\n");
+    host.goes_on();
+    host.owner("required_layers = [\"files\", \"privileges\"]\n");
+    host.stops("confinement");
+    let (_, text) = outcome(host.path(), &["status"]);
+    for part in [
+        "suspended: required of jobs' confinement and off: files (switched off); who requires it says",
+        "preferences require layers of confinement that are off: files (switched off)\n",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let (_, text) = outcome(host.path(), &["preferences", "--why"]);
+    assert!(text.contains("that are off: files (switched off)\n"), "{text}");
+    let shown = host.preference("required_layers");
+    assert_eq!(
+        (&shown["value"], &shown["source"], &shown["line"]),
+        (&Value::from("files, privileges"), &Value::from("preferences.toml"), &Value::from(1))
+    );
+    assert_eq!(status(host.path())["host"]["lacks_layers"], "files (switched off)");
+    // Nor is anything begun at the next start.
+    host.daemon.as_mut().unwrap().kill();
+    host.start_with(without);
+    host.stops("confinement");
+    host.owner("");
+    host.goes_on();
+    host.owner("required_layers = \"all\"\n");
+    host.stops("confinement");
+    // No layer is called so: what holds goes on to hold.
+    host.write("preferences.toml", "required_layers = [\"fils\"]\n");
+    let file = host.path().join("preferences.toml");
+    let check =
+        Command::new(crate::support::agent()).args(["preferences", "check"]).arg(file).output().unwrap();
+    let checked = (check.status.code().unwrap(), String::from_utf8_lossy(&check.stderr).into_owned());
+    for (code, text) in [checked, outcome(host.path(), &["preferences", "reload"])] {
+        for part in
+            ["preferences.toml:1:", "required_layers", "\"fils\" makes no sense", "did you mean \"files\"?"]
+        {
+            assert!(code == 3 && text.contains(part), "{part} in {text}");
+        }
+    }
+    host.stops("confinement");
+    host.owner("");
+    host.goes_on();
+}
+
+/// A task that tries to make a socket of the Internet, says in its slot whether it can, and never ends.
+const CONNECTS: &[u8] = b"#!/bin/sh\nsay=closed\n\
+    perl -e 'use Socket; exit !socket(my $made, AF_INET, SOCK_DGRAM, 0)' && say=open\n\
+    echo $say >network\nwhile :; do sleep 1; done\n";
+
+#[test]
+fn r6_10_a_job_that_asks_has_the_network_only_where_its_owner_and_preferences_allow_it() {
+    let asks = working_with(CONNECTS, |reply| {
+        reply.app_versions.iter_mut().for_each(|version| version.needs_network = true);
+    });
+    let does_not = working(CONNECTS);
+    let allow = |run: &mut Command| {
+        run.arg("--allow-network");
+    };
+    let found = |host: &Host, said: &str| {
+        let is_so = || fs::read_to_string(host.path().join("slots/0/network")).is_ok_and(|text| text == said);
+        wait_for(said, || is_so().then_some(()));
+    };
+    for (server, allowed, expected) in
+        [(&does_not, true, "closed\n"), (&asks, false, "closed\n"), (&asks, true, "open\n")]
+    {
+        let mut host = Host::new();
+        host.start_with(|run| {
+            if allowed {
+                allow(run);
+            }
+        });
+        host.begin(server);
+        found(&host, expected);
+        if expected == "closed\n" {
+            continue;
+        }
+        // Preferences that name others take it from this one.
+        host.daemon.as_mut().unwrap().kill();
+        fs::remove_file(host.path().join("slots/0/network")).unwrap();
+        host.write("preferences.toml", "jobs_network = [\"http://127.0.0.1:9/other/\"]\n");
+        host.start_with(allow);
+        found(&host, "closed\n");
+    }
+}
+
 /// A day on which it is not today, nor will be tomorrow.
 fn another_day() -> String {
     let today = jiff::Zoned::now().weekday().to_monday_zero_offset();
@@ -308,6 +419,234 @@ fn r6_4_what_the_owner_forbids_stops_tasks_and_they_go_on_when_it_is_over() {
     assert!(text.contains("resting: A-Game-Of-This-Test runs"), "{text}");
     drop(game);
     host.goes_on();
+}
+
+#[test]
+fn r6_4_tasks_rest_while_the_battery_is_charged_to_less_than_is_said_or_too_hot() {
+    let server = working(WAITS);
+    let host = Host::computing(&server);
+    host.battery(true);
+    host.battery_says("capacity", "40");
+    host.battery_says("temp", "384");
+    let line = || outcome(host.path(), &["status", "--line"]).1;
+    host.owner("battery_charge_min = \"50%\"\n");
+    host.stops("battery");
+    assert!(line().contains("its battery is charged to 40 %, and battery_charge_min is 50 %"), "{}", line());
+    host.battery_says("capacity", "50");
+    host.goes_on();
+    let charge = host.preference("battery_charge_min");
+    assert!(charge["value"] == "50%" && charge["source"] == "preferences.toml", "{charge}");
+    host.owner("battery_temperature_max = 38\n");
+    host.stops("battery");
+    assert!(line().contains("its battery has 39 °C, and battery_temperature_max is 38 °C"), "{}", line());
+    host.battery_says("temp", "330");
+    host.goes_on();
+    // BOINC's words for it.
+    let says = |inside: &str| {
+        host.write(
+            "global_prefs_override.xml",
+            &format!("<global_preferences>{inside}</global_preferences>"),
+        );
+        host.owner("");
+    };
+    says("<battery_charge_min_pct>51</battery_charge_min_pct>");
+    host.stops("battery");
+    says("<battery_max_temperature>32.5</battery_max_temperature>");
+    host.stops("battery");
+    assert_eq!(host.preference("battery_temperature_max")["value"], "32 °C");
+    // What is absurd comes to what is possible.
+    says("<battery_max_temperature>1e99</battery_max_temperature>");
+    host.goes_on();
+    assert_eq!(host.preference("battery_temperature_max")["value"], "100 °C");
+    host.write("preferences.toml", "battery_charge_min = \"150%\"\nbattery_temperature_max = 4000\n");
+    let (code, text) = outcome(host.path(), &["preferences", "reload"]);
+    assert!(code == 3 && text.contains("toml:1:") && text.contains("toml:2:"), "{code}: {text}");
+}
+
+/// How much of the longest file of all projects has come that is not whole yet.
+fn longest_part(dir: &Path) -> u64 {
+    let entries = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten();
+    let projects = entries(&dir.join("projects"));
+    let files = projects.flat_map(|project| entries(&project.path().join(".partial")));
+    files.filter_map(|file| Some(file.metadata().ok()?.len())).max().unwrap_or(0)
+}
+
+/// Routes by which this machine reaches the network over an interface.
+fn routes(dir: &Path, interface: &str) {
+    let text = format!(
+        "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n\
+         {interface} 00000000 0100A8C0 0003 0 0 100 00000000 0 0 0\n"
+    );
+    fs::write(dir.join("new"), text).unwrap();
+    fs::rename(dir.join("new"), dir.join("route")).unwrap();
+}
+
+#[test]
+fn r6_4_files_and_calls_wait_for_wifi_where_that_is_said_and_go_on_from_there() {
+    let (server, mut host, net) = (with_a_long_program(), Host::new(), tempfile::tempdir().unwrap());
+    let interfaces = net.path().join("interfaces");
+    for entry in ["eth0/device", "wlan0/device", "wlan0/wireless"] {
+        fs::create_dir_all(interfaces.join(entry)).unwrap();
+    }
+    routes(net.path(), "eth0");
+    host.start_with(|run| {
+        run.arg("--interfaces-dir").arg(&interfaces).arg("--routes-dir").arg(net.path());
+    });
+    let limits = "download_max = \"500 kB\"\n";
+    host.owner(&format!("{limits}network_wifi_only = true\n"));
+    let rests = |host: &Host, why: &str| {
+        wait_for(why, || (status(host.path())["host"]["network_rests"] == why).then_some(()));
+    };
+    let on_cable = "this machine is not on WiFi but on eth0 (`network_wifi_only`)";
+    rests(&host, on_cable);
+    // Somebody who asks for contact with a project has it; its files wait.
+    assert_eq!(attach(host.path(), &server.url(""), RIGHT, &["--no-wait"]).0, 0);
+    assert_eq!(outcome(host.path(), &["update", &server.url("")]).0, 0);
+    let fetched = || {
+        let asked = server.asked().into_iter().map(|asked| asked.head);
+        asked.filter(|head| head.starts_with("get /p/program ")).collect::<Vec<_>>()
+    };
+    let waits = |host: &Host| {
+        let tasks = status(host.path())["tasks"].clone();
+        tasks.as_array().is_some_and(|tasks| tasks.iter().any(|task| task["phase"] == "downloading"))
+    };
+    wait_for("a job whose program is to come", || waits(&host).then_some(()));
+    rests(&host, on_cable);
+    assert_eq!(fetched().len(), 0, "{:?}", fetched());
+    let (_, text) = outcome(host.path(), &["status"]);
+    assert!(text.contains(&format!("no project is contacted: {on_cable}")), "{text}");
+    routes(net.path(), "wlan0");
+    wait_for("that it is fetched", || (!fetched().is_empty()).then_some(()));
+    // A part of it has come.
+    wait_for("a part of it", || (longest_part(host.path()) > 200_000).then_some(()));
+    routes(net.path(), "eth0");
+    rests(&host, on_cable);
+    routes(net.path(), "wlan0");
+    host.owner("network_wifi_only = true\n");
+    host.goes_on();
+    let again = fetched().pop().unwrap();
+    assert!(fetched().len() == 2 && again.contains("range: bytes="), "{:?}", fetched());
+    assert_eq!(status(host.path())["host"]["network_rests"], Value::Null);
+    // BOINC's word for it.
+    host.write("global_prefs_override.xml", "<global_preferences><network_wifi_only/></global_preferences>");
+    host.owner("");
+    routes(net.path(), "eth0");
+    rests(&host, on_cable);
+    assert_eq!(host.preference("network_wifi_only")["source"], "global_prefs_override.xml");
+}
+
+/// A `cc_config.xml` with these options.
+fn options(options: &str) -> String {
+    format!("<cc_config>\n<options>\n{options}\n</options>\n</cc_config>\n")
+}
+
+#[test]
+fn r6_4_boincs_client_configuration_limits_cpus_and_has_computing_wait_after_a_start() {
+    let server = working(WAITS);
+    let mut host = Host::computing(&server);
+    host.write("cc_config.xml", &options("<ncpus>1</ncpus>"));
+    host.reload();
+    assert_eq!(status(host.path())["host"]["usable_cpus"], 1);
+    let cpus = host.preference("cpus_max");
+    assert!(cpus["value"] == "1" && cpus["source"] == "cc_config.xml", "{cpus}");
+    host.write("cc_config.xml", &options("<start_delay>86400</start_delay>"));
+    host.daemon.as_mut().unwrap().kill();
+    host.start();
+    host.stops("start delay");
+    let line = outcome(host.path(), &["status", "--line"]).1;
+    assert!(line.starts_with("resting: the agent waits after its start, until "), "{line}");
+    // It was started longer ago than that when this is over.
+    host.write("cc_config.xml", &options("<start_delay>3</start_delay>"));
+    host.reload();
+    host.goes_on();
+    // What nobody can have meant is told, and changes nothing; at a start it keeps the agent from computing.
+    for (option, expected) in [
+        ("<ncpus>lots</ncpus>", "a whole number from -1 to 10000 at line 3"),
+        ("<start_delay>1e300</start_delay>", "a number of seconds from 0 to 86400 at line 3"),
+        ("<max_file_xfers>-5</max_file_xfers>", "a whole number from 1 to 10000 at line 3"),
+    ] {
+        host.write("cc_config.xml", &options(option));
+        let (code, text) = outcome(host.path(), &["preferences", "reload"]);
+        assert!(code == 3 && text.contains(expected) && text.contains("cc_config.xml"), "{text}");
+    }
+    assert_eq!(host.stand(), (Value::Null, true));
+    host.daemon.as_mut().unwrap().kill();
+    host.start();
+    host.stops("preference file");
+    let (_, text) = outcome(host.path(), &["status"]);
+    assert!(text.contains("a preference file is wrong") && text.contains("in <max_file_xfers>"), "{text}");
+}
+
+#[test]
+fn r6_4_no_more_files_go_at_once_than_boincs_client_configuration_lets() {
+    let (servers, mut host) = ([with_a_long_program(), with_a_long_program()], Host::new());
+    host.write("cc_config.xml", &options("<max_file_xfers>1</max_file_xfers>"));
+    host.write("preferences.toml", "download_max = \"1 MB\"\n");
+    host.start();
+    for server in &servers {
+        assert_eq!(attach(host.path(), &server.url(""), RIGHT, &["--no-wait"]).0, 0);
+    }
+    let is_asked =
+        |server: &Server| server.asked().iter().any(|asked| asked.head.starts_with("get /p/program "));
+    let both_wait = || {
+        let tasks = status(host.path())["tasks"].clone();
+        let tasks = tasks.as_array().map_or(0, Vec::len);
+        (tasks >= 2 && longest_part(host.path()) > 0).then_some(())
+    };
+    wait_for("jobs of both, and a part of a program", both_wait);
+    // The other one begins when the first is whole.
+    wait_for("that both programs are asked for", || servers.iter().all(is_asked).then_some(()));
+    let whole = fs::read_dir(host.path().join("projects")).unwrap().flatten();
+    let whole = whole.filter(|project| project.path().join("program").exists());
+    assert!(whole.count() >= 1, "two were on their way at once");
+    assert_eq!(host.preference("files_at_once")["value"], "1");
+    // More than is usual is no limit.
+    host.write("cc_config.xml", &options("<max_file_xfers>50</max_file_xfers>"));
+    host.reload();
+    let files = host.preference("files_at_once");
+    assert!(files["value"] == "8" && files["overruled"][0]["value"] == "50", "{files}");
+}
+
+/// A project that sends two jobs at a time, which take hours by its word, and does not want to hear of their
+/// results at once.
+fn in_pairs(reply: &mut SchedulerReply) {
+    let hours = Flops::new(1e13).unwrap();
+    reply.workunits.iter_mut().for_each(|workunit| workunit.rsc_fpops_est = Some(hours));
+    reply.results.iter_mut().for_each(|job| job.report_immediately = false);
+    let second = |name: &str| format!("{name}b");
+    for workunit in reply.workunits.clone() {
+        reply.workunits.push(Workunit { name: second(&workunit.name), ..workunit });
+    }
+    for job in reply.results.clone() {
+        let (name, wu_name) = (second(&job.name), second(&job.wu_name));
+        reply.results.push(ResultJob { name, wu_name, ..job });
+    }
+}
+
+#[test]
+fn r6_4_finished_jobs_are_reported_at_once_where_boincs_client_configuration_says_so() {
+    let program = b"#!/bin/sh\nwhile [ ! -e end ]; do sleep 0.1; done\necho 0 > boinc_finish_called\n";
+    let server = working_with(program, in_pairs);
+    let mut host = Host::new();
+    host.start();
+    host.owner("cpus_max = 1\nbuffer_min = \"0 s\"\nbuffer_additional = \"0 s\"\n");
+    host.begin(&server);
+    host.write("slots/0/end", "");
+    let phases = || {
+        let tasks = status(host.path())["tasks"].clone();
+        let tasks = tasks.as_array().cloned().unwrap_or_default();
+        let phases = tasks.iter().filter_map(|task| task["phase"].as_str().map(str::to_owned));
+        phases.collect::<Vec<_>>()
+    };
+    let waits = || phases().iter().any(|phase| phase == "ready to report");
+    wait_for("a job that waits to be reported", || waits().then_some(()));
+    let reported = || calls(&server).iter().map(|request| request.results.len()).sum::<usize>();
+    wait_for("the next job to run", || phases().iter().any(|phase| phase == "running").then_some(()));
+    assert!(waits() && reported() == 0, "{:?}", phases());
+    host.write("cc_config.xml", &options("<report_results_immediately/>"));
+    host.reload();
+    wait_for("its report", || (reported() == 1).then_some(()));
+    assert_eq!(host.preference("report_at_once")["source"], "cc_config.xml");
 }
 
 #[test]
@@ -400,16 +739,11 @@ fn r6_4_a_web_sites_preferences_hold_at_this_hosts_venue_and_the_owner_tightens_
     host.stops("battery");
 }
 
-fn requests(server: &Server) -> Vec<SchedulerRequest> {
-    let posts = server.asked().into_iter().filter(|asked| asked.head.starts_with("post "));
-    posts.map(|asked| SchedulerRequest::parse(asked.text().as_bytes()).unwrap()).collect()
-}
-
 #[test]
 fn r6_4_what_projects_and_applications_are_told_follows_the_owners_file() {
     let server = working(WAITS);
     let host = Host::computing(&server);
-    let asked = requests(&server).len();
+    let asked = calls(&server).len();
     host.owner(
         "checkpoint_period = \"7 min\"\ncpu_fraction = \"1%\"\nbuffer_min = \"0 s\"\ndisk_max = \"1 GB\"\n",
     );
@@ -418,7 +752,7 @@ fn r6_4_what_projects_and_applications_are_told_follows_the_owners_file() {
         let tells = |request: &SchedulerRequest| {
             request.global_preferences.as_ref().is_some_and(|told| told.disk_interval == 420.0)
         };
-        requests(&server).into_iter().skip(asked).find(tells)
+        calls(&server).into_iter().skip(asked).find(tells)
     });
     let told = request.global_preferences.unwrap();
     assert_eq!((told.max_ncpus_pct, told.work_buf_min_days), (1.0, 0.0));

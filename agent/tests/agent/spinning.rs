@@ -171,6 +171,27 @@ fn are_suspended_while_the_cpus_are_measured(after_secs: u64) -> bool {
 }
 
 #[test]
+fn r6_2_the_first_job_of_a_new_agent_begins_before_the_cpus_are_measured() {
+    let server = project("first", "sleep 1000", "");
+    let dir = tempfile::tempdir().unwrap();
+    let agent_dir = dir.path().join("agent");
+    let log = dir.path().join("log");
+    let mut run = command(&agent_dir, &["run", "--benchmark-phase-ms", "1000"]);
+    run.stdout(std::process::Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+    let _daemon = Daemon::of(run, &agent_dir);
+    attach(&agent_dir, &server);
+    let said = || std::fs::read_to_string(&log).unwrap();
+    let measured = "measured the speed of the CPUs";
+    wait_for("a task", || {
+        assert!(!said().contains(measured), "it waits for the CPUs to be measured");
+        running(&agent_dir).first().copied()
+    });
+    // They are measured all the same, beside tasks that have begun.
+    wait_for("the measurement", || said().contains(measured).then_some(()));
+    assert_eq!(outcome(&agent_dir, &["stop"]).0, 0);
+}
+
+#[test]
 fn r6_10_names_that_turn_letters_around_do_not_reach_the_log_as_they_are() {
     let server = project("names", "exit 0", "\u{202e}gnp");
     let dir = tempfile::tempdir().unwrap();

@@ -20,6 +20,7 @@ use fallow_boinc::runtime::message::ProcessControl;
 use fallow_boinc::runtime::softlink;
 use fallow_client::{Event, Goes, Room, SlotFile, StartFault, TaskEnd, TaskSample, TaskSetup};
 use fallow_domain::{Bytes, Duration, JobId, ProjectId, SlotId};
+use fallow_policy::confinement::TaskLayers;
 
 use crate::support::{PATIENCE, agent, is_alive, project, put, signed, wait_for};
 
@@ -198,6 +199,8 @@ impl Bench {
             mapped_channel: true,
             disk_max: Bytes(u64::MAX),
             special: false,
+            network: false,
+            required: TaskLayers::default(),
         })
     }
 

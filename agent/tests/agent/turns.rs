@@ -23,6 +23,27 @@ fn page(asked: &Asked) -> Option<Vec<u8>> {
     asked.head.starts_with("get /p/ ").then(|| http("200 OK", "", text.as_bytes()))
 }
 
+/// What a scheduler is asked. None for what another program sends, which knew this port for that of a server
+/// which has gone.
+pub(crate) fn call(asked: &Asked) -> Option<SchedulerRequest> {
+    if !asked.head.starts_with("post /p/cgi ") {
+        println!("not for this project: {} {}", asked.head, asked.text());
+        return None;
+    }
+    let request = SchedulerRequest::parse(&asked.body);
+    Some(request.unwrap_or_else(|error| panic!("{error}: {} {}", asked.head, asked.text())))
+}
+
+/// All that a scheduler was asked.
+pub(crate) fn calls(server: &Server) -> Vec<SchedulerRequest> {
+    posts(server).iter().filter_map(call).collect()
+}
+
+/// The answer to what is not known here.
+pub(crate) fn unknown() -> Vec<u8> {
+    http("404 Not Found", "", b"no such page")
+}
+
 /// A project whose scheduler takes a request and never answers.
 fn hanging() -> Server {
     Server::start(|asked| match page(asked) {
@@ -62,7 +83,7 @@ pub(crate) fn working_with(program: &'static [u8], add: fn(&mut SchedulerReply))
             return http("200 OK", "", program);
         }
         let host = asked.head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
-        let request = SchedulerRequest::parse(asked.text().as_bytes()).unwrap();
+        let Some(request) = call(asked) else { return unknown() };
         let mut sent = sent.lock().unwrap();
         *sent += 1;
         let signed = (key.public_key().to_text(), signature.clone());
@@ -125,14 +146,12 @@ fn reply(
 }
 
 fn posts(server: &Server) -> Vec<Asked> {
-    server.asked().into_iter().filter(|asked| asked.head.starts_with("post ")).collect()
+    server.asked().into_iter().filter(|asked| asked.head.starts_with("post /p/cgi ")).collect()
 }
 
-fn reported(server: &Server) -> Vec<ReportedResult> {
-    let requests = posts(server);
-    let results =
-        requests.iter().map(|asked| SchedulerRequest::parse(asked.text().as_bytes()).unwrap().results);
-    results.flatten().collect()
+/// All that was reported to a project.
+pub(crate) fn reported(server: &Server) -> Vec<ReportedResult> {
+    calls(server).into_iter().flat_map(|request| request.results).collect()
 }
 
 #[test]

@@ -248,6 +248,47 @@ fn r3_14_devices_are_excluded_for_a_whole_fleet_by_their_names() {
 }
 
 #[test]
+fn r6_10_layers_of_confinement_are_required_of_a_whole_fleet_by_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    let set =
+        |layers: &str| fallow(dir.path(), &["preferences", "set", "--required-layers", layers, "--json"]);
+    let shown = |output: &Output| -> serde_json::Value {
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["preferences"]["required_layers"]
+            .clone()
+    };
+    assert_eq!(shown(&set("files,calls")), serde_json::json!(["calls", "files"]));
+    fallow(dir.path(), &["preferences", "set", "--suspended", "true"]);
+    let table = text(&fallow(dir.path(), &["preferences"]));
+    assert!(table.contains("calls, files"), "what is not named stays as it is: {table}");
+    let bad = set("fils");
+    assert!(bad.status.code() == Some(2) && text(&bad).contains("tmp or groups"), "{}", text(&bad));
+    assert_eq!(shown(&set("all")), serde_json::json!(["all"]));
+    assert_eq!(shown(&set("none")), serde_json::json!([]));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r6_10_projects_whose_jobs_may_use_the_network_are_named_for_a_whole_fleet() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    let set = |urls: &str| fallow(dir.path(), &["preferences", "set", "--jobs-network", urls, "--json"]);
+    let shown = |output: &Output| -> serde_json::Value {
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["preferences"]["jobs_network"]
+            .clone()
+    };
+    let url = "https://example.org/project/";
+    assert_eq!(shown(&set("HTTPS://example.org/project")), serde_json::json!([url]));
+    fallow(dir.path(), &["preferences", "set", "--suspended", "true"]);
+    let table = text(&fallow(dir.path(), &["preferences"]));
+    assert!(table.contains(url), "what is not named stays as it is: {table}");
+    let bad = set("example");
+    assert!(bad.status.code() == Some(2) && text(&bad).contains("project URL"), "{}", text(&bad));
+    assert_eq!((shown(&set("none")), shown(&set("all"))), (serde_json::json!([]), serde_json::Value::Null));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
 fn shares_and_preferences_alone_are_shown_and_the_manual_names_no_other_page() {
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(dir.path());

@@ -800,3 +800,86 @@ fn task(name: &str) -> wire::Entry {
     let task = wire::TaskState { project_url: URL.into(), name: name.into(), ..Default::default() };
     wire::Entry { key: format!("task/{URL}/{name}"), value: Some(Value::Task(task)) }
 }
+
+// ---- disks ----
+
+/// A report of what was decided about a disk.
+fn decided(decisions: Vec<wire::DiskDecision>) -> wire::Entry {
+    wire::Entry { key: "disk".into(), value: Some(Value::Disk(wire::DiskDecisions { decisions })) }
+}
+
+fn deletion(number: u64) -> wire::DiskDecision {
+    wire::DiskDecision {
+        at_micros: 1_800_000_000_000_000,
+        act: wire::DiskAct::Deleted.into(),
+        project_url: "http://127.0.0.1:1/a/".into(),
+        name: format!("in_{number}"),
+        bytes: number,
+        rule: "R4.8".into(),
+        why: "each project loses a file in turn".into(),
+    }
+}
+
+#[tokio::test]
+async fn r4_13_what_a_hostile_host_tells_of_its_disk_is_bounded_and_what_an_honest_one_tells_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let token = tokens(&mut operator, 1).await.remove(0);
+    let identity = enroll(coordinator.access(), &token).await.unwrap();
+    let list = async |operator: &mut Client| {
+        operator.list_hosts(ListHostsRequest::default()).await.unwrap().into_inner().hosts.remove(0)
+    };
+    let (mut agent, welcome) = Agent::link(&identity, hello(&identity, "e", 0)).await;
+    assert!(welcome.takes_disk);
+    agent.snapshot(1, vec![host(), decided(vec![deletion(1)])]).await;
+    agent.acknowledged(1).await;
+    drop(agent);
+    // Nothing of such a report is kept, not even what is good in it, and the link ends.
+    let with = |change: fn(&mut wire::DiskDecision)| {
+        let mut decision = deletion(2);
+        change(&mut decision);
+        vec![decision]
+    };
+    for (hostile, why) in [
+        ((0..20_000).map(deletion).collect(), "20000 decisions about a disk are more than 20"),
+        (with(|one| one.name = "n".repeat(1 << 20)), "name has more than 255 bytes"),
+        (with(|one| one.why = "w".repeat(1 << 20)), "reason has more than 600 bytes"),
+        (with(|one| one.rule = "r".repeat(1 << 20)), "rule has more than 32 bytes"),
+        (with(|one| one.project_url = format!("http://a/{}/", "u".repeat(1 << 20))), "URL"),
+        (with(|one| one.name = "\u{1b}[2J\r\0".into()), "control characters"),
+        (with(|one| one.at_micros = i64::MIN), "a decision's time"),
+    ] {
+        let (mut agent, _) = Agent::link(&identity, hello(&identity, "e", 0)).await;
+        agent.delta(2, vec![decided(hostile)], &[]).await;
+        let status = agent.ended().await;
+        assert!(status.message().contains(why), "{status} lacks {why}");
+        let shown = list(&mut operator).await;
+        assert_eq!((shown.applied_sequence, shown.disk_decisions), (1, vec![deletion(1)]));
+    }
+    // As many and as long ones as may be, again and again: the last are kept, in less than 32 KiB.
+    let (mut agent, _) = Agent::link(&identity, hello(&identity, "e", 0)).await;
+    let longest = |number: u64| wire::DiskDecision {
+        name: format!("{number:0>255}"),
+        rule: "r".repeat(32),
+        why: "w".repeat(600),
+        ..deletion(number)
+    };
+    for sequence in 2..=50 {
+        let last = (sequence..sequence + 20).map(longest).collect();
+        agent.delta(sequence, vec![decided(last)], &[]).await;
+    }
+    agent.acknowledged(50).await;
+    let shown = list(&mut operator).await;
+    assert_eq!(shown.disk_decisions, (50..70).map(longest).collect::<Vec<_>>());
+    assert!(shown.disk_decisions.iter().map(prost::Message::encoded_len).sum::<usize>() < 32 << 10);
+    // It outlives a restart of the coordinator, and goes when the agent says that it is gone.
+    coordinator.stop().await.unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    assert_eq!(list(&mut operator).await.disk_decisions, shown.disk_decisions);
+    let identity = Identity { access: coordinator.access().clone(), ..identity };
+    let (mut agent, _) = Agent::link(&identity, hello(&identity, "e", 0)).await;
+    agent.delta(51, vec![], &["disk"]).await;
+    agent.acknowledged(51).await;
+    assert_eq!(list(&mut operator).await.disk_decisions, vec![]);
+    coordinator.stop().await.unwrap();
+}

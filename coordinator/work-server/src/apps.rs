@@ -64,6 +64,7 @@ impl Project {
             api_version: None,
             files: Vec::new(),
             usage: new.usage,
+            needs_network: new.needs_network,
         };
         let signatures = new.signatures.iter().map(String::as_str).chain(std::iter::repeat(""));
         for ((path, names), signature) in new.files.iter().zip(names).zip(signatures) {

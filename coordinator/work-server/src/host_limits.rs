@@ -238,6 +238,7 @@ mod tests {
                 api_version: None,
                 files: Vec::new(),
                 usage: Usage::ONE_CPU,
+                needs_network: false,
             });
         }
         let of = |first: &str, others: &[&str]| {

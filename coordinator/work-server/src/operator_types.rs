@@ -81,6 +81,8 @@ pub struct NewAppVersion {
     pub signatures: Vec<String>,
     /// What a job of it uses (R3.1). One with a coprocessor is for hosts that have that.
     pub usage: Usage,
+    /// Its jobs need the network while they run (BOINC: `needs_network`).
+    pub needs_network: bool,
 }
 
 impl Default for NewAppVersion {
@@ -93,6 +95,7 @@ impl Default for NewAppVersion {
             files: Vec::new(),
             signatures: Vec::new(),
             usage: Usage::ONE_CPU,
+            needs_network: false,
         }
     }
 }

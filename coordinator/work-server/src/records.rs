@@ -153,6 +153,9 @@ pub(crate) struct Version {
     /// What a job of it uses.
     #[serde(default = "one_cpu")]
     pub(crate) usage: Usage,
+    /// Its jobs need the network while they run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) needs_network: bool,
 }
 
 fn one_cpu() -> Usage {

@@ -58,17 +58,16 @@ fn add(lab: &Lab, program: &Path, uses: &str) {
     lab.json(&["app", "add", "sums", "counter", program, "--version", "1.0", "--uses", uses]);
 }
 
-/// Submits jobs that count so far.
-fn submit(lab: &Lab, jobs: usize, to: u32) {
-    let input = lab.place().with_file_name("number");
-    std::fs::write(&input, format!("{to}\n")).unwrap();
-    let one = format!(
-        "[[workunits]]\napplication = 'counter'\nflops = 1e13\noutputs = [{{ open_name = 'out' }}]\n\
-         inputs = [{{ open_name = 'in', path = '{}' }}]\n",
-        input.display()
-    );
+/// Submits jobs with these inputs: how far they count, and with how many children.
+fn submit(lab: &Lab, inputs: &[&str]) {
+    let one = |input: &&str| {
+        format!(
+            "[[workunits]]\napplication = 'counter'\nflops = 1e13\noutputs = [{{ open_name = 'out' }}]\n\
+             inputs = [{{ open_name = 'in', text = \"{input}\\n\" }}]\n"
+        )
+    };
     let batch = lab.place().with_file_name("batch.toml");
-    std::fs::write(&batch, one.repeat(jobs)).unwrap();
+    std::fs::write(&batch, inputs.iter().map(one).collect::<String>()).unwrap();
     lab.json(&["submit", "sums", "--file", batch.to_str().unwrap()]);
 }
 
@@ -79,7 +78,7 @@ fn r6_2_an_application_of_boincs_own_library_checkpoints_rests_leaves_and_goes_o
     let mut lab = Lab::start(1);
     lab.json(&["preferences", "set", "--checkpoint-period", "1s", "--leave-in-memory", "true"]);
     add(&lab, &program, "cpu=1");
-    submit(&lab, 1, 12);
+    submit(&lab, &["12"]);
 
     let told = |what, holds: &dyn Fn(&Value) -> bool| {
         wait_for(what, PATIENCE, || task(&lab).filter(|task| holds(task)));

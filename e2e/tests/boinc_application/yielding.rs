@@ -1,24 +1,35 @@
 //! How long it takes from a key at an X server until no job computes any more: under our agent, and under
-//! Debian's stock client.
+//! Debian's stock client; and under our agent from a session that logind says is unlocked. Half of the jobs
+//! have children that compute as well.
 
+#[path = "../../../agent/tests/agent/owner/logind.rs"]
+mod logind;
 #[path = "../../../agent/tests/agent/x11/server.rs"]
 mod server;
 
 use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fallow_e2e::{Killed, Lab, PATIENCE, free_port, processes_in, wait_for};
+use logind::Logind;
 use server::Server;
 
 use super::{add, compiled, submit};
 
 const JOBS: usize = 8;
+/// Of every second job.
+const CHILDREN: usize = 2;
+const PROCESSES: usize = JOBS + JOBS / 2 * CHILDREN;
 /// After so many seconds without a key nobody is taken to be there: the fewest that may be set.
 const IDLE_SECS: f64 = 10.0;
 /// How often it is looked at what computed since.
-const STEP: Duration = Duration::from_millis(10);
+const STEP: Duration = Duration::from_millis(1);
+/// All of them together do not need so much in a step if they only listen.
+const LISTENING: Duration = Duration::from_micros(200);
 /// So long nothing computes before it is taken to rest, whatever else the machine does.
 const REST: Duration = Duration::from_millis(700);
 
@@ -26,33 +37,59 @@ const REST: Duration = Duration::from_millis(700);
 /// `cargo test --release -p fallow-e2e --test boinc_application -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
-fn how_long_from_a_key_until_no_job_computes_under_our_agent_and_under_the_stock_client() {
+fn how_long_from_an_event_until_no_job_computes_under_our_agent_and_under_the_stock_client() {
     let events = std::env::var("FALLOW_EVENTS").ok().and_then(|events| events.parse().ok()).unwrap_or(100);
     let dir = tempfile::tempdir().unwrap();
     let (Some(program), Some(server)) = (compiled(dir.path()), Server::start()) else { return };
     println!(
-        "{:<14} {:>6}  {:>9} {:>9} {:>9} {:>9}",
+        "{:<20} {:>6}  {:>9} {:>9} {:>9} {:>9}",
         "client", "events", "p50 ms", "p90 ms", "p99 ms", "max ms"
     );
-    {
-        let lab = lab(&server);
+    let of_agent = |variable, address: &str, event: &mut dyn FnMut(), settle: &mut dyn FnMut()| {
+        let lab = lab(variable, address);
         add(&lab, &program, &uses());
-        submit(&lab, 2 * JOBS, 100_000);
-        let place = lab.agent_place(1);
-        print("fallow-agent", &measure(&place, &server, events));
+        submit_endless(&lab);
+        measure(&lab.agent_place(1), events, event, settle)
+    };
+    let by_key = of_agent("DISPLAY", &server.display, &mut || server.key(), &mut || ());
+    print("fallow-agent, key", &by_key);
+    if let Some(logind) = Logind::start(dir.path()) {
+        logind.tell("", "m.AddSession('c1', 'seat0', 1000, 'anna', True)").unwrap();
+        logind.session("{'Type': 'tty', 'LockedHint': True}");
+        let (_lock, mut say) = lock(&logind);
+        let unlock = &mut || say.write_all(b"0\n").unwrap();
+        let by_lock = of_agent("DBUS_SYSTEM_BUS_ADDRESS", &logind.address, unlock, &mut || {
+            logind.session("{'LockedHint': True}");
+        });
+        print("fallow-agent, logind", &by_lock);
     }
     // Its agent is not there when there are jobs.
-    let mut lab = lab(&server);
+    let mut lab = lab("DISPLAY", &server.display);
     lab.kill_agent(1);
     add(&lab, &program, &uses());
-    submit(&lab, 1, 1);
+    submit(&lab, &["1"]);
     lab.json(&["project", "set", "sums", "account-creation=true"]);
     let client = dir.path().join("boinc");
     let _boinc = stock(&client, &server, &lab);
     // Until a result of its is valid, a project gives it few jobs.
     wait_for("its first result", PATIENCE, || lab.json(&["results", "sums"])["results"].get(0).map(drop));
-    submit(&lab, 2 * JOBS, 100_000);
-    print("boinc", &measure(&client, &server, events));
+    submit_endless(&lab);
+    print("boinc, key", &measure(&client, events, &mut || server.key(), &mut || ()));
+}
+
+/// As many jobs as run at once, of which every second one has children.
+fn submit_endless(lab: &Lab) {
+    let tree = format!("100000 {CHILDREN}");
+    submit(lab, &["100000", &tree].repeat(JOBS / 2));
+}
+
+/// A process that says to logind whether the session is locked, as often as it is told a digit.
+fn lock(logind: &Logind) -> (Killed, ChildStdin) {
+    let says = "for line in iter(sys.stdin.readline, ''): \
+                m.UpdateProperties('', {'LockedHint': dbus.Boolean(int(line))})";
+    let mut process = logind.asks("/session/c1", says).stdin(Stdio::piped()).spawn().unwrap();
+    let stdin = process.stdin.take().unwrap();
+    (Killed(process), stdin)
 }
 
 /// The part of a CPU that a job is said to use, so that all run at once.
@@ -61,11 +98,11 @@ fn uses() -> String {
     format!("cpu={}", cpus as f64 / JOBS as f64)
 }
 
-/// An agent that hears of keys.
-fn lab(server: &Server) -> Lab {
-    let display = server.display.clone();
+/// An agent that hears of somebody there: an X server, or a bus with logind on it.
+fn lab(variable: &'static str, address: &str) -> Lab {
+    let address = address.to_owned();
     let lab = Lab::start_with(1, move |run| {
-        run.env_remove("FALLOW_NEVER_IN_USE").env("DISPLAY", &display);
+        run.env_remove("FALLOW_NEVER_IN_USE").env_remove("DISPLAY").env(variable, &address);
     });
     let idle = format!("{IDLE_SECS}s");
     lab.json(&[
@@ -117,49 +154,57 @@ fn stock(dir: &Path, server: &Server, lab: &Lab) -> Killed {
     client
 }
 
-/// Nanoseconds of CPU time of all threads of these processes.
-fn cpu_time(pids: &[u32]) -> u64 {
-    let of = |pid: &u32| {
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        threads
-            .filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok())
-            .filter_map(|text| text.split(' ').next()?.parse::<u64>().ok())
-            .sum::<u64>()
-    };
-    pids.iter().map(of).sum()
+/// The threads of these processes that compute: of each the first. What other threads BOINC's library has
+/// listen.
+struct Meter(Vec<File>);
+
+impl Meter {
+    fn of(pids: &[u32]) -> Self {
+        Self(pids.iter().map(|pid| File::open(format!("/proc/{pid}/schedstat")).unwrap()).collect())
+    }
+
+    /// The CPU time of all of them.
+    fn cpu_time(&self) -> Duration {
+        let of = |file: &File| {
+            let mut text = [0; 64];
+            let length = file.read_at(&mut text, 0).ok()?;
+            str::from_utf8(&text[..length]).ok()?.split(' ').next()?.parse::<u64>().ok()
+        };
+        Duration::from_nanos(self.0.iter().filter_map(of).sum())
+    }
 }
 
-/// From each key until the last that any job computed, as far as steps of that length tell.
-fn measure(dir: &Path, server: &Server, events: u32) -> Vec<Duration> {
+/// From each event until the last that any job computed, as far as steps of that length tell.
+fn measure(dir: &Path, events: u32, event: &mut dyn FnMut(), settle: &mut dyn FnMut()) -> Vec<Duration> {
     let jobs = || -> Vec<u32> {
         let all = processes_in(dir).into_iter();
         all.filter(|process| process.command.contains("counter")).map(|process| process.pid).collect()
     };
-    let pids = wait_for("all jobs", PATIENCE, || Some(jobs()).filter(|pids| pids.len() >= JOBS));
+    let pids = wait_for("all jobs", PATIENCE, || Some(jobs()).filter(|pids| pids.len() == PROCESSES));
+    let meter = Meter::of(&pids);
     let all = (0..events).map(|number| {
-        let mut before = cpu_time(&pids);
+        settle();
+        let mut before = meter.cpu_time();
         wait_for("them to compute", PATIENCE, || {
-            let now = cpu_time(&pids);
-            let is_so = now - before > 100_000_000;
+            let now = meter.cpu_time();
+            let is_so = now - before > Duration::from_millis(100);
             before = now;
             is_so.then_some(())
         });
         // A client that looks once a second is met at any moment of it.
         std::thread::sleep(Duration::from_millis(u64::from(number) * 377 % 1000));
-        let key = Instant::now();
-        server.key();
-        let (mut at, mut last) = (key, Duration::ZERO);
-        let mut before = cpu_time(&pids);
-        while at.duration_since(key) < last + REST {
+        let mut before = meter.cpu_time();
+        let begin = Instant::now();
+        event();
+        let (mut at, mut last) = (begin, Duration::ZERO);
+        while at.duration_since(begin) < last + REST {
             std::thread::sleep(STEP);
-            let now = cpu_time(&pids);
-            // What their threads need that only listen is less than a tenth of a CPU.
-            let busy = u128::from(now - before) * 10 > at.elapsed().as_nanos();
+            let now = meter.cpu_time();
             at = Instant::now();
-            before = now;
-            if busy {
-                last = at.duration_since(key);
+            if now - before > LISTENING {
+                last = at.duration_since(begin);
             }
+            before = now;
         }
         last
     });
@@ -173,9 +218,9 @@ fn print(client: &str, took: &[Duration]) {
     let ms = |took: Duration| took.as_secs_f64() * 1e3;
     let at = |part: f64| ms(took[((took.len() as f64 * part).ceil() as usize).clamp(1, took.len()) - 1]);
     let (count, most) = (took.len(), ms(took[took.len() - 1]));
-    println!("{client:<14} {count:>6}  {:>9.0} {:>9.0} {:>9.0} {most:>9.0}", at(0.5), at(0.9), at(0.99));
+    println!("{client:<20} {count:>6}  {:>9.1} {:>9.1} {:>9.1} {most:>9.1}", at(0.5), at(0.9), at(0.99));
     let mut lower = 0.0;
-    for upper in [10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, f64::INFINITY] {
+    for upper in [2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, f64::INFINITY] {
         let within = took.iter().filter(|took| (lower..upper).contains(&ms(**took))).count();
         if within > 0 {
             println!("  {lower:>5} to {upper:>5} ms  {within:>6}  {}", "#".repeat(within * 60 / count));

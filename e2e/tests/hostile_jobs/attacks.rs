@@ -3,8 +3,8 @@
 //! In a script stand for themselves: `DIR` (the agent's directory), `OWNER` (files of somebody's own), `OWN`
 //! and `OTHER` (directories of the job's own project and of the neighbour's), `PROGRAM` (the neighbour's),
 //! `SLOT` (the neighbour's), `PID` (its process), `AGENT`, `TCP` and `UDP` (ports of this machine),
-//! `ABSTRACT` (a socket's name), `PTRACE`, `PRLIMIT` and `SETTIME` (numbers of calls). What an attack
-//! changes that others need, it puts back.
+//! `ABSTRACT` (a socket's name), `COMMON` and `MEMORY` (files of all users), `PTRACE`, `PRLIMIT` and
+//! `SETTIME` (numbers of calls). What an attack changes that others need, it puts back.
 
 /// Who could do it, were no layer in its way.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,8 +15,8 @@ pub(crate) enum Who {
     /// Anybody, unless this system keeps from it by other means of its own: it is shown only that no job can
     /// that has all layers.
     Perhaps,
-    /// Anybody, and no layer keeps from it but `user`, which root's agents alone have.
-    Always,
+    /// Anybody's jobs, but for those of root's agents, whom these layers together keep from it.
+    Always(&'static [&'static str]),
 }
 use Who::{Always, Anybody, Ordinary, Perhaps, Root};
 
@@ -63,10 +63,11 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "perl -e 'exit !(truncate(\"OWNER/long\", 0) && -z \"OWNER/long\")'",
     ),
     Attack("removes the owner's file", Anybody, "rm OWNER/short"),
-    Attack("changes the mode of the owner's file", Always, "chmod 600 OWNER/mode"),
-    Attack("changes the times of the owner's file", Always, "touch -d @0 OWNER/mode"),
-    Attack("makes a file in `/tmp`", Anybody, "f=/tmp/fallow-hostile-$$; echo >$f && rm $f"),
-    Attack("makes a file in `/dev/shm`", Perhaps, "f=/dev/shm/fallow-hostile-$$; echo >$f && rm $f"),
+    Attack("changes the mode of the owner's file", Always(&["user"]), "chmod 600 OWNER/mode"),
+    Attack("changes the times of the owner's file", Always(&["user"]), "touch -d @0 OWNER/mode"),
+    Attack("writes into everybody's file in `/tmp`", Anybody, "[ -f COMMON ] && echo evil >>COMMON"),
+    Attack("reads everybody's memory in `/dev/shm`", Perhaps, "grep -q common MEMORY"),
+    Attack("sees processes of others", Always(&["user", "tmp"]), "[ -e /proc/AGENT ]"),
     Attack("reads the environment of a neighbour", Anybody, "grep -q FALLOW /proc/PID/environ"),
     Attack("reads the memory of a neighbour", Perhaps, ": </proc/PID/mem"),
     Attack("enters the directory of a neighbour", Perhaps, "ls /proc/PID/cwd/ | grep -q init_data"),
@@ -83,7 +84,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack("makes a neighbour wait", Anybody, "renice -n 19 -p PID"),
     Attack("has a neighbour wait for the disk", Anybody, "ionice -c 3 -p PID"),
     Attack("has a neighbour run when nobody else does", Anybody, "chrt --idle -p 0 PID"),
-    Attack("chooses the CPUs of a neighbour", Always, "taskset -pc 0 PID"),
+    Attack("chooses the CPUs of a neighbour", Always(&["user"]), "taskset -pc 0 PID"),
     Attack("makes a program that runs as its owner", Anybody, "cp /bin/true t && chmod 4755 t && test -u t"),
     Attack(
         "has whoever opens a file wait",

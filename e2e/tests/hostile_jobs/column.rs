@@ -51,7 +51,7 @@ impl Kind {
     /// Whether an attack could be made by its jobs were it not for the layers.
     pub(crate) fn can_try(self, attack: &Attack) -> bool {
         match attack.1 {
-            Who::Anybody | Who::Perhaps | Who::Always => true,
+            Who::Anybody | Who::Perhaps | Who::Always(_) => true,
             Who::Root => self.root,
             Who::Ordinary => !self.root,
         }

@@ -35,7 +35,8 @@ use limits::{DISK, End, GREEDS, Greed};
 use project::{Coordinator, workunit};
 use table::Found;
 
-const LAYERS: [&str; 8] = ["privileges", "user", "files", "lengths", "tcp", "processes", "calls", "sockets"];
+const LAYERS: [&str; 9] =
+    ["privileges", "user", "files", "lengths", "tcp", "processes", "calls", "sockets", "tmp"];
 
 /// A good job: it ends when it is let, with what all others of its kind have.
 const NEIGHBOUR: &str = r#"#!/bin/sh
@@ -70,6 +71,7 @@ struct Targets {
     tcp: TcpListener,
     udp: UdpSocket,
     name: String,
+    common: [tempfile::NamedTempFile; 2],
     _abstract: UnixListener,
 }
 
@@ -78,7 +80,13 @@ impl Targets {
         let name = format!("fallow-hostile-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let (tcp, udp) = (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
-        Self { tcp, udp, _abstract: UnixListener::bind_addr(&address).unwrap(), name }
+        let common = ["/tmp", "/dev/shm"].map(|dir| {
+            let file = tempfile::Builder::new().prefix("fallow-common-").tempfile_in(dir).unwrap();
+            fs::write(file.path(), "common").unwrap();
+            fs::set_permissions(file.path(), fs::Permissions::from_mode(0o666)).unwrap();
+            file
+        });
+        Self { tcp, udp, common, _abstract: UnixListener::bind_addr(&address).unwrap(), name }
     }
 
     fn known(&self) -> Vec<(&'static str, String)> {
@@ -88,6 +96,8 @@ impl Targets {
             ("TCP", self.tcp.local_addr().unwrap().port().to_string()),
             ("UDP", self.udp.local_addr().unwrap().port().to_string()),
             ("ABSTRACT", self.name.clone()),
+            ("COMMON", self.common[0].path().display().to_string()),
+            ("MEMORY", self.common[1].path().display().to_string()),
             ("TOKEN", token()),
             ("PTRACE", ptrace),
             ("SETTIME", settime),

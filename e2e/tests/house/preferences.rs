@@ -1,5 +1,5 @@
 //! docs/preferences.md: every element of BOINC's preferences has a row there, with the test that shows what
-//! it does, or the word that nothing is done.
+//! it does on a running agent, or the word that nothing is done.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -63,6 +63,19 @@ const ELEMENTS_OF_BOINC: [&str; 46] = [
 const BESIDE: [&str; 6] =
     ["day_prefs", "exclusive_app", "host_specific", "host_venue", "source_scheduler", "venue"];
 
+/// How a row begins that says that nothing is done.
+const NOT_DONE: &str = "not done: ";
+/// What a row says that is shown by a test without an agent, with the reason after it.
+const NO_AGENT: &str = "no agent shows it:";
+/// Scripts for the virtual machine.
+const VM: &str = "e2e/vm/";
+
+/// Whether the tests of a file are of running agents. Those of the house read texts.
+fn is_of_agents(path: &str) -> bool {
+    let places = ["agent/tests/", "e2e/tests/", VM];
+    places.iter().any(|place| path.starts_with(place)) && !path.starts_with("e2e/tests/house/")
+}
+
 /// A row: the element, what is done, the test.
 struct Row {
     element: String,
@@ -70,9 +83,12 @@ struct Row {
     test: Option<String>,
 }
 
-fn rows() -> Vec<Row> {
+/// The table of preferences, and that of options of `cc_config.xml`.
+const HEADS: [&str; 2] = ["| element | here | shown by |", "| option | here | shown by |"];
+
+fn rows(head: &str) -> Vec<Row> {
     let page = fs::read_to_string(root().join(PAGE)).unwrap();
-    let table = page.split("| element | here | shown by |").nth(1).unwrap();
+    let table = page.split(head).nth(1).unwrap();
     let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     lines.map(row).collect()
 }
@@ -80,7 +96,7 @@ fn rows() -> Vec<Row> {
 fn row(line: &str) -> Row {
     let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
     let [element, what, test] = cells[..] else { panic!("{PAGE}: three columns are expected in {line}") };
-    let name = |cell: &str| cell.trim_matches('`').to_owned();
+    let name = |cell: &str| cell.trim_matches('`').split('`').next().unwrap_or_default().to_owned();
     Row { element: name(element), what: what.to_owned(), test: (!test.is_empty()).then(|| name(test)) }
 }
 
@@ -96,32 +112,66 @@ fn elements() -> BTreeSet<String> {
 #[test]
 fn every_element_of_boincs_preferences_has_a_row_and_no_other_has() {
     let all: BTreeSet<String> = ELEMENTS_OF_BOINC.map(str::to_owned).into();
-    let rows: Vec<String> = rows().into_iter().map(|row| row.element).collect();
+    let rows: Vec<String> = rows(HEADS[0]).into_iter().map(|row| row.element).collect();
     assert_eq!(rows.iter().cloned().collect::<BTreeSet<String>>(), all);
     assert_eq!(rows.len(), all.len(), "one row each");
     // What the code reads and writes is among them, and all of them but those.
     assert_eq!(elements(), all);
 }
 
+/// What stands in the last column: a test, or a script of the virtual machine.
+fn is_script(name: &str) -> bool {
+    name.starts_with(VM)
+}
+
 #[test]
-fn every_row_names_a_test_that_exists_or_says_that_nothing_is_done() {
-    let texts: Vec<(String, String)> =
-        texts().into_iter().filter(|(path, _)| path.ends_with(".rs")).collect();
-    let exists = |name: &str| {
+fn every_row_names_a_test_on_a_running_agent_or_says_why_there_is_none() {
+    let texts = texts();
+    // The files in which a test or a script of that name is, with their text.
+    let files = |name: &str| -> Vec<&(String, String)> {
         let code = format!("fn {name}(");
-        texts.iter().any(|(_, text)| text.contains(&code))
+        let has = |(path, text): &&(String, String)| match is_script(name) {
+            true => path == name,
+            false => path.ends_with(".rs") && text.contains(&code),
+        };
+        texts.iter().filter(has).collect()
     };
     let mut wrong = Vec::new();
-    for Row { element, what, test } in rows() {
-        match (what.starts_with("not done"), test) {
-            (true, None) => {}
-            (true, Some(test)) => wrong.push(format!("{element}: not done, and shown by {test}")),
-            (false, None) => wrong.push(format!("{element}: shown by nothing")),
-            (false, Some(test)) if !exists(&test) => {
-                wrong.push(format!("{element}: no test is called {test}"));
+    for Row { element, what, test } in HEADS.into_iter().flat_map(rows) {
+        let Some(test) = test else {
+            if !what.starts_with(NOT_DONE) {
+                wrong.push(format!("{element}: shown by nothing"));
             }
-            (false, Some(_)) => {}
+            continue;
+        };
+        let files = files(&test);
+        let of_agents: Vec<_> = files.iter().filter(|(path, _)| is_of_agents(path)).collect();
+        match () {
+            () if what.starts_with(NOT_DONE) => {
+                wrong.push(format!("{element}: not done, and shown by {test}"));
+            }
+            () if files.is_empty() => wrong.push(format!("{element}: nothing is called {test}")),
+            () if what.contains(NO_AGENT) => {}
+            () if of_agents.is_empty() => wrong.push(format!(
+                "{element}: {test} runs no agent, and the row does not say \"{NO_AGENT} ...\""
+            )),
+            () if !of_agents.iter().any(|(_, text)| text.contains(&element)) => {
+                wrong.push(format!("{element}: the file of {test} does not name it"));
+            }
+            () => {}
         }
     }
     none(&wrong, "rows of docs/preferences.md");
+}
+
+#[test]
+fn tests_of_agents_are_told_from_those_of_policies_alone() {
+    for path in ["agent/tests/agent/people.rs", "e2e/tests/up.rs", "e2e/vm/swap"] {
+        assert!(is_of_agents(path), "{path}");
+    }
+    for path in
+        ["shared/client/tests/client/hours.rs", "agent/src/host/local_time.rs", "e2e/tests/house/main.rs"]
+    {
+        assert!(!is_of_agents(path), "{path}");
+    }
 }

@@ -5,8 +5,12 @@ use fallow_domain::Duration;
 use super::limits::{MICROS_MAX, TEXT_BYTES};
 
 pub(super) fn text(name: &str, value: &str) -> Result<(), String> {
-    if value.len() > TEXT_BYTES || value.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
-        return Err(format!("{name} has more than {TEXT_BYTES} bytes or control characters in it"));
+    text_within(name, value, TEXT_BYTES)
+}
+
+pub(super) fn text_within(name: &str, value: &str, most: usize) -> Result<(), String> {
+    if value.len() > most || value.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
+        return Err(format!("{name} has more than {most} bytes or control characters in it"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Entries: what an agent says of its host, its projects and its tasks, each under its key.
+//! Entries: what an agent says of its host, its disk, its projects and its tasks, each under its key.
 //!
 //! An entry that means nothing (a negative CPU time, a share that is no number, a key that does not fit its
 //! value) is refused with the first thing that cannot be.
@@ -7,7 +7,7 @@ use fallow_domain::agent_state::{Entry, EntryKey};
 use wire::entry::Value;
 
 use super::limits::KEY_BYTES;
-use super::{entry_key, host, project, task, v1 as wire};
+use super::{disk, entry_key, host, project, task, v1 as wire};
 
 /// An entry or a key that cannot be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +31,7 @@ impl BadEntry {
 pub fn to_wire(entry: &Entry) -> wire::Entry {
     let value = match entry {
         Entry::Host(host) => Value::Host(Box::new(host::to_wire(host))),
+        Entry::Disk(decisions) => Value::Disk(disk::to_wire(decisions)),
         Entry::Project(project) => Value::Project(project::to_wire(project)),
         Entry::Task(task) => Value::Task(task::to_wire(task)),
     };
@@ -47,6 +48,7 @@ pub fn from_wire(wire: wire::Entry) -> Result<Entry, BadEntry> {
     let value = value.ok_or_else(|| BadEntry::new(&key, "has no value, or one of a kind not known here"))?;
     let entry = match value {
         Value::Host(host) => host::from_wire(*host).map(|host| Entry::Host(Box::new(host))),
+        Value::Disk(decisions) => disk::from_wire(decisions).map(Entry::Disk),
         Value::Project(project) => project::from_wire(project).map(Entry::Project),
         Value::Task(task) => task::from_wire(task).map(Entry::Task),
     };

@@ -1,4 +1,4 @@
-//! Keys of the entries in which an agent tells its state: `host`, `project/URL`, `task/URL/NAME`.
+//! Keys of the entries in which an agent tells its state: `host`, `disk`, `project/URL`, `task/URL/NAME`.
 
 use fallow_domain::Invalid;
 use fallow_domain::agent_state::EntryKey;
@@ -10,6 +10,7 @@ use super::url;
 pub fn to_wire(key: &EntryKey) -> String {
     match key {
         EntryKey::Host => "host".to_owned(),
+        EntryKey::Disk => "disk".to_owned(),
         EntryKey::Project(url) => format!("project/{url}"),
         EntryKey::Task { project, name } => format!("task/{project}/{name}"),
     }
@@ -22,11 +23,12 @@ pub fn to_wire(key: &EntryKey) -> String {
 pub fn from_wire(text: &str) -> Result<EntryKey, Invalid> {
     let key = match text.split_once('/') {
         None if text == "host" => Some(EntryKey::Host),
+        None if text == "disk" => Some(EntryKey::Disk),
         Some(("project", url)) => url::from_wire(url).ok().map(EntryKey::Project),
         Some(("task", rest)) => task(rest),
         _ => None,
     };
-    key.ok_or_else(|| Invalid::new("key of an entry", text, "host, project/URL or task/URL/NAME"))
+    key.ok_or_else(|| Invalid::new("key of an entry", text, "host, disk, project/URL or task/URL/NAME"))
 }
 
 /// A URL ends with a slash, and has no two in a row but behind its scheme: the first two from there on part
@@ -56,6 +58,7 @@ mod tests {
     fn keys_on_the_wire_are_those_that_every_version_has() {
         for (key, text) in [
             (EntryKey::Host, "host"),
+            (EntryKey::Disk, "disk"),
             (EntryKey::Project(url()), "project/http://127.0.0.1:8080/mersenne/"),
             (
                 EntryKey::Task { project: url(), name: "m_1_0".into() },

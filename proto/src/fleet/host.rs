@@ -9,7 +9,7 @@ use fallow_domain::{
 };
 
 use super::limits::DECLINED;
-use super::{check, owner, v1 as wire};
+use super::{check, disk, owner, v1 as wire};
 
 /// Keys of an organisation that may be good at the same time.
 const KEYS: usize = 8;
@@ -48,6 +48,7 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         owner_word,
         declined,
         organisation,
+        disk,
     } = host;
     let (refused_version, refusal) =
         document_refused.as_ref().map_or((0, ""), |(version, why)| (version.0, why.as_str()));
@@ -97,6 +98,7 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         hypervisor: hypervisor.clone(),
         container: container.clone(),
         container_engine: container_engine.clone(),
+        disk: disk.as_deref().map(disk::space_to_wire),
     }
 }
 
@@ -142,6 +144,7 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         hypervisor,
         container,
         container_engine,
+        disk,
     } = wire;
     check::text("document_content", &document_content)?;
     check::text("os", &os)?;
@@ -211,6 +214,7 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         owner_word: owner_word.and_then(|word| owner::word_from_wire(word).ok()).map(Box::new),
         declined: declined.collect::<Result<_, _>>()?,
         organisation: organisation.collect::<Result<_, _>>()?,
+        disk: disk.map(disk::space_from_wire).transpose()?.map(Box::new),
     })
 }
 
@@ -243,6 +247,8 @@ fn suspended_to_wire(by: Option<SuspendedBy>) -> wire::SuspendedBy {
         Some(SuspendedBy::NoInput) => wire::SuspendedBy::NoInput,
         Some(SuspendedBy::PreferenceFile) => wire::SuspendedBy::PreferenceFile,
         Some(SuspendedBy::Disk) => wire::SuspendedBy::Disk,
+        Some(SuspendedBy::StartDelay) => wire::SuspendedBy::StartDelay,
+        Some(SuspendedBy::Confinement) => wire::SuspendedBy::Confinement,
         Some(SuspendedBy::Other) => wire::SuspendedBy::Other,
     }
 }
@@ -276,6 +282,8 @@ fn suspended_from_wire(number: i32, text: &str) -> Option<SuspendedBy> {
         Ok(wire::SuspendedBy::NoInput) => Some(SuspendedBy::NoInput),
         Ok(wire::SuspendedBy::PreferenceFile) => Some(SuspendedBy::PreferenceFile),
         Ok(wire::SuspendedBy::Disk) => Some(SuspendedBy::Disk),
+        Ok(wire::SuspendedBy::StartDelay) => Some(SuspendedBy::StartDelay),
+        Ok(wire::SuspendedBy::Confinement) => Some(SuspendedBy::Confinement),
         Ok(wire::SuspendedBy::Other) | Err(_) => Some(SuspendedBy::Other),
     }
 }
@@ -315,7 +323,7 @@ fn metrics_from_wire(window: &str, wire: Option<wire::Metrics>) -> Result<Metric
 
 #[cfg(test)]
 mod tests {
-    use fallow_domain::agent_state::OwnerWord;
+    use fallow_domain::agent_state::{DiskSpace, OwnerWord};
     use fallow_domain::{Duration, Preferences};
 
     use super::*;
@@ -368,6 +376,16 @@ mod tests {
             })),
             declined: vec![MasterUrl::parse("http://127.0.0.1:1/a/").unwrap()],
             organisation: vec![fallow_domain::OrganisationKey::new([7; 32])],
+            disk: Some(Box::new(DiskSpace {
+                limit: Bytes(21),
+                limited_by: "disk_max".into(),
+                used: Bytes(22),
+                missing: Bytes(23),
+                is_suspended: true,
+                deleted_files: 24,
+                deleted: Bytes(25),
+                jobs_given_back: 26,
+            })),
         }
     }
 
@@ -399,6 +417,9 @@ mod tests {
             (8, "", Some(SuspendedBy::OtherPrograms)),
             (9, "", Some(SuspendedBy::NoInput)),
             (10, "", Some(SuspendedBy::PreferenceFile)),
+            (11, "", Some(SuspendedBy::Disk)),
+            (12, "", Some(SuspendedBy::StartDelay)),
+            (13, "", Some(SuspendedBy::Confinement)),
             // Later than this version.
             (77, "schedule", Some(SuspendedBy::Other)),
         ] {
@@ -411,7 +432,7 @@ mod tests {
     #[test]
     fn hosts_that_cannot_be_are_refused_with_what_is_wrong() {
         type Spoil = fn(&mut wire::HostState);
-        let cases: [(Spoil, &str); 17] = [
+        let cases: [(Spoil, &str); 19] = [
             (|h| h.usable_cpus = 9, "8 CPUs of which 9 usable and 6 idle cannot be"),
             (|h| h.idle_cpus = 8, "cannot be"),
             (|h| h.cpus = 1 << 21, "cannot be"),
@@ -429,6 +450,11 @@ mod tests {
             (|h| h.organisation_keys = vec![String::new(); 9], "9 keys of an organisation"),
             (|h| h.organisation_keys = vec!["ed25519:1".to_owned()], "is no public key"),
             (|h| h.owner.as_mut().unwrap().cpu_fraction = Some(2.0), "fraction"),
+            (|h| h.disk.as_mut().unwrap().limited_by = "\u{1b}".into(), "limited_by has"),
+            (
+                |h| h.disk.as_mut().unwrap().limited_by = "l".repeat(2_000),
+                "limited_by has more than 1024 bytes",
+            ),
         ];
         for (spoil, expected) in cases {
             let mut bad = to_wire(&host());

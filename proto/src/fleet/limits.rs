@@ -13,3 +13,14 @@ pub const DEBT_MAX: f64 = 1e12;
 pub const DECLINED: usize = 1_000;
 /// Preferences of which an owner may have said where he says them: more than there are.
 pub const OWNER_PLACES: usize = 64;
+/// Decisions about its disk that a host tells of: the last ones. As many and as long ones as may be take less
+/// than 32 KiB.
+pub const DISK_DECISIONS: usize = 20;
+/// Bytes of the name of a file or a job in one of these.
+pub const DISK_NAME_BYTES: usize = 255;
+/// Bytes of its rule.
+pub const DISK_RULE_BYTES: usize = 32;
+/// Bytes of its reason.
+pub const DISK_WHY_BYTES: usize = 600;
+/// Layers of confinement that may be required: more than there are.
+pub const LAYERS: usize = 32;

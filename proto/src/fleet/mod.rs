@@ -5,6 +5,7 @@
 //! epochs and heartbeats belong to the link itself and stay as they are.
 
 mod check;
+pub mod disk;
 pub mod document;
 pub mod entry;
 pub mod entry_key;

@@ -1,7 +1,8 @@
 //! Preferences, as a document holds them and operators set them.
 
-use fallow_domain::{Bytes, Duration, Fraction, Hours, Invalid, Preferences};
+use fallow_domain::{Bytes, Duration, Fraction, Hours, Invalid, MasterUrl, Preferences, RequiredLayer};
 
+use super::limits::LAYERS;
 use super::v1 as wire;
 
 /// Preferences on the wire.
@@ -27,6 +28,8 @@ pub fn to_wire(preferences: &Preferences) -> wire::Preferences {
         run_in_use,
         run_gpu_in_use,
         idle_after,
+        required_layers,
+        jobs_network,
     } = preferences;
     wire::Preferences {
         cpu_fraction: cpu_fraction.get(),
@@ -47,6 +50,10 @@ pub fn to_wire(preferences: &Preferences) -> wire::Preferences {
         run_gpu_in_use: *run_gpu_in_use,
         // As those leave it out who do not know it.
         idle_after_micros: if *idle_after == idle { 0 } else { idle_after.as_micros() },
+        required_layers: required_layers.iter().map(ToString::to_string).collect(),
+        jobs_network: jobs_network.as_ref().map(|projects| wire::JobsNetwork {
+            project_urls: projects.iter().map(ToString::to_string).collect(),
+        }),
     }
 }
 
@@ -74,7 +81,16 @@ pub fn from_wire(wire: &wire::Preferences) -> Result<Preferences, Invalid> {
         run_in_use,
         run_gpu_in_use,
         idle_after_micros,
+        required_layers,
+        jobs_network,
     } = wire;
+    let projects = jobs_network.as_ref().map(|wire| &wire.project_urls);
+    if let Some(many) = projects.map(Vec::len).filter(|len| *len > Preferences::NETWORK_PROJECTS_MAX) {
+        return Err(Invalid::new("projects whose jobs may have the network", many, "at most 64 of them"));
+    }
+    if required_layers.len() > LAYERS {
+        return Err(Invalid::new("required layers", required_layers.len(), "at most 32 of them"));
+    }
     let preferences = Preferences {
         cpu_fraction: Fraction::new(*cpu_fraction)?,
         cpu_time_fraction: Fraction::new(*cpu_time_fraction)?,
@@ -96,6 +112,13 @@ pub fn from_wire(wire: &wire::Preferences) -> Result<Preferences, Invalid> {
             0 => Preferences::default().idle_after,
             micros => Duration::from_micros(micros),
         },
+        required_layers: required_layers
+            .iter()
+            .map(|name| RequiredLayer::of_stored(name))
+            .collect::<Result<_, _>>()?,
+        jobs_network: projects
+            .map(|urls| urls.iter().map(|url| MasterUrl::parse(url)).collect::<Result<_, _>>())
+            .transpose()?,
     };
     preferences.check()?;
     Ok(preferences)
@@ -125,12 +148,16 @@ mod tests {
             run_in_use: true,
             run_gpu_in_use: true,
             idle_after: Duration::from_secs(67),
+            // One that only a newer version knows is among them.
+            required_layers: ["files", "newer"].map(|name| RequiredLayer::of_stored(name).unwrap()).into(),
+            jobs_network: Some([MasterUrl::parse("http://example.org/a/").unwrap()].into()),
         }
     }
 
     #[test]
     fn preferences_survive_the_wire() {
-        for one in [preferences(), Preferences::default()] {
+        let nobody = Preferences { jobs_network: Some([].into()), ..Preferences::default() };
+        for one in [preferences(), Preferences::default(), nobody] {
             assert_eq!(from_wire(&to_wire(&one)).unwrap(), one);
         }
     }
@@ -148,6 +175,8 @@ mod tests {
             wire::Preferences { excluded_devices: vec!["gpu 0".to_owned()], ..with() },
             wire::Preferences { hours: "18-8".to_owned(), ..with() },
             wire::Preferences { idle_after_micros: 1, ..with() },
+            wire::Preferences { required_layers: vec!["no name".to_owned()], ..with() },
+            wire::Preferences { required_layers: vec!["files".to_owned(); LAYERS + 1], ..with() },
         ] {
             assert!(from_wire(&bad).is_err(), "{bad:?}");
         }

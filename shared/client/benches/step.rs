@@ -22,6 +22,7 @@ use fallow_domain::{
     AccountKey, Bytes, Duration, Flops, HostFacts, HostSpeed, Instant, JobId, MasterUrl, ProjectId, Share,
     Speed,
 };
+use fallow_policy::confinement::TaskLayers;
 
 const CASES: [Case; 6] = [
     Case("published", 100),
@@ -152,7 +153,8 @@ impl Host {
         }
         self.called = called(&step).or(self.called);
         for job in started {
-            self.client.handle(self.now, Event::TaskStarted { job, pid: 1_000 });
+            self.client
+                .handle(self.now, Event::TaskStarted { job, pid: 1_000, without: TaskLayers::default() });
         }
         step
     }

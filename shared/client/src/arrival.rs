@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::runtime::exit;
 use fallow_boinc::scheduler::{SchedulerReply, type_of};
-use fallow_domain::{Duration, Flops, PerType, ProjectId, ResourceType, Speed, Usage};
+use fallow_domain::{Bytes, Duration, Flops, PerType, ProjectId, ResourceType, Speed, Usage};
 
 use crate::budget::{Need, Refused, Room, Weigh};
 use crate::described::{
@@ -15,9 +15,9 @@ use crate::described::{
 use crate::dropped::Dropped;
 use crate::end_state::EndState;
 use crate::machine::Client;
-use crate::state::{FileStatus, Job, Process, Run, Stage};
+use crate::state::{FileStatus, Given, Job, Process, Run, Stage};
 use crate::versions::VersionKey;
-use crate::{FileKey, NoticeLevel};
+use crate::{Cause, FileKey, NoticeLevel};
 
 /// BOINC's size of a job whose server says nothing.
 const FLOPS_ESTIMATE: f64 = 6.048e14;
@@ -63,9 +63,9 @@ impl Client {
     /// Takes in the work of a reply. Returns how many new jobs it brought, by the type that they count for.
     pub(crate) fn take_work(&mut self, id: ProjectId, reply: &mut SchedulerReply) -> PerType<u32> {
         let mut offer = self.offer(id, reply);
-        for name in std::mem::take(&mut reply.deleted_files) {
-            self.unstick(&FileKey { project: id, name });
-        }
+        let unkept = std::mem::take(&mut reply.deleted_files);
+        let unkept = unkept.into_iter().map(|name| FileKey { project: id, name }).collect();
+        self.unstick(unkept, &Cause::ProjectKeepsNoMore);
         for version in std::mem::take(&mut reply.app_versions) {
             self.put_version(id, version.into(), &mut offer);
         }
@@ -283,6 +283,7 @@ impl Client {
             run: Run::default(),
             outcome: None,
             process: Process::None,
+            given: Given::default(),
         }))
     }
 
@@ -340,13 +341,24 @@ impl Client {
         }
     }
 
-    /// A file need not be kept any longer: it goes when no job needs it.
-    pub(crate) fn unstick(&mut self, key: &FileKey) {
-        let known = self.edit_file(key, |file| file.info.sticky = false).is_some();
-        if known && !self.state.file_use.is_used(key) {
+    /// Files need not be kept any longer: they go when no job needs them. Those that go at once are told.
+    pub(crate) fn unstick(&mut self, keys: Vec<FileKey>, why: &Cause) {
+        let mut gone: BTreeMap<ProjectId, Vec<(String, Bytes)>> = BTreeMap::new();
+        for key in keys {
+            let was_kept = self.edit_file(&key, |file| {
+                let is_here = matches!(file.status, FileStatus::Present | FileStatus::Uploaded);
+                std::mem::replace(&mut file.info.sticky, false) && is_here
+            });
+            let Some(was_kept) = was_kept.filter(|_| !self.state.file_use.is_used(&key)) else { continue };
+            if was_kept {
+                gone.entry(key.project).or_default().push((key.name.clone(), self.file_bytes(&key)));
+            }
             // Counted up and down again, so that it goes the way of every file without users.
-            self.use_file(key);
-            self.unuse_file(key);
+            self.use_file(&key);
+            self.unuse_file(&key);
+        }
+        for (project, files) in gone {
+            self.kept_no_more(project, &files, why);
         }
     }
 

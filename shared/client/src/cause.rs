@@ -125,6 +125,10 @@ pub enum Cause {
     DeviceChanged(Devices),
     /// No job needs a file any more.
     FileNotNeeded,
+    /// A file that was kept need not be any longer, as its project says (BOINC: `delete_file_info`).
+    ProjectKeepsNoMore,
+    /// A file was kept for as long as its project wanted (BOINC: `sticky_lifetime`).
+    LifetimeOver,
     /// The documents name a key, and it has not signed a file that a program could load.
     KeyNamed,
     /// A file's download is given up.
@@ -140,6 +144,8 @@ pub enum Cause {
     TransfersSpent(Spent),
     /// Other programs use the network, for which transfers wait.
     OthersUseNetwork(OthersUse),
+    /// The host is not on WiFi, and files are to be transferred nowhere else.
+    NoWifi,
     /// A file is there that is no job's.
     FileLeftOver,
     /// The last measurement of the disk is old, or somebody has met a full disk.
@@ -182,6 +188,10 @@ pub enum Cause {
     CpuTimeUnlimited,
     /// Memory is short on the host.
     MemoryShort,
+    /// Preferences let its project's jobs have the network no more.
+    NetworkTakenBack,
+    /// It was started without a layer of confinement that is required.
+    Unconfined,
     /// Tasks hold too much of the swap space.
     SwapFull {
         /// So much, all together.
@@ -291,12 +301,19 @@ impl Cause {
             | Self::BenchmarksUnwanted
             | Self::MemoryShort
             | Self::OthersUseNetwork(_)
+            | Self::NoWifi
+            | Self::NetworkTakenBack
+            | Self::Unconfined
             | Self::SwapFull { .. } => Rule::OwnersWord,
             Self::Benchmarks | Self::BenchmarksOld | Self::BenchmarksOver => Rule::HostFacts,
             Self::DeviceExcluded(_) | Self::DeviceChanged(_) | Self::DevicesMatter(_) => {
                 Rule::ExcludedDevices
             }
-            Self::FileNotNeeded | Self::DownloadGivenUp | Self::KeyNamed => Rule::Files,
+            Self::FileNotNeeded
+            | Self::ProjectKeepsNoMore
+            | Self::LifetimeOver
+            | Self::DownloadGivenUp
+            | Self::KeyNamed => Rule::Files,
             Self::TransferDue { .. } | Self::TransfersSpent(_) => Rule::Transfers,
             Self::FileLeftOver | Self::Orphan(_) | Self::NotAsRecorded => Rule::DiskBelieved,
             Self::DiskMeasured => Rule::DiskMeasured,
@@ -360,6 +377,8 @@ impl fmt::Display for Cause {
             Self::DevicesMatter(true) => "there are jobs for devices that may run now",
             Self::DevicesMatter(false) => "no job for a device may run now",
             Self::FileNotNeeded => "no job needs it any more",
+            Self::ProjectKeepsNoMore => "its project wants it kept no longer",
+            Self::LifetimeOver => "it was kept for as long as its project wanted",
             Self::KeyNamed => "the fleet's documents name the key by which it must be signed",
             Self::DownloadGivenUp => "its download is given up",
             Self::FileLeftOver | Self::SlotLeftOver => "left over, and no job's",
@@ -376,7 +395,14 @@ impl fmt::Display for Cause {
             Self::ContactRequested => "it hangs, and somebody asks for contact",
             Self::BegunInPause => "it began in a pause of the limit on CPU time",
             Self::CpuTimeUnlimited => "there is no limit on CPU time any more",
+            Self::NoWifi => "this machine is not on WiFi (`network_wifi_only`)",
             Self::MemoryShort => "memory is short on the host, and it does not run",
+            Self::NetworkTakenBack => {
+                "it may have the network no more (`jobs_network`), and starts again without"
+            }
+            Self::Unconfined => {
+                "it was started without a layer of confinement that is required, and starts again"
+            }
             Self::WrittenSince => "it was written to since",
             Self::MadeRoom => "it was deleted to make room on a full disk",
             Self::Benchmarks => "CPU benchmarks in progress",

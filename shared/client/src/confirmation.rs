@@ -13,7 +13,8 @@
 //!   another candidate: what was merely taken is proven by nothing. A newer candidate begins a trial of its
 //!   own, before the same confirmed document.
 //! - A candidate that *suspends* is not gone back from for that: it stays on trial. A coordinator that can
-//!   answer nothing must not have its fleet compute again because of that.
+//!   answer nothing must not have its fleet compute again because of that. So does one that requires layers
+//!   of confinement that the host lacks.
 //! - A host without a confirmed document of this fleet has nothing to go back to, and stays. A version that
 //!   says the same as the confirmed one is as good as that.
 //!

@@ -63,9 +63,10 @@ impl Client {
         let interval = self.preferences().connection_interval;
         let was_open = self.access.closed_until.is_none();
         let by_hours = self.state.host.network_closed_until(self.now());
-        let closed_until = by_hours.max(self.state.quota.spent_until());
+        let by_wifi = self.wifi.forbids().then_some(Instant::FAR_FUTURE);
+        let closed_until = by_hours.max(self.state.quota.spent_until()).max(by_wifi);
         if let Some(until) = closed_until.filter(|_| !self.is_wanted_here()) {
-            // By its hours, where what is under way comes to its end, or as enough was transferred.
+            // By its hours, where what is under way comes to its end, as enough was transferred, or off WiFi.
             self.refresh_work_fetch();
             if self.access.closed_until.replace(until) != Some(until) {
                 self.timers.stale(Timer::Connection);
@@ -119,7 +120,7 @@ impl Client {
         };
         let any = self.sessions.any_in_flight()
             || self.pages.any()
-            || self.state.transfers.any()
+            || (self.state.transfers.any() && !self.files_yield)
             || !self.state.jobs.reporting().is_empty()
             || self.fetch.made().wants_work()
             || self.is_served_soon()
@@ -153,7 +154,7 @@ impl Client {
     }
 
     /// The earliest deadline among finished jobs for which a period would help: a report that its project
-    /// does not take now is none.
+    /// does not take now is none, nor are files that wait for people.
     fn earliest_unreported_deadline(&self) -> Option<Instant> {
         let takes = |job: &&Job| {
             let project = self.state.projects.get(&job.project);
@@ -161,7 +162,7 @@ impl Client {
         };
         let job = |id| self.state.jobs.get(id);
         let reporting = self.state.jobs.reporting().iter().filter_map(job).filter(takes);
-        let uploading = self.state.jobs.uploading().iter().filter_map(job);
+        let uploading = self.state.jobs.uploading().iter().filter_map(job).filter(|_| !self.files_yield);
         uploading.chain(reporting).map(|job| job.result.report_deadline).min()
     }
 

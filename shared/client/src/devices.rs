@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use fallow_domain::{
-    Bytes, CoprocessorDevice, Device, Fraction, HostFacts, JobId, PerType, Preferences, ResourceType,
+    Bytes, CoprocessorDevice, Device, Fraction, HostFacts, JobId, LocalPreferences, PerType, Preferences,
+    ResourceType,
 };
 use fallow_policy::job_queue::Devices;
 use fallow_policy::plan_host::PlanHost;
@@ -37,11 +38,20 @@ impl Default for Usable {
 
 impl Usable {
     /// What it becomes by what was measured, or by other preferences.
-    fn measured(&self, facts: &HostFacts, preferences: &Preferences, known: &KnownDevices) -> Self {
+    fn measured(
+        &self,
+        facts: &HostFacts,
+        (preferences, local): (&Preferences, &LocalPreferences),
+        known: &KnownDevices,
+    ) -> Self {
         let mut devices = PerType::default();
         let mut host = PlanHost::new(facts, preferences, Fraction::ONE);
         for coprocessor in facts.coprocessors.iter().filter(|coprocessor| coprocessor.kind.is_coprocessor()) {
             let kind = coprocessor.kind;
+            if !local.use_gpus {
+                host.instances[kind] = 0;
+                continue;
+            }
             let free = known.free(kind);
             let all = free.unwrap_or_else(|| Devices::first(coprocessor.count));
             devices[kind] = preferences.excluded(kind).fold(all, Devices::without);
@@ -105,7 +115,10 @@ impl Client {
     /// known.
     pub(crate) fn host_changed(&mut self) {
         let usable = match self.state.host.facts() {
-            Some(facts) => self.usable.measured(facts, self.preferences(), &self.known_devices),
+            Some(facts) => {
+                let preferences = (self.preferences(), self.local_preferences());
+                self.usable.measured(facts, preferences, &self.known_devices)
+            }
             None => Usable::default(),
         };
         if self.usable.is_measured && self.usable.host != usable.host {
@@ -124,6 +137,7 @@ impl Client {
     /// Whether a task stands on devices that must not be used any more.
     pub(crate) fn is_excluded(&self, job: &Job) -> bool {
         devices_of(job).is_some_and(|(kind, devices)| !devices.are_within(self.usable.devices[kind]))
+            || self.is_barred(job)
     }
 
     /// Why a task has to leave its devices.
@@ -132,7 +146,10 @@ impl Client {
         let (kind, devices) = held.unwrap_or((ResourceType::Cpu, Devices::NONE));
         let bad = devices.iter().filter(|number| !self.usable.devices[kind].contains(*number));
         let named = bad.filter_map(|number| Device::new(kind, number).ok());
-        let why: Vec<String> = named.map(|one| format!("{one} is {}", self.device_state(one))).collect();
+        let mut why: Vec<String> = named.map(|one| format!("{one} is {}", self.device_state(one))).collect();
+        if self.state.jobs.get(&id).is_some_and(|job| self.is_barred(job)) {
+            why.push("the owner keeps it from this project (excluded_of_projects)".to_owned());
+        }
         Cause::DeviceExcluded(why.join(", "))
     }
 

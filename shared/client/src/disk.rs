@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use fallow_domain::agent_state::{DiskAct, DiskDecision, DiskSpace};
 use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId, SlotId};
 use fallow_policy::disk::{
     Admission, Deletion, DiskJob, DiskReport, DiskSuspension, DiskUse, FileAttributes, FileId, Hold,
@@ -23,6 +24,10 @@ use crate::{Direction, DiskFound, FileKey};
 
 /// How many deeds are remembered for people.
 const DEEDS_MAX: usize = 200;
+/// And how many decisions for the coordinator.
+const DECISIONS_MAX: usize = 20;
+/// How it stands is told anew when an amount differs by such a part of the volume.
+const NEWS_PART: u64 = 100;
 /// While the disk is short it is measured again so soon, unless measuring takes long.
 const SHORT_PERIOD: Duration = Duration::from_secs(15);
 /// After so long without an answer a measurement is asked for again.
@@ -77,6 +82,19 @@ pub(crate) struct Disk {
     /// once.
     strays: BTreeSet<FileKey>,
     deeds: VecDeque<DiskDeed>,
+    decisions: VecDeque<DiskDecision>,
+    /// What was decided since the agent was started, in all.
+    done: Done,
+    /// How it stood when that was told last.
+    told: Option<DiskSpace>,
+}
+
+/// What was decided, in all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    pub deleted_files: u64,
+    pub deleted: Bytes,
+    pub jobs_given_back: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -236,6 +254,11 @@ impl Disk {
         }
     }
 
+    /// What a file takes or will take; before the disk was measured, what is said of it.
+    pub(crate) fn size_of(&self, key: &FileKey, file: &File) -> Bytes {
+        self.books.as_ref().map_or_else(|| said_of(file), |books| books.size_of(key, file))
+    }
+
     /// The volume, as it was measured last.
     pub(crate) fn volume(&self) -> Option<&Volume> {
         self.books.as_ref().map(|books| &books.volume)
@@ -334,6 +357,11 @@ impl Disk {
             self.gone.insert(key.clone());
         }
         self.file_changed(key);
+    }
+
+    /// Whether a file went since it was last begun to measure the disk.
+    pub(crate) fn is_gone(&self, key: &FileKey) -> bool {
+        self.gone.contains(key)
     }
 
     /// A file came whole just now: what was found of it before says nothing.
@@ -454,6 +482,55 @@ impl Disk {
         self.deeds.push_back(deed);
     }
 
+    /// Counts a decision, and remembers it for the coordinator.
+    pub(crate) fn decided(&mut self, decision: DiskDecision) {
+        match decision.what {
+            DiskAct::Deleted => {
+                self.done.deleted_files += 1;
+                self.done.deleted = self.done.deleted.plus(decision.bytes);
+            }
+            DiskAct::GivenBack => self.done.jobs_given_back += 1,
+            DiskAct::Suspended | DiskAct::Resumed | DiskAct::Other => {}
+        }
+        if self.decisions.len() >= DECISIONS_MAX {
+            self.decisions.pop_front();
+        }
+        self.decisions.push_back(decision);
+    }
+
+    /// The decisions of late, the last at the end.
+    pub(crate) const fn decisions(&self) -> &VecDeque<DiskDecision> {
+        &self.decisions
+    }
+
+    /// So many files more went by the last decision than one.
+    pub(crate) const fn deleted_more(&mut self, files: usize) {
+        self.done.deleted_files += files as u64;
+    }
+
+    /// What was decided, in all.
+    pub(crate) const fn done(&self) -> Done {
+        self.done
+    }
+
+    /// Whether how it stands is worth telling, and that it is told now.
+    pub(crate) fn is_news(&mut self, space: DiskSpace) -> bool {
+        let size = self.volume().map_or(0, |volume| volume.size().0);
+        let differs = |one: Bytes, other: Bytes| one.0.abs_diff(other.0) > size / NEWS_PART;
+        let is_news = self.told.as_ref().is_none_or(|told| {
+            told.limited_by != space.limited_by
+                || told.is_suspended != space.is_suspended
+                || (told.missing == Bytes(0)) != (space.missing == Bytes(0))
+                || [(told.limit, space.limit), (told.used, space.used), (told.missing, space.missing)]
+                    .into_iter()
+                    .any(|(one, other)| differs(one, other))
+        });
+        if is_news {
+            self.told = Some(space);
+        }
+        is_news
+    }
+
     /// What was done of late, the last at the end.
     pub(crate) fn deeds(&self) -> impl Iterator<Item = &DiskDeed> {
         self.deeds.iter()
@@ -477,6 +554,12 @@ impl Disk {
         anew.settle(state, now, unknown);
         Some([books.disk, anew.disk])
     }
+}
+
+/// What a file that is here holds, as far as that is known or was said.
+fn said_of(file: &File) -> Bytes {
+    let found = file.found.as_ref().map(|(bytes, _)| *bytes);
+    found.or(file.info.nbytes).unwrap_or_default()
 }
 
 impl Books {
@@ -560,10 +643,7 @@ impl Books {
             file.transfer.as_ref().is_some_and(|t| t.active && t.direction == Direction::Download)
         };
         match file.status {
-            FileStatus::Present | FileStatus::Uploaded => whole.unwrap_or_else(|| {
-                let said = file.found.as_ref().map(|(bytes, _)| *bytes).or(file.info.nbytes);
-                said.unwrap_or_default()
-            }),
+            FileStatus::Present | FileStatus::Uploaded => whole.unwrap_or_else(|| said_of(file)),
             _ if downloads(file) => {
                 let said = file.info.nbytes.or_else(|| self.granted.get(key).copied());
                 said.unwrap_or_default().max(part)

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::runtime::exit;
+use fallow_domain::agent_state::{DiskAct, DiskDecision};
 use fallow_domain::{Bytes, Instant, JobId, ProjectId};
 use fallow_policy::disk::reconcile::{FileLocation, Mismatch, Orphans, Recorded, reconcile};
 use fallow_policy::disk::{
@@ -18,13 +19,16 @@ use crate::disk::{DiskDeed, Measured};
 use crate::machine::Client;
 use crate::state::{FileStatus, Process, Stage};
 use crate::timers::Timer;
-use crate::{Cause, DiskFound, Effect, Entity, FileFound, FileKey, NoticeLevel};
+use crate::{Cause, DiskFound, Effect, Entity, FileFound, FileKey, NoticeLevel, Rule};
 
 /// So many files without an owner at once are a reason to look soon again.
 const MANY: usize = 1_000;
 
 /// So many files that no job needs go between two tries to store something.
 const GIVEN_UP_AT_ONCE: usize = 4;
+
+/// So many files that go together are named.
+const NAMED_MAX: usize = 20;
 
 /// So much is made free, if nothing is, before a file comes of which nobody says how large it is.
 const UNSAID: Bytes = Bytes::from_mebibytes(1);
@@ -113,13 +117,20 @@ impl Client {
         let (mut whole, mut parts) = (BTreeMap::new(), BTreeMap::new());
         let mut beside: BTreeMap<ProjectId, Bytes> = found.projects.iter().copied().collect();
         for file in found.files.iter().filter(|file| !found.unseen.contains(&file.key.project)) {
-            let Some(known) = self.state.files.get(&file.key) else { continue };
-            let is_here = matches!(known.status, FileStatus::Present | FileStatus::Uploaded);
-            if file.is_part && is_here {
+            let known = self.state.files.get(&file.key);
+            let is_here =
+                known.is_some_and(|file| matches!(file.status, FileStatus::Present | FileStatus::Uploaded));
+            // What was decided to go by what was found takes nothing any more, either.
+            let goes = self.disk.is_gone(&file.key)
+                && known.is_none_or(|file| !is_here && file.transfer.as_ref().is_none_or(|it| !it.active));
+            if known.is_none() && !goes || file.is_part && is_here {
                 continue;
             }
             if let Some(rest) = beside.get_mut(&file.key.project) {
                 *rest = Bytes(rest.0.saturating_sub(file.blocks.0));
+            }
+            if goes {
+                continue;
             }
             let held: &mut Bytes =
                 if file.is_part { &mut parts } else { &mut whole }.entry(file.key.clone()).or_default();
@@ -131,6 +142,11 @@ impl Client {
         self.disk.measured(measured, &self.state);
         self.set_disk_limit();
         self.shrink_disk();
+        if let Some(space) = self.disk_space()
+            && self.disk.is_news(space)
+        {
+            self.touch(Entity::Host);
+        }
     }
 
     /// What all may use together, by the preferences in force. Says whether that has changed.
@@ -171,6 +187,9 @@ impl Client {
         self.spare_tasks();
         self.touch(Entity::Host);
         let level = if is_short { NoticeLevel::Warn } else { NoticeLevel::Info };
+        let what = if is_short { DiskAct::Suspended } else { DiskAct::Resumed };
+        let missing = suspension.map_or(Bytes(0), |why| why.missing.plus(why.limit.short()));
+        self.disk_decided(what, None, "", missing, Rule::DiskLimit, text.clone());
         self.disk_deed(level, None, text);
     }
 
@@ -207,16 +226,39 @@ impl Client {
         if self.is_needed(&key) {
             return;
         }
-        let text = format!(
-            "deleted {} ({}): {}; {}",
-            deletion.name,
-            deletion.bytes,
-            self.rule_in_words(&deletion.rule),
-            deletion.why
-        );
-        self.take_from_disk(&key, Cause::Deleted(Box::new(deletion.clone())));
+        let why = format!("{}; {}", self.rule_in_words(&deletion.rule), deletion.why);
+        let text = format!("deleted {} ({}): {why}", deletion.name, deletion.bytes);
+        let cause = Cause::Deleted(Box::new(deletion.clone()));
+        let rule = cause.rule();
+        self.take_from_disk(&key, cause);
         self.disk.frees(self.now());
+        self.disk_decided(DiskAct::Deleted, Some(key.project), &key.name, deletion.bytes, rule, why);
         self.disk_deed(NoticeLevel::Info, Some(key.project), text);
+    }
+
+    /// What a file that is here is known to hold.
+    pub(crate) fn file_bytes(&self, key: &FileKey) -> Bytes {
+        self.state.files.get(key).map_or(Bytes(0), |file| self.disk.size_of(key, file))
+    }
+
+    /// Says that files of a project go which were kept, however many there are, as one decision.
+    pub(crate) fn kept_no_more(&mut self, project: ProjectId, files: &[(String, Bytes)], cause: &Cause) {
+        let Some((first, _)) = files.first() else { return };
+        let bytes = files.iter().fold(Bytes(0), |sum, (_, bytes)| sum.plus(*bytes));
+        let more = files.len() - 1;
+        let name = if more == 0 { first.clone() } else { format!("{first} and {more} others") };
+        let mut text = format!("deleted {name} ({bytes}): {cause}");
+        if more > 0 {
+            let names: Vec<&str> = files.iter().take(NAMED_MAX).map(|(name, _)| name.as_str()).collect();
+            text = format!("{text}: {}", names.join(", "));
+            if files.len() > NAMED_MAX {
+                text.push_str(", ...");
+            }
+        }
+        let (what, project) = (DiskAct::Deleted, Some(project));
+        self.disk_decided(what, project, &name, bytes, cause.rule(), cause.to_string());
+        self.disk.deleted_more(more);
+        self.disk_deed(NoticeLevel::Info, project, text);
     }
 
     /// Takes a file from the disk. It is forgotten, unless an application or a job on its way out names it:
@@ -274,10 +316,12 @@ impl Client {
         }
         self.abort_job(id, exit::ABORTED_BY_CLIENT, &Cause::GivenBack(returned));
         let frees = returned.frees;
-        let text = format!(
-            "gave {name} back: the disk limit is exceeded and only files that jobs need are left; of its project's queued jobs \
-             it has the latest deadline; this frees {frees}"
+        let why = format!(
+            "the disk limit is exceeded and only files that jobs need are left; of its project's queued jobs it has the latest \
+             deadline; this frees {frees}"
         );
+        let text = format!("gave {name} back: {why}");
+        self.disk_decided(DiskAct::GivenBack, Some(returned.project), &name, frees, Rule::DiskLimit, why);
         self.disk_deed(NoticeLevel::Warn, Some(returned.project), text);
     }
 
@@ -298,6 +342,25 @@ impl Client {
         self.notice(level, project, text);
     }
 
+    /// Remembers a decision for the coordinator (R4.13).
+    fn disk_decided(
+        &mut self,
+        what: DiskAct,
+        project: Option<ProjectId>,
+        name: &str,
+        bytes: Bytes,
+        rule: Rule,
+        why: String,
+    ) {
+        // By its URL, which the coordinator knows it by, also when it was detached since.
+        let project = project.and_then(|id| self.state.projects.get(&id)).map(|project| project.url.clone());
+        let (at, name, rule) = (self.clock.now(), name.to_owned(), rule.id().to_owned());
+        self.disk.decided(DiskDecision { at, what, project, name, bytes, rule, why });
+        self.touch(Entity::Disk);
+        // It has how many there were.
+        self.touch(Entity::Host);
+    }
+
     /// Files that their projects wanted kept until now (BOINC: `sticky_lifetime`).
     fn end_lifetimes(&mut self) {
         let now = self.now();
@@ -306,7 +369,7 @@ impl Client {
                 file.info.sticky && file.kept.sticky_until.is_some_and(|until| until < now)
             });
         let over: Vec<FileKey> = over.map(|(key, _)| key.clone()).collect();
-        over.iter().for_each(|key| self.unstick(key));
+        self.unstick(over, &Cause::LifetimeOver);
     }
 
     /// Believes the disk over the records (R4.12): what is recorded and not there is fetched again where it
@@ -328,7 +391,9 @@ impl Client {
         let mine = |file: &&FileFound| {
             let is_seen = !look.unseen.contains(&file.key.project);
             let is_part = file.is_part && state.files.contains_key(&file.key);
-            is_seen && !is_part && self.trickle_size(&file.key).is_none()
+            // What goes for another reason is told once.
+            let goes = !state.files.contains_key(&file.key) && self.disk.is_gone(&file.key);
+            is_seen && !is_part && !goes && self.trickle_size(&file.key).is_none()
         };
         let found: Vec<&FileFound> = look.files.iter().filter(mine).collect();
         let orphans = Orphans::since(found.iter().map(|file| (place(&file.key), file.changed)));
@@ -344,11 +409,15 @@ impl Client {
             let Some(project) = self.state.projects.get(&key.project) else { continue };
             let effect = Effect::DeleteFile { file: key.clone(), url: project.url.clone() };
             self.act(effect, Cause::Orphan(removal.age));
+            // What was tried before is there to stay.
             if !news.contains(&key) {
                 continue;
             }
-            let text =
-                format!("removed {} ({}): nothing has owned it for {}", key.name, removal.bytes, removal.age);
+            self.disk.deleted(&key);
+            let why = format!("nothing has owned it for {}", removal.age);
+            let text = format!("removed {} ({}): {why}", key.name, removal.bytes);
+            let (project, rule) = (Some(key.project), Rule::DiskBelieved);
+            self.disk_decided(DiskAct::Deleted, project, &key.name, removal.bytes, rule, why);
             self.disk_deed(NoticeLevel::Info, Some(key.project), text);
         }
         let mut gone = BTreeSet::new();
@@ -381,21 +450,26 @@ impl Client {
         known
     }
 
-    /// Files that should be there and are not among what was found, or are not what came: a look takes a
-    /// while, and they may have come meanwhile.
+    /// Files that should be there and are not among what was found, or are not what came, and those that are
+    /// on their way: a look takes a while, and they may have come or grown meanwhile. An output may have
+    /// moved there from a slot; where the slot was looked at before that, it counts twice for a moment, so
+    /// that the limit is larger by it until the free space is next looked at.
     pub fn doubtful_files(&self, found: &DiskFound) -> Vec<FileKey> {
         let whole = found.files.iter().filter(|file| !file.is_part);
         let whole: BTreeMap<&FileKey, Bytes> = whole.map(|file| (&file.key, file.length)).collect();
-        let is_whole = |(key, file): &(&FileKey, &crate::state::File)| {
-            let is_here = file.status == FileStatus::Present && file.found.is_none();
-            is_here && file.transfer.is_none() && !found.unseen.contains(&key.project)
+        let is_doubtful = |(key, file): &(&FileKey, &crate::state::File)| match &file.transfer {
+            Some(transfer) if transfer.direction == crate::Direction::Download => transfer.active,
+            _ if matches!(file.status, FileStatus::Present | FileStatus::Uploaded) => match whole.get(key) {
+                None => true,
+                // An output is what its task made of it.
+                Some(length) => {
+                    file.found.is_none() && file.info.nbytes.is_some_and(|nbytes| nbytes != *length)
+                }
+            },
+            _ => false,
         };
-        let expected = self.state.files.iter().filter(is_whole);
-        let doubtful = expected.filter(|(key, file)| match whole.get(key) {
-            None => true,
-            Some(length) => file.info.nbytes.is_some_and(|nbytes| nbytes != *length),
-        });
-        doubtful.map(|(key, _)| key.clone()).collect()
+        let seen = self.state.files.iter().filter(|(key, _)| !found.unseen.contains(&key.project));
+        seen.filter(is_doubtful).map(|(key, _)| key.clone()).collect()
     }
 
     /// Some files that no job needs, to be deleted now because nothing can be stored for want of space; each
@@ -412,8 +486,11 @@ impl Client {
             for Deletion { project, name, bytes, rule, .. } in next {
                 let key = FileKey { project, name };
                 if !self.is_needed(&key) {
-                    let text = format!("deleted {} ({bytes}): {rule}", key.name);
+                    let why = rule.to_string();
+                    let text = format!("deleted {} ({bytes}): {why}", key.name);
                     self.disk.note(DiskDeed { at: self.clock.now(), project: Some(project), text });
+                    let what = DiskAct::Deleted;
+                    self.disk_decided(what, Some(project), &key.name, bytes, Rule::FullDisk, why);
                     keys.push(key);
                 }
             }

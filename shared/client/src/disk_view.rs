@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use fallow_domain::agent_state::{DiskDecision, DiskSpace};
 use fallow_domain::{Bytes, Duration, Instant, ProjectId};
 use fallow_policy::disk::{Bound, DiskSuspension, WhyNext};
 
-use crate::disk::DiskDeed;
+use crate::disk::{DiskDeed, Done};
 use crate::machine::Client;
 
 /// How many files of a project are named that would go next.
@@ -95,6 +96,31 @@ impl Client {
             projects: self.state.projects.keys().map(|id| of(*id)).collect(),
             deeds: self.disk.deeds().cloned().collect(),
         })
+    }
+
+    /// How it stands with the disk, as it was known at the end of the last event; none where nothing was
+    /// measured yet.
+    pub fn disk_space(&self) -> Option<DiskSpace> {
+        let disk = self.disk.books()?;
+        let limit = disk.total_limit()?;
+        let Done { deleted_files, deleted, jobs_given_back } = self.disk.done();
+        let over = disk.over();
+        Some(DiskSpace {
+            limit: limit.bytes,
+            limited_by: format!("{}: {}", limit.bound, self.said_of(limit.bound)),
+            used: disk.used_total(),
+            // Also what others take of the space that is to stay free.
+            missing: if over > Bytes(0) { over.plus(limit.short()) } else { Bytes(0) },
+            is_suspended: self.disk.suspension().is_some(),
+            deleted_files,
+            deleted,
+            jobs_given_back,
+        })
+    }
+
+    /// What was decided about the disk of late, the last at the end (R4.13).
+    pub fn disk_decisions(&self) -> impl ExactSizeIterator<Item = &DiskDecision> {
+        self.disk.decisions().iter()
     }
 
     /// Which preference a limit comes from, its value, and who has said it.

@@ -9,6 +9,7 @@ use std::fmt;
 use fallow_boinc::runtime::init_data::AppInitData;
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::{Bytes, Duration, JobId, MasterUrl, ProjectId, SlotId};
+use fallow_policy::confinement::TaskLayers;
 use serde::{Deserialize, Serialize};
 
 use crate::cause::{Cause, Rule};
@@ -299,6 +300,10 @@ pub struct TaskSetup {
     /// gives that also to wrappers and to whatever says that it needs less than a CPU; but those may compute
     /// without a pause, and each would take a tenth of a CPU from the owner's programs.
     pub special: bool,
+    /// It may open connections, and be connected to (R6.10).
+    pub network: bool,
+    /// What it has to have to be started; without that the start fails (R6.10).
+    pub required: TaskLayers,
 }
 
 /// A file that an application finds in its slot.

@@ -13,6 +13,7 @@ use fallow_domain::{
     AccountKey, Bytes, Device, DocumentVersion, Duration, FleetDocument, HostFacts, Instant, JobId,
     LocalTime, MasterUrl, ProjectId, Share, SlotId,
 };
+use fallow_policy::confinement::{HostLayer, TaskLayers};
 use fallow_policy::other_network::NetworkMoved;
 
 pub use fallow_policy::rpc_timing::RequestedBy;
@@ -96,6 +97,8 @@ pub enum Event {
     AppConfigsRead(BTreeMap<ProjectId, AppConfigFound>),
     /// The same after a project was attached: they are taken of projects of which none was looked for yet.
     NewAppConfigsRead(BTreeMap<ProjectId, AppConfigFound>),
+    /// It was looked which layers of confinement the host has: before [`Event::Started`].
+    LayersSeen(Vec<HostLayer>),
     /// It was looked what goes on around the tasks, as [`crate::Client::looks_for`] asks.
     SurroundingsSeen(Surroundings),
     /// It was looked what went over the network so far, as [`crate::Client::looks_for`] asks.
@@ -160,6 +163,8 @@ pub enum Event {
         job: JobId,
         /// Its process.
         pid: u32,
+        /// What it was started without.
+        without: TaskLayers,
     },
     /// A task's process could not be started.
     TaskStartFailed {
@@ -297,8 +302,35 @@ pub struct DiskFound {
     pub unsure: BTreeSet<FileKey>,
     /// Projects whose directories cannot be read. Nothing that was found of them, or was not, is believed.
     pub unseen: BTreeSet<ProjectId>,
-    /// How long it took.
+    /// How long it took, but for the time in which others had the CPUs.
     pub took: Duration,
+}
+
+impl DiskFound {
+    /// Of each of these files this is there by now, in its project's directory and among the parts of
+    /// downloads: that counts, and what was found of it before does not.
+    pub fn put(&mut self, now: BTreeMap<FileKey, Vec<FileFound>>) {
+        let mut changes: BTreeMap<ProjectId, (Bytes, Bytes)> = BTreeMap::new();
+        self.files.retain(|file| {
+            let stays = !now.contains_key(&file.key);
+            if !stays {
+                let (was, _) = changes.entry(file.key.project).or_default();
+                *was = was.plus(file.blocks);
+            }
+            stays
+        });
+        for file in now.into_values().flatten() {
+            let (_, is) = changes.entry(file.key.project).or_default();
+            *is = is.plus(file.blocks);
+            self.files.push(file);
+        }
+        for (project, (was, is)) in changes {
+            let of_project = self.projects.iter_mut().filter(|(id, _)| *id == project);
+            for sum in of_project.map(|(_, sum)| sum).chain([&mut self.ours]) {
+                *sum = Bytes(sum.0.saturating_sub(was.0)).plus(is);
+            }
+        }
+    }
 }
 
 /// A file or a link in a project's directory.

@@ -15,7 +15,7 @@ use crate::libraries::could_be_library;
 use crate::machine::Client;
 use crate::state::{File, FileStatus, Kept, Transfer};
 use crate::timers::Timer;
-use crate::transfers::{Rank, Use};
+use crate::transfers::{Places, Rank, Use};
 use crate::{
     Cause, Direction, Download, Effect, FileKey, NoticeLevel, RequiredSignature, Traffic, TransferError,
     TransferErrorKind, Upload,
@@ -179,6 +179,10 @@ impl Client {
             return;
         }
         let now = self.now();
+        let places = Places::under(self.local_preferences());
+        if self.state.transfers.set_places(places, now) {
+            self.timers.stale(Timer::Transfer);
+        }
         for direction in Direction::BOTH {
             self.state.transfers.of(direction).wake(now);
             if direction == Direction::Download && self.awaits_disk() {
@@ -533,21 +537,32 @@ impl Client {
         self.job_failed(job, fallow_boinc::runtime::exit::DOWNLOAD_FAILED, EndState::DownloadFailed, message);
     }
 
-    /// Whether no file may be transferred, even where projects are contacted: enough was, or a preference
-    /// file cannot be read that may have been the one to limit it.
+    /// Whether no file may be transferred, even where projects are contacted: somebody has the machine for
+    /// himself, enough was transferred, the host is not on WiFi and has to be, or a preference file cannot be
+    /// read that may have been the one to limit it.
     fn files_rest(&self) -> bool {
-        self.state.quota.is_spent() || !self.preference_troubles().is_empty()
+        self.files_yield || self.files_rest_in_any_case()
+    }
+
+    /// The same, where nobody has the machine for himself.
+    fn files_rest_in_any_case(&self) -> bool {
+        self.state.quota.is_spent() || self.wifi.forbids() || !self.preference_troubles().is_empty()
     }
 
     /// Whether a transfer could begin now but for other programs that use the network.
     pub(crate) fn could_begin_files(&self) -> bool {
+        !self.files_yield && self.could_begin_but_for_people()
+    }
+
+    /// The same, and but for somebody who has the machine for himself.
+    pub(crate) fn could_begin_but_for_people(&self) -> bool {
         let now = self.now();
         let any_ready = |direction| {
             let is_held = |project| self.held_back.left(project, direction, now).is_positive();
             !(direction == Direction::Download && self.awaits_disk())
                 && self.state.transfers.any_ready(direction, now, is_held)
         };
-        self.access.is_open() && !self.files_rest() && Direction::BOTH.into_iter().any(any_ready)
+        self.access.is_open() && !self.files_rest_in_any_case() && Direction::BOTH.into_iter().any(any_ready)
     }
 
     /// When a transfer can begin that cannot now.

@@ -8,13 +8,15 @@ use std::ops::Deref;
 
 use fallow_domain::agent_state::{OwnerWord, SuspendedBy};
 use fallow_domain::{
-    Bytes, Coprocessor, Fraction, HostFacts, Hours, Instant, JobId, LocalTime, MasterUrl, OwnerLimits,
-    Preferences, ProjectId,
+    Bytes, Coprocessor, FleetDocument, Fraction, HostFacts, Hours, Instant, JobId, LocalPreferences,
+    LocalTime, MasterUrl, OwnerLimits, Preferences, ProjectId,
 };
+use fallow_policy::confinement::{HostLayer, Lacking, TaskLayers, lacking, required_of_tasks};
 use fallow_preferences::{InForce, Said};
 
 use crate::in_force::{PreferenceFiles, Sources};
 use crate::in_use::{InUse, InUseView, Rests};
+use crate::jobs_network::takes_back;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::snooze::SNOOZE_MAX;
@@ -51,12 +53,22 @@ pub(crate) struct HostRecord {
     stop: Option<(SuspendedBy, String)>,
     /// When there was no input for so long that it stops.
     silent_at: Option<Instant>,
+    /// Until when it waits since the agent was started.
+    delayed_until: Option<Instant>,
     /// What was told of it.
     told_stop: Option<SuspendedBy>,
+    /// What stops coprocessors alone by what goes on around the tasks, in words.
+    devices_stop: Option<String>,
+    /// Whether that was told.
+    told_devices_stop: bool,
     /// Somebody has paused computing, by the last look.
     is_snoozed: bool,
     /// There is less space on the disk than the owner's limit asks for (R4.8); not stored.
     lacks_disk: bool,
+    /// Which layers of confinement it has; none until it was looked, and not stored.
+    layers: Option<Vec<HostLayer>>,
+    /// What it lacks of those that are required.
+    lacking: Lacking,
     /// What its clock on the wall shows; not stored.
     local: LocalTime,
     /// What was measured of it; not stored, for it is measured anew at every start.
@@ -76,6 +88,8 @@ pub(crate) struct Difference {
     fits: bool,
     /// Deadlines of reports are to be worked out.
     reports: bool,
+    /// Jobs of some project may have the network no more.
+    network: bool,
 }
 
 impl Deref for HostRecord {
@@ -112,9 +126,14 @@ impl From<Meta> for HostRecord {
             around: Around::default(),
             stop: None,
             silent_at: None,
+            delayed_until: None,
             told_stop: None,
+            devices_stop: None,
+            told_devices_stop: false,
             is_snoozed: false,
             lacks_disk: false,
+            layers: None,
+            lacking: Lacking::default(),
             local: LocalTime::UTC,
             meta,
             facts: None,
@@ -163,7 +182,14 @@ impl HostRecord {
 
     /// Its files say this from now on. None if that is what they said before.
     pub(crate) fn set_files(&mut self, files: PreferenceFiles, now: Instant) -> Option<Difference> {
-        self.sources.set_files(files).then(|| self.merge(now))
+        let before = self.merged.values.local.clone();
+        let found = self.sources.set_files(files).then(|| self.merge(now))?;
+        let local = &self.merged.values.local;
+        // Of these no other source has a word.
+        let devices = |of: &LocalPreferences| (of.use_gpus, of.excluded_of_projects.clone());
+        let fits = devices(&before) != devices(local);
+        let reports = before.report_at_once != local.report_at_once;
+        Some(Difference { fits: found.fits || fits, reports: found.reports || reports, ..found })
     }
 
     /// The same of the web site that counts.
@@ -186,6 +212,11 @@ impl HostRecord {
         &mut self.around
     }
 
+    /// The same, to be looked at.
+    pub(crate) const fn around(&self) -> &Around {
+        &self.around
+    }
+
     /// Whether other programs use too much, by the last look.
     pub(crate) const fn is_busy(&self) -> bool {
         self.around.busy_until().is_some()
@@ -206,6 +237,18 @@ impl HostRecord {
         let is = self.stopped_by();
         let is_new = std::mem::replace(&mut self.told_stop, is) != is;
         is_new.then(|| self.stop.as_ref().map(|(_, why)| why.clone()))
+    }
+
+    /// Why coprocessors rest by what goes on around the tasks, if they do.
+    pub(crate) fn devices_stopped_for(&self) -> Option<&str> {
+        self.devices_stop.as_deref()
+    }
+
+    /// What is to be told of that: why, or that it is over. None if that was told.
+    pub(crate) fn tell_devices_stop(&mut self) -> Option<Option<String>> {
+        let is = self.devices_stop.is_some();
+        let is_new = std::mem::replace(&mut self.told_devices_stop, is) != is;
+        is_new.then(|| self.devices_stop.clone())
     }
 
     /// Until when projects may not be contacted, if they may not now.
@@ -237,8 +280,13 @@ impl HostRecord {
     }
 
     /// Whether it leaves its coprocessors alone because somebody uses it.
-    pub(crate) const fn spares_devices(&self) -> bool {
+    pub(crate) const fn gives_way_with_devices(&self) -> bool {
         self.in_use.is_so() && !self.in_force.run_gpu_in_use
+    }
+
+    /// Whether it leaves its coprocessors alone for that or for another program.
+    pub(crate) const fn spares_devices(&self) -> bool {
+        self.gives_way_with_devices() || self.devices_stop.is_some()
     }
 
     /// Whether somebody has paused computing for a while, by the last look.
@@ -256,10 +304,31 @@ impl HostRecord {
         self.lacks_disk = lacks;
     }
 
+    /// It has these layers of confinement.
+    pub(crate) fn set_layers(&mut self, layers: Vec<HostLayer>, now: Instant) -> Difference {
+        self.layers = Some(layers);
+        self.look_at_clock(now)
+    }
+
+    /// What it lacks of the layers of confinement that are required.
+    pub(crate) const fn lacking(&self) -> &Lacking {
+        &self.lacking
+    }
+
+    /// What each task has to have of the layers that are required.
+    pub(crate) fn required_of_tasks(&self) -> TaskLayers {
+        required_of_tasks(&self.in_force.required_layers, self.layers.as_deref())
+    }
+
+    /// Whether it lacks layers that a document requires.
+    pub(crate) fn lacks_layers_of(&self, document: &FleetDocument) -> bool {
+        !lacking(&document.preferences.required_layers, self.layers.as_deref()).is_nothing()
+    }
+
     /// When nobody uses it any more, if there is no further input, or a pause ends.
     pub(crate) fn next_in_use(&self) -> Option<Instant> {
         let snoozed = self.meta.snoozed_until.filter(|_| self.is_snoozed);
-        let others = self.around.busy_until().into_iter().chain(self.silent_at);
+        let others = self.around.busy_until().into_iter().chain(self.silent_at).chain(self.delayed_until);
         self.in_use.until().into_iter().chain(snoozed).chain(others).min()
     }
 
@@ -313,7 +382,7 @@ impl HostRecord {
             let part = Fraction::clamped(f64::from(most.get()) / f64::from(facts.ncpus.max(1)));
             least(&mut preferences.cpu_fraction, part);
         }
-        self.unused = preferences.clone();
+        let unused_before = std::mem::replace(&mut self.unused, preferences.clone());
         let (open, changes_at) = preferences.hours.at(now, &self.local);
         (self.rests, self.changes_at) = (!open, changes_at);
         self.in_use.look(now, preferences.idle_after);
@@ -323,10 +392,22 @@ impl HostRecord {
         let silent_at = self.in_use.silent_at(local.stop_without_input);
         // One that has come waits for nothing.
         self.silent_at = silent_at.filter(|at| now < *at);
+        let delayed_until = self.in_use.watched_since().map(|since| since + local.start_delay);
+        self.delayed_until = delayed_until.filter(|until| now < *until);
+        self.devices_stop = self.around.stops_devices(local);
+        self.lacking = lacking(&preferences.required_layers, self.layers.as_deref());
         self.stop = match () {
             () if !self.sources.troubles().is_empty() => {
                 Some((SuspendedBy::PreferenceFile, "a preference file cannot be read".to_owned()))
             }
+            () if let Some(until) = self.delayed_until => Some((
+                SuspendedBy::StartDelay,
+                format!("the agent waits after its start, until {}", self.local.show(until)),
+            )),
+            () if !self.lacking.is_nothing() => Some((
+                SuspendedBy::Confinement,
+                format!("layers of confinement that are required are off: {}", self.lacking),
+            )),
             () if silent_at.is_some_and(|at| at <= now) => Some((
                 SuspendedBy::NoInput,
                 "nobody has used the machine for long, and it may go to sleep".to_owned(),
@@ -343,7 +424,10 @@ impl HostRecord {
         }
         let before = std::mem::replace(&mut self.in_force, preferences);
         let rules = before != self.in_force || spared != self.spares_devices();
-        Difference { rules, fits: fits_others(&before, &self.in_force), ..Difference::default() }
+        let network = takes_back(&before, &self.in_force);
+        // What can run here at all is what can while nobody uses the host.
+        let fits = fits_others(&before, &self.in_force) || fits_others(&unused_before, &self.unused);
+        Difference { rules, network, fits, ..Difference::default() }
     }
 
     fn edit<T>(&mut self, now: Instant, change: impl FnOnce(&mut Meta) -> T) -> (T, Difference) {
@@ -357,8 +441,9 @@ impl HostRecord {
         if document || was.owner != is.owner {
             self.merged = self.sources.in_force(&self.meta);
         }
-        let fits = rules && self.look_at_clock(now).fits;
-        (told, Difference { store, durable, rules, fits, reports: document })
+        let found = if rules { self.look_at_clock(now) } else { Difference::default() };
+        let Difference { fits, network, .. } = found;
+        (told, Difference { store, durable, rules, fits, network, reports: document })
     }
 }
 
@@ -392,6 +477,8 @@ fn fits_others(was: &Preferences, is: &Preferences) -> bool {
         run_in_use: _,
         run_gpu_in_use: _,
         idle_after: _,
+        required_layers: _,
+        jobs_network: _,
     } = was;
     (cpu_fraction, memory_fraction, connection_interval)
         != (&is.cpu_fraction, &is.memory_fraction, &is.connection_interval)
@@ -415,7 +502,11 @@ impl Client {
         if found.reports {
             self.reports_changed();
         }
+        if found.network {
+            self.take_network_back();
+        }
         if found.rules {
+            self.take_unconfined_off();
             self.timers.stale(Timer::Throttle);
             self.host_changed();
             if found.fits {
@@ -475,6 +566,7 @@ impl Client {
     pub(crate) fn edit_host(&mut self, facts: HostFacts) {
         let news = self.known_devices.take_in(&facts.coprocessors);
         let before = self.state.host.facts.replace(facts);
+        self.bar_projects();
         if before.as_ref().map(|facts| facts.ncpus) != self.state.host.facts().map(|facts| facts.ncpus) {
             // A number of CPUs is another part of them.
             let found = self.state.host.look_at_clock(self.now());

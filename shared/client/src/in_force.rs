@@ -158,6 +158,7 @@ impl Client {
         let Some(found) = self.state.host.set_files(files, now) else { return };
         // Before the start all is worked out anyway once the host was measured.
         if self.state.host.facts().is_some() {
+            self.bar_projects();
             self.see_to(found);
             self.preferences_may_differ();
         }

@@ -67,6 +67,11 @@ impl InUse {
         self.until
     }
 
+    /// When it was looked for the first time, which is when the agent was started.
+    pub(crate) const fn watched_since(&self) -> Option<Instant> {
+        self.watched_since
+    }
+
     /// Works out whether somebody uses it.
     pub(crate) fn look(&mut self, now: Instant, idle_after: Duration) {
         self.watched_since.get_or_insert(now);

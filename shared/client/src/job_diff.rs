@@ -103,6 +103,8 @@ impl Outline {
             process,
             // Of what its project said only the deadline is ever said anew.
             result: JobDescription { report_deadline: deadline, .. },
+            // What its process was given: it changes with the process.
+            given: _,
             // They never change.
             id: _,
             project: _,

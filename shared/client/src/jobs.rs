@@ -152,6 +152,8 @@ impl Client {
         let mut unused = self.schedule_host(false);
         unused.usable = self.state.host.unused().usable_cpus(ncpus);
         unused.memory_limit = self.memory_limit_unused();
+        // Those that rest now are there again later.
+        unused.devices = self.usable_devices();
         unused.can_never_run(&job.needs())
     }
 
@@ -203,6 +205,7 @@ impl Client {
             id: job.id,
             project: job.project,
             application: self.app_configs.number(job.project, &job.version.app),
+            barred: self.barred(job),
             usage: job.usage,
             state,
             deadline: job.result.report_deadline - self.preferences().connection_interval,

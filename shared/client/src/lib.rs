@@ -28,6 +28,7 @@ mod budget;
 mod carried;
 mod cause;
 mod clock;
+mod confinement;
 mod confirmation;
 mod connection;
 mod cut;
@@ -48,6 +49,7 @@ mod file_edit;
 mod file_table;
 mod file_use;
 mod files;
+mod gpu_exclusions;
 mod held_back;
 mod hopeless;
 mod host_edit;
@@ -58,6 +60,7 @@ mod job_diff;
 mod job_edit;
 mod job_table;
 mod jobs;
+mod jobs_network;
 mod known_devices;
 mod ledger;
 mod libraries;
@@ -66,6 +69,7 @@ mod machine;
 mod messages;
 mod other_network;
 mod pages;
+mod people;
 mod planning;
 mod presence;
 mod project_edit;
@@ -104,6 +108,7 @@ mod view;
 mod wanted;
 mod watch;
 mod why;
+mod wifi;
 mod workload;
 mod workunits;
 
@@ -127,7 +132,7 @@ pub use record::RestoreError;
 pub use room::{Goes, Held, Room};
 pub use separation::separate;
 pub use snooze::SNOOZE_MAX;
-pub use surroundings::{CpuWork, LooksFor, Surroundings};
+pub use surroundings::{CpuWork, LooksFor, NetworkOver, Surroundings};
 pub use trickles::TRICKLE_MAX;
 pub use view::*;
 pub use why::{Why, WhyCalled};
@@ -163,6 +168,8 @@ pub struct Change {
 pub enum Entity {
     /// [`HostView`].
     Host,
+    /// [`Client::disk_decisions`]; gone while there are none.
+    Disk,
     /// [`ProjectView`]; gone when the client has none of that id any more.
     Project(ProjectId),
     /// [`TaskView`]; likewise.

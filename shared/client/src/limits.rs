@@ -21,19 +21,36 @@ const DISK_BOUND: Bytes = Bytes(1_000_000_000);
 const THREADS_MAX: u32 = 1_000;
 const THREADS_PER_CPU: u32 = 16;
 
-/// The most that a single task may have on this host, whoever uses it.
+/// What tasks may have on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLimits {
-    /// Memory of all its processes together.
+    /// Memory of all processes of a single task together, whoever uses the host.
     pub memory: Bytes,
-    /// Processes and threads.
+    /// Its processes and threads.
     pub threads: u32,
+    /// CPUs that all tasks together may keep busy now. None where all are theirs.
+    pub cpus: Option<u32>,
 }
 
 impl Client {
     /// What the shell may have the system hold each task to.
     pub fn task_limits(&self) -> TaskLimits {
-        TaskLimits { memory: self.memory_limit_unused(), threads: self.threads_allowed() }
+        TaskLimits {
+            memory: self.memory_limit_unused(),
+            threads: self.threads_allowed(),
+            cpus: self.cpus_allowed(),
+        }
+    }
+
+    /// CPUs that tasks may keep busy, if not all: those that the preferences leave them, and for each task
+    /// that feeds a GPU what it is planned with, for that comes on top. One that feeds none would stand
+    /// still.
+    fn cpus_allowed(&self) -> Option<u32> {
+        let facts = self.state.host.facts()?;
+        let feeds = |job: &&Job| job.process.exists() && job.usage.coprocessor.is_some();
+        let jobs = self.state.jobs.slots().values().filter_map(|id| self.state.jobs.get(id));
+        let feeders: u32 = jobs.filter(feeds).map(|job| (job.usage.cpus.ceil() as u32).max(1)).sum();
+        Some(self.usable_cpus().saturating_add(feeders)).filter(|cpus| *cpus < facts.ncpus)
     }
 
     /// How many processes and threads a task may have. BOINC sets no limit, nor has it a number for one that

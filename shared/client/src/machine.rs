@@ -38,6 +38,7 @@ use crate::throttle::Throttle;
 use crate::timers::{Timer, Timers};
 use crate::trial::Watch;
 use crate::wanted::Wanted;
+use crate::wifi::Wifi;
 use crate::workload::Workload;
 use crate::{Effect, Event, Reason, Step};
 
@@ -64,6 +65,9 @@ pub struct ClientConfig {
     /// How often the shell measures the disk when [`Effect::MeasureDisk`] asks for it (R4.1). None where it
     /// does not, as in a simulation: then files are fetched and kept as if there were space for all.
     pub measure_disk: Option<Duration>,
+    /// Whether jobs may have the network where preferences allow it and their application asks for it
+    /// (R6.10): the owner's word that no document widens.
+    pub jobs_network: bool,
 }
 
 impl ClientConfig {
@@ -78,6 +82,7 @@ impl ClientConfig {
             may_change_policy: true,
             confirm_within: None,
             measure_disk: None,
+            jobs_network: false,
         }
     }
 
@@ -128,6 +133,10 @@ pub struct Client {
     pub(crate) held_back: HeldBack,
     /// Whether transfers wait for other programs.
     pub(crate) other_network: OtherNetwork,
+    /// Files give way to somebody who has the machine for himself.
+    pub(crate) files_yield: bool,
+    /// Whether they wait for WiFi.
+    pub(crate) wifi: Wifi,
     /// Downloads that come to nothing, and what is enough.
     pub(crate) stalls: Stalls,
     /// Projects that somebody waits for, who wants to know whether they accept his account.
@@ -192,6 +201,8 @@ impl Client {
             hearings: Hearings::default(),
             held_back: HeldBack::default(),
             other_network: OtherNetwork::default(),
+            files_yield: false,
+            wifi: Wifi::default(),
             stalls: Stalls::default(),
             attaching: Attachments::default(),
             schedule: Decision::default(),
@@ -303,6 +314,7 @@ impl Client {
             Event::PreferenceFilesRead(files) => self.preference_files_read(*files),
             Event::AppConfigsRead(found) => self.app_configs_read(found),
             Event::NewAppConfigsRead(found) => self.new_app_configs_read(found),
+            Event::LayersSeen(layers) => self.layers_seen(layers),
             Event::SurroundingsSeen(seen) => self.surroundings_seen(seen),
             Event::NetworkMoved(moved) => self.network_moved(moved),
             Event::OwnerSuspended(suspended) => self.owner_suspends(suspended),
@@ -316,7 +328,7 @@ impl Client {
             Event::UploadEnded { file, outcome } => self.upload_ended(&file, outcome),
             Event::TrafficMeasured(traffic) => self.traffic_measured(&traffic),
             Event::FilesMoved { up, down } => self.files_moved(up, down),
-            Event::TaskStarted { job, pid } => self.task_started(job, pid),
+            Event::TaskStarted { job, pid, without } => self.task_started(job, pid, without),
             Event::TaskStartFailed { job, reason, fault } => self.task_start_failed(job, reason, fault),
             Event::TasksSampled(samples) => self.tasks_sampled(&samples),
             Event::TrickleFound { job, name, nbytes } => self.trickle_found(job, &name, nbytes),
@@ -337,6 +349,8 @@ impl Client {
         self.poll_disk();
         self.wake_tasks();
         self.poll_quota();
+        self.poll_wifi();
+        self.poll_people();
         self.poll_other_network();
         let connected = self.is_connected();
         if connected {

@@ -56,8 +56,8 @@ impl Client {
             && (self.state.transfers.any_active() || is_held())
     }
 
-    /// Why files wait that could begin otherwise, if there are any.
-    pub(crate) fn files_wait(&self) -> Option<String> {
+    /// The same where they wait for other programs.
+    pub(crate) fn wait_for_others(&self) -> Option<String> {
         let others = self.other_network.waits().filter(|_| self.could_begin_files());
         others.map(|others| others.to_string())
     }

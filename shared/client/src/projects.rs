@@ -206,6 +206,7 @@ impl Client {
         let directory = self.free_directory(&wanted.url);
         let project = Project::attached(id, wanted, directory, from_document);
         self.insert_project(project);
+        self.bar_projects();
         self.notice(NoticeLevel::Info, Some(id), format!("attached to {}", wanted.url));
         id
     }
@@ -465,6 +466,7 @@ impl Project {
             apps: BTreeMap::new(),
             lacks: PerType::default(),
             web: WebPreferences::default(),
+            barred: PerType::default(),
             job_time: None,
             deletes: Deletes::default(),
         }

@@ -113,6 +113,9 @@ impl Client {
         if let Some(spent) = self.transfers_spent() {
             return Some(format!("{spent}{}", until(spent.until)));
         }
+        if let Some(why) = self.awaits_wifi() {
+            return Some(why);
+        }
         let closed_until = host.network_closed_until(now)?;
         let hours = &self.local_preferences().network_hours;
         Some(format!("the hours of the network are {hours}{}", until(closed_until)))

@@ -88,7 +88,8 @@ impl Client {
 
     fn finished(&self, job: &Job) -> Option<FinishedJob> {
         let outcome = job.outcome.as_ref()?;
-        let wanted = self.app_configs.reports_at_once(job.project, &job.version.app);
+        let wanted = self.local_preferences().report_at_once
+            || self.app_configs.reports_at_once(job.project, &job.version.app);
         Some(FinishedJob {
             completed_at: outcome.at,
             deadline: job.result.report_deadline,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, SlotId};
 use fallow_policy::accounting::{Debt, ShortTermPeriod};
+use fallow_policy::confinement::TaskLayers;
 use fallow_policy::cpu_schedule::{
     CpuSituation, ProjectSnapshot, RunAction, Schedule, ScheduleHost, ScheduledJob, UnscheduledJob,
 };
@@ -13,7 +14,7 @@ use fallow_policy::round_robin::Outlook;
 use crate::app_configs::BelowShare;
 use crate::end_state::EndState;
 use crate::machine::Client;
-use crate::state::Process;
+use crate::state::{Given, Process};
 use crate::{Cause, Effect, Entity, Reason, Rule};
 
 impl Client {
@@ -222,9 +223,11 @@ impl Client {
                 );
             }
         };
+        let network = setup.network;
         let started = self.steer_job(id, |job| {
             job.slot = Some(slot);
             job.process = Process::Starting;
+            job.given = Given { network, without: TaskLayers::default() };
             job.run.base = job.run.checkpoint_cpu;
             job.run.process_cpu = Duration::ZERO;
             (job.run.swap, job.run.swapped) = (Bytes(0), Bytes(0));

@@ -2,7 +2,7 @@
 
 use fallow_boinc::runtime::init_data::{AppFiles, AppInitData, MAPPED_CHANNEL, Raw};
 use fallow_boinc::scheduler::{HostInfo, type_name};
-use fallow_domain::{Bytes, JobId, ProjectId, ResourceType, SlotId, printable};
+use fallow_domain::{AccountKey, Bytes, JobId, ProjectId, ResourceType, SlotId, printable};
 use fallow_policy::job_queue::Devices;
 
 use crate::described::FileReference;
@@ -143,7 +143,8 @@ impl Client {
             project_preferences: text(&project.web.specific).map(Raw),
             team_name: text(&who.team_name),
             user_name: text(&who.user_name),
-            authenticator: project.account_key.clone(),
+            // BOINC's library needs none; a job of one submitter would have the account of all by it (R6.10).
+            authenticator: AccountKey::new(""),
             wu_name: workunit.name.clone(),
             result_name: job.result.name.clone(),
             shm_key: MAPPED_CHANNEL,
@@ -197,6 +198,8 @@ impl Client {
             mapped_channel: maps_its_channel(version.api_version.as_deref()),
             disk_max: self.disk_bound(job),
             special: job.usage.coprocessor.is_some(),
+            network: self.has_network(job),
+            required: self.required_of_tasks(),
         })
     }
 }

@@ -13,6 +13,7 @@ use fallow_domain::{
 };
 use fallow_policy::backoff::Wait;
 use fallow_policy::completion::DurationCorrection;
+use fallow_policy::confinement::TaskLayers;
 use fallow_policy::disk::DeletionChoice;
 use fallow_policy::job_queue::Devices;
 use fallow_policy::rpc_timing::RpcState;
@@ -114,6 +115,9 @@ pub(crate) struct Project {
     /// What the user set for it on its web site, worked out from `identity`.
     #[serde(skip)]
     pub web: WebPreferences,
+    /// Types of which the owner lets its jobs use none of the host's devices, worked out from his files.
+    #[serde(skip)]
+    pub barred: PerType<bool>,
 }
 
 /// What a project says about which of its files go first (BOINC: `deletion_policy_priority`,
@@ -149,10 +153,10 @@ impl Project {
         self.web = WebPreferences::parse(&self.identity.project_preferences, &self.identity.venue);
     }
 
-    /// The types of which it is asked for no jobs: its user's on its web site and those that the document in
-    /// force says.
+    /// The types of which it is asked for no jobs: its user's on its web site, those that the document in
+    /// force says, and those of which its jobs may use no device.
     pub(crate) fn left_out(&self) -> PerType<bool> {
-        self.web.without.map(|kind, left_out| *left_out || self.without.contains(kind))
+        self.web.without.map(|kind, left_out| *left_out || self.without.contains(kind) || self.barred[kind])
     }
 
     /// From now on its programs must be signed by this key, where one is said. Another one that was taken on
@@ -366,6 +370,16 @@ pub(crate) struct Job {
     pub outcome: Option<Outcome>,
     #[serde(skip)]
     pub process: Process,
+    #[serde(skip)]
+    pub given: Given,
+}
+
+/// What a job's process was started with (R6.10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub network: bool,
+    /// What the shell could not give it.
+    pub without: TaskLayers,
 }
 
 /// Where a job stands, coarsely.

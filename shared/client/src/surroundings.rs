@@ -1,4 +1,5 @@
-//! What goes on at the host beside people: its power, other programs (R6.2, R6.4; BOINC: `run_on_batteries`,
+//! What goes on at the host beside people: its power, its network, other programs (R6.2, R6.4; BOINC:
+//! `run_on_batteries`, `battery_charge_min_pct`, `battery_max_temperature`, `network_wifi_only`,
 //! `suspend_cpu_usage`, `exclusive_app`).
 //!
 //! Model: the shell looks every few seconds while there is something to look for ([`Client::looks_for`]) and
@@ -7,6 +8,7 @@
 //! computing rests for a while from the last look at which it was too high, so that it does not come and go.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{Duration, Fraction, Instant, LocalPreferences};
@@ -23,18 +25,39 @@ const BUSY_FOR: Duration = Duration::from_secs(20);
 const TOO_SOON: Duration = Duration::from_secs(5);
 /// A longer time between two looks says nothing: the host slept, or nobody looked.
 const LOOKS_APART: Duration = Duration::from_secs(60);
+/// A battery that was too hot has to cool by so many degrees, so that computing does not come and go.
+const COOLED: u32 = 5;
 
 /// What the shell sees around the tasks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Surroundings {
     /// The host runs on its battery.
     pub on_battery: bool,
+    /// How far its battery is charged; none where that is not told, or was not looked at.
+    pub battery_charge: Option<Fraction>,
+    /// How hot it is in degrees Celsius, rounded up; likewise.
+    pub battery_temperature: Option<u32>,
+    /// What leads to the network; none where it was not looked at.
+    pub network: Option<NetworkOver>,
     /// An exclusive program that runs, if any does.
     pub exclusive: Option<String>,
+    /// The same of the programs that want coprocessors for themselves.
+    pub gpu_exclusive: Option<String>,
     /// Hardly any memory is left on the host.
     pub memory_short: bool,
     /// What the CPUs have done so far; none where it was not looked at.
     pub cpu_worked: Option<CpuWork>,
+}
+
+/// What a host's way to the network begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetworkOver {
+    /// A wireless network.
+    Wifi,
+    /// Another interface, by its name.
+    Other(String),
+    /// Nothing: it has no way out.
+    Nothing,
 }
 
 /// What all CPUs of the machine have done so far, for whomever.
@@ -51,8 +74,16 @@ pub struct CpuWork {
 pub struct LooksFor {
     /// Whether the host runs on its battery.
     pub battery: bool,
+    /// How far its battery is charged.
+    pub charge: bool,
+    /// How hot its battery is.
+    pub heat: bool,
+    /// What leads to the network.
+    pub wifi: bool,
     /// Whether one of these programs runs.
     pub programs: BTreeSet<String>,
+    /// Whether one of these does.
+    pub gpu_programs: BTreeSet<String>,
     /// How much the CPUs work.
     pub load: bool,
     /// What goes over the network ([`crate::Event::NetworkMoved`]).
@@ -74,6 +105,8 @@ struct Look {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Around {
     seen: Surroundings,
+    /// Its battery was hotter than it may be, and has not cooled since.
+    is_hot: bool,
     /// The last looks at the CPUs, the newest one last.
     looks: Vec<Look>,
     /// Part of all CPUs that other programs used by the last looks.
@@ -110,6 +143,10 @@ impl Around {
 
     /// Works out for what computing is to rest under these preferences.
     pub(crate) fn look(&mut self, now: Instant, local: &LocalPreferences, in_use: bool) {
+        let heat = self.seen.battery_temperature.zip(local.battery_temperature_max);
+        self.is_hot = heat.is_some_and(|(degrees, most)| {
+            degrees > most.get() || self.is_hot && degrees + COOLED > most.get()
+        });
         let always = local.other_load_max.map(|most| (most, "other_load_max"));
         let then = local.other_load_max_in_use.map(|most| (most, "other_load_max_in_use"));
         let most = match (in_use, always, then) {
@@ -139,6 +176,22 @@ impl Around {
             () if self.seen.on_battery && !local.run_on_batteries => {
                 Some((SuspendedBy::Battery, "the machine runs on its battery".to_owned()))
             }
+            () if let Some((charge, least)) = self.lacks_charge(local) => {
+                let [charge, least] = [charge, least].map(|part| part.get() * 100.0);
+                let why = format!(
+                    "its battery is charged to {charge:.0} %, and battery_charge_min is {least:.0} %"
+                );
+                Some((SuspendedBy::Battery, why))
+            }
+            () if self.is_hot => {
+                let degrees = self.seen.battery_temperature.unwrap_or_default();
+                let most = local.battery_temperature_max.map_or(0, NonZeroU32::get);
+                let until = most.saturating_sub(COOLED);
+                let why = format!(
+                    "its battery has {degrees} °C, and battery_temperature_max is {most} °C: until it has {until} °C"
+                );
+                Some((SuspendedBy::Battery, why))
+            }
             () if let Some(name) = exclusive.filter(|name| local.exclusive_programs.contains(*name)) => {
                 Some((SuspendedBy::OtherPrograms, format!("{name} runs, which wants the machine for itself")))
             }
@@ -152,6 +205,23 @@ impl Around {
             }
             () => None,
         }
+    }
+
+    /// What keeps the host from computing on coprocessors, likewise in words.
+    pub(crate) fn stops_devices(&self, local: &LocalPreferences) -> Option<String> {
+        let name = self.seen.gpu_exclusive.as_ref();
+        let name = name.filter(|name| local.exclusive_gpu_programs.contains(*name))?;
+        Some(format!("{name} runs, which wants GPUs for itself"))
+    }
+
+    /// How far the battery is charged and would have to be, where that is too little.
+    fn lacks_charge(&self, local: &LocalPreferences) -> Option<(Fraction, Fraction)> {
+        self.seen.battery_charge.zip(local.battery_charge_min).filter(|(charge, least)| charge < least)
+    }
+
+    /// What leads to the network, by the last look.
+    pub(crate) const fn network(&self) -> Option<&NetworkOver> {
+        self.seen.network.as_ref()
     }
 
     pub(crate) const fn busy_until(&self) -> Option<Instant> {
@@ -179,7 +249,11 @@ impl Client {
         let limited = local.other_load_max.is_some() || local.other_load_max_in_use.is_some();
         LooksFor {
             battery: !local.run_on_batteries,
+            charge: local.battery_charge_min.is_some(),
+            heat: local.battery_temperature_max.is_some(),
+            wifi: local.network_wifi_only,
             programs: local.exclusive_programs.clone(),
+            gpu_programs: local.exclusive_gpu_programs.clone(),
             network: self.watches_network(),
             memory: self.may_leave_memory().next().is_some(),
             load: limited && (self.executing().next().is_some() || self.state.host.is_busy()),
@@ -222,8 +296,17 @@ impl Client {
         self.refresh(id);
     }
 
-    /// Says that something around the tasks keeps the host from computing, or does no more.
+    /// Says that something around the tasks keeps the host from computing, or its coprocessors, or does no
+    /// more.
     pub(crate) fn tell_stop(&mut self) {
+        if let Some(why) = self.state.host.tell_devices_stop() {
+            self.touch(Entity::Host);
+            let text = match why {
+                Some(why) => format!("GPUs rest: {why}"),
+                None => "what GPUs rested for is over: they may be used".to_owned(),
+            };
+            self.notice(NoticeLevel::Info, None, text);
+        }
         let Some(why) = self.state.host.tell_stop() else { return };
         self.spare_tasks();
         self.touch(Entity::Host);

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use fallow_boinc::runtime::exit::{self, RestartReason};
 use fallow_boinc::runtime::message::AppStatus;
 use fallow_domain::{Bytes, Duration, Instant, JobId};
+use fallow_policy::confinement::TaskLayers;
 
 use crate::devices::devices_of;
 use crate::end_state::EndState;
@@ -52,8 +53,9 @@ impl Client {
         });
     }
 
-    pub(crate) fn task_started(&mut self, id: JobId, pid: u32) {
+    pub(crate) fn task_started(&mut self, id: JobId, pid: u32, without: TaskLayers) {
         let before = self.edit_job(id, |job| {
+            job.given.without = without;
             job.run.ran |= job.process.exists();
             job.run.failed_starts = 0;
             // It computes again.
@@ -74,6 +76,8 @@ impl Client {
             }
             Some(_) => {}
         }
+        // Required since its start was decided.
+        self.take_unconfined_off();
     }
 
     pub(crate) fn task_start_failed(&mut self, id: JobId, reason: String, fault: StartFault) {

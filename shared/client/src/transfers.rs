@@ -1,6 +1,7 @@
 //! Transfers that are not over: which of them begins next.
 //!
-//! Model: at most two of a project at once in each direction, at most eight of all (BOINC's figures).
+//! Model: at most two of a project at once in each direction, at most eight of all (BOINC's figures), or
+//! fewer where the owner of the host says so.
 //! Projects take turns, so that a thousand files of one never keep the one file of another waiting. Within a
 //! project comes first what lets a job run soonest: the files of applications, then the inputs of the job
 //! that the scheduler would run first; uploads go by the deadlines of their jobs. One place of a project's
@@ -8,26 +9,51 @@
 //! there are both: neither kind keeps the other out.
 //!
 //! Four projects whose servers trickle could hold all eight places for days. So when no place became free for
-//! five minutes, each project that has none gets one beside them, up to [`BESIDE_MAX`] in all.
+//! five minutes, each project that has none gets one beside them, up to [`BESIDE_MAX`] in all; not where the
+//! owner has said how many there may be.
 //!
 //! With ten thousand of them, an event that concerns none must not look at them all: each change costs O(log
 //! n), and what begins next is the first of a set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_domain::{Duration, Instant, JobId, ProjectId};
+use fallow_domain::{Duration, Instant, JobId, LocalPreferences, ProjectId};
 
 use crate::state::Transfer;
 use crate::{Direction, FileKey};
 
-/// At most this many transfers of a project at once in one direction (BOINC: `max_file_xfers_per_project`).
-const ACTIVE_PER_PROJECT: usize = 2;
-/// At most this many transfers at once in one direction (BOINC: `max_file_xfers`).
-const ACTIVE_MAX: usize = 8;
 /// When all places were taken for so long, those beside them are given out.
 const STUCK: Duration = Duration::from_mins(5);
 /// At most this many with those.
 const BESIDE_MAX: usize = 32;
+
+/// How many may be under way in a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// In all (BOINC: `max_file_xfers`).
+    all: usize,
+    /// Beside these, when all are stuck.
+    with_beside: usize,
+    /// Of a project (BOINC: `max_file_xfers_per_project`).
+    of_project: usize,
+}
+
+impl Places {
+    /// As the owner of the host has it.
+    pub(crate) fn under(local: &LocalPreferences) -> Self {
+        let number = |count: std::num::NonZeroU32| usize::try_from(count.get()).unwrap_or(usize::MAX);
+        let all = number(local.files_at_once);
+        let is_limited = local.files_at_once < LocalPreferences::FILES_AT_ONCE;
+        let with_beside = if is_limited { all } else { BESIDE_MAX };
+        Self { all, with_beside, of_project: number(local.files_at_once_of_project) }
+    }
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self::under(&LocalPreferences::default())
+    }
+}
 
 /// What a file is for, in the order in which it is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +106,7 @@ pub(crate) struct OneWay {
     last: Option<ProjectId>,
     /// Since when every place is taken and none became free.
     full_since: Option<Instant>,
+    places: Places,
 }
 
 /// One that is under way.
@@ -189,6 +216,18 @@ impl Transfers {
         &self.one_way(direction).failed
     }
 
+    /// So many places there are from now on. What is under way goes on. True if there were others.
+    pub(crate) fn set_places(&mut self, places: Places, now: Instant) -> bool {
+        let mut is_new = false;
+        for one_way in [&mut self.down, &mut self.up] {
+            if std::mem::replace(&mut one_way.places, places) != places {
+                one_way.full_since = (one_way.active.len() >= places.all).then_some(now);
+                is_new = true;
+            }
+        }
+        is_new
+    }
+
     /// The clock was set back: nothing waits longer by that.
     pub(crate) fn observe(&mut self, now: Instant) {
         for one_way in [&mut self.down, &mut self.up] {
@@ -263,18 +302,18 @@ impl OneWay {
 
     fn has_room(&self, project: ProjectId, now: Instant) -> bool {
         let own = self.active_of(project).count();
-        if self.active.len() < ACTIVE_MAX {
-            return own < ACTIVE_PER_PROJECT;
+        if self.active.len() < self.places.all {
+            return own < self.places.of_project;
         }
         let is_stuck = self.full_since.is_some_and(|since| now >= since + STUCK);
-        is_stuck && own == 0 && self.active.len() < BESIDE_MAX
+        is_stuck && own == 0 && self.active.len() < self.places.with_beside
     }
 
     fn put(&mut self, key: &FileKey, transfer: &Transfer, rank: Rank, now: Instant) {
         let has_failed = transfer.backoff.failures() > 0;
         if transfer.active {
             self.active.insert(key.clone(), Active { has_failed, rank });
-            if self.active.len() == ACTIVE_MAX {
+            if self.active.len() == self.places.all {
                 self.full_since = Some(now);
             }
             return;
@@ -296,7 +335,7 @@ impl OneWay {
     fn take_out(&mut self, key: &FileKey, now: Instant) -> Option<Rank> {
         let active = self.active.remove(key);
         if active.is_some() {
-            self.full_since = (self.active.len() >= ACTIVE_MAX).then_some(now);
+            self.full_since = (self.active.len() >= self.places.all).then_some(now);
         }
         self.failed.remove(key);
         let Some((rank, queue)) = self.index.remove(key) else { return active.map(|active| active.rank) };
@@ -323,7 +362,8 @@ impl OneWay {
 
     /// What could begin now has begun, or waits for another to end.
     fn next_wake_up(&self, now: Instant, held_until: impl Fn(ProjectId) -> Instant) -> Option<Instant> {
-        let stuck_at = self.full_since.map(|since| since + STUCK);
+        let gives_more = self.places.with_beside > self.places.all;
+        let stuck_at = self.full_since.filter(|_| gives_more).map(|since| since + STUCK);
         let waits = self.projects.iter().flat_map(|(&project, waiting)| {
             let held_until = held_until(project);
             let later = waiting.later.first().map(|(at, _)| (*at).max(held_until));

@@ -1,3 +1,5 @@
+use std::num::NonZeroU32;
+
 use fallow_policy::transfer_backoff::TransferBackoff;
 use proptest::prelude::*;
 use rand_pcg::Pcg64Mcg;
@@ -112,7 +114,7 @@ fn places_beside_the_eight_are_given_out_when_none_became_free_for_minutes() {
             transfers.place(&key(project, &format!("{project}{n}")), Some(&fresh()), Some(Rank::LAST), t0());
         }
     }
-    assert_eq!(begin(&mut transfers, t0()).len(), ACTIVE_MAX);
+    assert_eq!(begin(&mut transfers, t0()).len(), Places::default().all);
     // Turns are taken: the fifth project had one of the eight, and when that is over it is the fourth's turn.
     end(&mut transfers, &key(5, "50"), t0());
     for n in 0..4 {
@@ -126,12 +128,47 @@ fn places_beside_the_eight_are_given_out_when_none_became_free_for_minutes() {
     assert_eq!(transfers.next_wake_up(at, |_, _| at), None);
 }
 
+fn places(all: u32, of_project: u32) -> Places {
+    let [files_at_once, files_at_once_of_project] =
+        [all, of_project].map(|count| NonZeroU32::new(count).unwrap());
+    Places::under(&LocalPreferences {
+        files_at_once,
+        files_at_once_of_project,
+        ..LocalPreferences::default()
+    })
+}
+
+#[test]
+fn r6_4_an_owner_who_says_how_many_files_go_at_once_gets_none_beside_and_what_is_under_way_ends_first() {
+    let mut transfers = Transfers::default();
+    for project in 1..=3 {
+        for n in 0..4 {
+            transfers.place(&key(project, &format!("{project}{n}")), Some(&fresh()), Some(Rank::LAST), t0());
+        }
+    }
+    transfers.set_places(places(2, 1), t0());
+    assert_eq!(begin(&mut transfers, t0()), ["10", "20"]);
+    let later = t0() + STUCK * 2;
+    assert_eq!(transfers.next_wake_up(t0(), |_, _| t0()), None);
+    assert_eq!(begin(&mut transfers, later), Vec::<String>::new());
+    transfers.set_places(places(1, 1), later);
+    end(&mut transfers, &key(1, "10"), later);
+    assert_eq!(begin(&mut transfers, later), Vec::<String>::new());
+    end(&mut transfers, &key(2, "20"), later);
+    assert_eq!(begin(&mut transfers, later), ["30"]);
+    transfers.set_places(Places::default(), later);
+    assert_eq!(begin(&mut transfers, later).len(), 5, "two of each project");
+}
+
 proptest! {
     #[test]
     fn places_are_kept_and_no_project_with_room_is_passed_over(
         steps in prop::collection::vec((1_u32..6, 0_u32..30, any::<bool>(), 0_i64..50), 1..200),
+        (all, of_project) in (1_u32..=8, 1_u32..=2),
     ) {
         let mut transfers = Transfers::default();
+        let places = places(all, of_project);
+        transfers.set_places(places, t0());
         let mut active: Vec<FileKey> = Vec::new();
         let mut waiting: BTreeSet<FileKey> = BTreeSet::new();
         for (project, number, ends, hours) in steps {
@@ -149,11 +186,11 @@ proptest! {
                 active.push(key);
             }
             let of = |project: ProjectId| active.iter().filter(|key| key.project == project).count();
-            prop_assert!(active.len() <= ACTIVE_MAX);
-            prop_assert!(active.iter().all(|key| of(key.project) <= ACTIVE_PER_PROJECT));
+            prop_assert!(active.len() <= places.all);
+            prop_assert!(active.iter().all(|key| of(key.project) <= places.of_project));
             // Work conserving: with a place free, whoever waits has both of its own.
-            if active.len() < ACTIVE_MAX {
-                prop_assert!(waiting.iter().all(|key| of(key.project) == ACTIVE_PER_PROJECT));
+            if active.len() < places.all {
+                prop_assert!(waiting.iter().all(|key| of(key.project) == places.of_project));
             }
         }
     }

@@ -207,7 +207,8 @@ impl Client {
         let waits = |job: &&Job| job.stage == Stage::Runnable && job.outcome.is_none();
         let mut waiting = self.state.jobs.values().filter(waits).peekable();
         let host = &self.state.host;
-        let suspends = |document: &FleetDocument| document.preferences.suspended;
+        let suspends =
+            |document: &FleetDocument| document.preferences.suspended || host.lacks_layers_of(document);
         Seen {
             halted: host.document.as_ref().is_some_and(suspends)
                 && host.trial.as_ref().is_some_and(|trial| !suspends(&trial.before)),

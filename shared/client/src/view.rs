@@ -23,6 +23,8 @@ pub struct HostView {
     pub suspended_by: Option<SuspendedBy>,
     /// What around the tasks stops computing, in words; said also where somebody has suspended it besides.
     pub stopped_for: Option<String>,
+    /// Layers of confinement that preferences require and that are off, with why: nothing is computed then.
+    pub lacks_layers: Option<String>,
     /// When it may compute.
     pub hours: Hours,
     /// When these hours begin or end next, by its clock on the wall, such as `Mon 18:00`.
@@ -162,6 +164,7 @@ impl Client {
             suspended_by: [
                 (meta.owner.suspended || meta.is_suspended_by_file(), SuspendedBy::Owner),
                 (wished, SuspendedBy::Coordinator),
+                (!meta.lacking().is_nothing(), SuspendedBy::Confinement),
                 (meta.rests(), SuspendedBy::Hours),
                 (meta.is_snoozed(), SuspendedBy::Snooze),
                 (meta.gives_way(), SuspendedBy::InUse),
@@ -171,6 +174,7 @@ impl Client {
             .find_map(|(is_so, by)| is_so.then_some(by))
             .or_else(|| meta.stopped_by()),
             stopped_for: meta.stopped_for(),
+            lacks_layers: Some(meta.lacking()).filter(|one| !one.is_nothing()).map(ToString::to_string),
             snoozed_until: meta.snoozed_until.filter(|_| meta.is_snoozed()),
             in_use: meta.in_use(),
             hours: self.preferences().hours.clone(),
@@ -180,7 +184,8 @@ impl Client {
             excluded_devices: self.preferences().excluded_devices.clone(),
             owner: meta.owner.clone(),
             // A job on a coprocessor takes its part of the CPUs with it.
-            is_less_in_use: meta.is_less_in_use() || meta.spares_devices() && self.has_usable_devices(),
+            is_less_in_use: meta.is_less_in_use()
+                || meta.gives_way_with_devices() && self.has_usable_devices(),
             owner_limits: meta.owner_limits(),
             owner_word: meta.owner_word(),
             memory: facts.map_or(Bytes(0), |host| host.memory),
@@ -314,7 +319,8 @@ impl Client {
     pub fn entities(&self) -> Vec<Entity> {
         let projects = self.state.projects.keys().map(|id| Entity::Project(*id));
         let jobs = self.state.jobs.keys().map(|id| Entity::Job(*id));
-        std::iter::once(Entity::Host).chain(projects).chain(jobs).collect()
+        let disk = (self.disk_decisions().len() > 0).then_some(Entity::Disk);
+        std::iter::once(Entity::Host).chain(disk).chain(projects).chain(jobs).collect()
     }
 
     /// Totals over all projects, detached ones too.

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use fallow_domain::{Bytes, Device, Duration, Flops, Fraction, Hours, Invalid, Share, Speed};
+use fallow_domain::{
+    Bytes, Device, Duration, Flops, Fraction, GpuExclusion, Hours, Invalid, MasterUrl, RequiredLayer, Share,
+    Speed,
+};
 use toml::de::DeValue;
 
 use crate::suggest::suggest;
@@ -259,6 +262,24 @@ impl FromValue for BTreeSet<String> {
     }
 }
 
+impl FromValue for BTreeSet<GpuExclusion> {
+    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
+        let expected =
+            "a list of a project's URL with a device each, such as [\"https://example.org/p/ nvidia:0\"]";
+        let DeValue::Array(items) = value else { return Err(unexpected(value, expected)) };
+        let exclusion = |text: &str| text.parse().ok();
+        items
+            .iter()
+            .map(|item| {
+                item.get_ref()
+                    .as_str()
+                    .and_then(exclusion)
+                    .ok_or_else(|| unexpected(item.get_ref(), expected))
+            })
+            .collect()
+    }
+}
+
 impl FromValue for BTreeSet<Device> {
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
         let expected = "a list of devices, such as [\"nvidia:0\", \"amd:1\"], or [] for none";
@@ -268,6 +289,46 @@ impl FromValue for BTreeSet<Device> {
             .iter()
             .map(|item| {
                 item.get_ref().as_str().and_then(device).ok_or_else(|| unexpected(item.get_ref(), expected))
+            })
+            .collect()
+    }
+}
+
+/// A list, or `"all"` alone.
+impl FromValue for BTreeSet<RequiredLayer> {
+    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
+        let words: Vec<(&str, &str)> = RequiredLayer::KNOWN.into_iter().map(|name| (name, name)).collect();
+        let expected =
+            "\"all\", or a list of layers of confinement, such as [\"files\", \"calls\"], or [] for none";
+        if let Some(text) = value.as_str() {
+            let meant = words.iter().find(|(name, _)| *name == text).map(|(name, _)| format!("[{name:?}]"));
+            return match text == RequiredLayer::all().name() {
+                true => Ok([RequiredLayer::all()].into()),
+                false => Err(BadValue { suggestion: meant, ..unexpected(value, expected) }),
+            };
+        }
+        let DeValue::Array(items) = value else { return Err(unexpected(value, expected)) };
+        let all = [("all", "all")];
+        let words: Vec<(&str, &str)> = words.into_iter().chain(all).collect();
+        items
+            .iter()
+            .map(|item| {
+                let name = word(item.get_ref(), &words)?;
+                name.parse().map_err(|_| unexpected(item.get_ref(), expected))
+            })
+            .collect()
+    }
+}
+
+impl FromValue for BTreeSet<MasterUrl> {
+    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
+        let expected = "a list of projects' URLs, such as [\"https://example.org/project/\"], or [] for none";
+        let DeValue::Array(items) = value else { return Err(unexpected(value, expected)) };
+        let url = |text: &str| MasterUrl::parse(text).ok();
+        items
+            .iter()
+            .map(|item| {
+                item.get_ref().as_str().and_then(url).ok_or_else(|| unexpected(item.get_ref(), expected))
             })
             .collect()
     }

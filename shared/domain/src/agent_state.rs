@@ -1,7 +1,7 @@
-//! What an agent says of itself (R6.3): entries, each of the host, a project or a task, and each under a key
-//! of its own.
+//! What an agent says of itself (R6.3): entries, each of the host, its disk, a project or a task, and each
+//! under a key of its own.
 //!
-//! Amounts are totals since the agent's store was made.
+//! Amounts are totals since the agent's store was made; of what was done about the disk, since its start.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,11 +13,13 @@ use crate::{
     Preferences, ResourceType, Share,
 };
 
-/// Which part of an agent's state an entry tells of. In order: the host, projects, tasks.
+/// Which part of an agent's state an entry tells of. In order: the host, its disk, projects, tasks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKey {
     /// The host as a whole.
     Host,
+    /// What was decided about its disk.
+    Disk,
     /// A project that is attached.
     Project(MasterUrl),
     /// A job that the host has.
@@ -35,6 +37,9 @@ pub enum EntryKey {
 pub enum Entry {
     /// The host as a whole. In a box: there is one, and every task would take as much memory.
     Host(Box<HostState>),
+    /// What was decided about its disk of late, the last at the end (R4.13). Apart from the host, which
+    /// changes far more often.
+    Disk(Vec<DiskDecision>),
     /// A project.
     Project(ProjectState),
     /// A task.
@@ -47,6 +52,7 @@ impl Entry {
     pub fn key(&self) -> EntryKey {
         match self {
             Self::Host(_) => EntryKey::Host,
+            Self::Disk(_) => EntryKey::Disk,
             Self::Project(project) => EntryKey::Project(project.url.clone()),
             Self::Task(task) => EntryKey::Task { project: task.project.clone(), name: task.name.clone() },
         }
@@ -133,6 +139,79 @@ pub struct HostState {
     /// whatever its coordinator says.
     #[serde(default)]
     pub organisation: Vec<OrganisationKey>,
+    /// How it stands with the disk; none while that was not measured, and of older agents.
+    #[serde(default)]
+    pub disk: Option<Box<DiskSpace>>,
+}
+
+/// How it stands with the disk of a host (R4.1), and what was done about it since the agent was started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskSpace {
+    /// What agent and projects may use together.
+    pub limit: Bytes,
+    /// What limits that, in words.
+    pub limited_by: String,
+    /// What they use.
+    pub used: Bytes,
+    /// What has to be freed until computing goes on; 0 where it does.
+    pub missing: Bytes,
+    /// Computing is suspended for want of space, whatever else suspends it.
+    pub is_suspended: bool,
+    /// Files deleted.
+    pub deleted_files: u64,
+    /// Their bytes.
+    pub deleted: Bytes,
+    /// Jobs given back to their servers.
+    pub jobs_given_back: u64,
+}
+
+/// Something that was decided about the disk of a host (R4.13).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskDecision {
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub what: DiskAct,
+    /// Whose file or job it was, if anybody's.
+    pub project: Option<MasterUrl>,
+    /// The name of the file or job; empty where it is about none.
+    pub name: String,
+    /// What it frees; of a suspension, what others have to free.
+    pub bytes: Bytes,
+    /// The rule by which it was decided, such as `R4.8`.
+    pub rule: String,
+    /// Why, for people.
+    pub why: String,
+}
+
+/// What can be decided about a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskAct {
+    /// A file was deleted.
+    Deleted,
+    /// A job was given back to its server.
+    GivenBack,
+    /// Computing was suspended.
+    Suspended,
+    /// Computing may go on.
+    Resumed,
+    /// Something that a newer agent knows and this version does not.
+    Other,
+}
+
+impl DiskAct {
+    /// For people.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Deleted => "deleted",
+            Self::GivenBack => "given back",
+            Self::Suspended => "suspended",
+            Self::Resumed => "resumed",
+            Self::Other => "other",
+        }
+    }
 }
 
 /// What the commands and the files of a host's owner come to, beside the document that it follows (R6.4).
@@ -182,6 +261,10 @@ pub enum SuspendedBy {
     PreferenceFile,
     /// Nobody: there is less space on the disk than its owner wants left.
     Disk,
+    /// Nobody: the agent was started a moment ago, and is to wait.
+    StartDelay,
+    /// Preferences require layers of confinement that the host lacks.
+    Confinement,
     /// Somebody whom a newer agent knows and this version does not.
     Other,
 }
@@ -201,6 +284,8 @@ impl SuspendedBy {
             Self::NoInput => "no input",
             Self::PreferenceFile => "preference file",
             Self::Disk => "disk",
+            Self::StartDelay => "start delay",
+            Self::Confinement => "confinement",
             Self::Other => "other",
         }
     }

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use crate::{Bytes, Duration, Fraction, Hours, Invalid};
+use crate::{Bytes, Duration, Fraction, GpuExclusion, Hours, Invalid};
 
 /// Most programs that are named as exclusive, and the longest name in bytes.
 const PROGRAMS_MAX: usize = 100;
 const PROGRAM_MAX: usize = 255;
+/// Most exclusions of devices from projects.
+const EXCLUSIONS_MAX: usize = 100;
 /// The least that is transferred in a second, where that is limited: with less no file would come to an end.
 const RATE_MIN: Bytes = Bytes(1_000);
 
@@ -29,8 +31,18 @@ pub struct LocalPreferences {
     pub cpus_max: Option<NonZeroU32>,
     /// No computing on a device that is hotter than so many degrees Celsius, until it has cooled by a few.
     pub gpu_temperature_max: Option<NonZeroU32>,
+    /// Compute on coprocessors at all (BOINC: the contrary of `no_gpus` in `cc_config.xml`).
+    pub use_gpus: bool,
+    /// Devices that jobs of single projects leave alone (BOINC: `exclude_gpu` there).
+    pub excluded_of_projects: BTreeSet<GpuExclusion>,
     /// Compute while the host runs on its battery (BOINC: `run_on_batteries`).
     pub run_on_batteries: bool,
+    /// No computing while the host's battery is charged to less than this, whatever feeds the host (BOINC:
+    /// `battery_charge_min_pct`).
+    pub battery_charge_min: Option<Fraction>,
+    /// No computing while the battery is hotter than so many degrees Celsius, until it has cooled by a few
+    /// (BOINC: `battery_max_temperature`).
+    pub battery_temperature_max: Option<NonZeroU32>,
     /// No computing while other programs use more than this part of all CPUs (BOINC:
     /// `niu_suspend_cpu_usage`). Without it they may use what they like: jobs give way to them anyway.
     pub other_load_max: Option<Fraction>,
@@ -39,6 +51,11 @@ pub struct LocalPreferences {
     /// No computing while one of these programs runs, named as their files are (BOINC: `exclusive_app` in
     /// `cc_config.xml`).
     pub exclusive_programs: BTreeSet<String>,
+    /// No computing on coprocessors while one of these runs, named likewise (BOINC: `exclusive_gpu_app`
+    /// there).
+    pub exclusive_gpu_programs: BTreeSet<String>,
+    /// No computing for so long after the agent was started (BOINC: `start_delay` there).
+    pub start_delay: Duration,
     /// No computing after so long without input, so that the host can go to sleep (BOINC:
     /// `suspend_if_no_recent_input`).
     pub stop_without_input: Option<Duration>,
@@ -46,6 +63,8 @@ pub struct LocalPreferences {
     pub disk_max: Option<Bytes>,
     /// When projects may be contacted (BOINC: `net_start_hour`, `net_end_hour`).
     pub network_hours: Hours,
+    /// Use the network only while the host is on a wireless one (BOINC: `network_wifi_only`).
+    pub network_wifi_only: bool,
     /// No files are transferred while other programs of the host move more bytes than this in a second, sent
     /// and received together. BOINC knows no such thing.
     pub other_network_max: Option<Bytes>,
@@ -57,6 +76,12 @@ pub struct LocalPreferences {
     pub transfer_max: Option<Bytes>,
     /// How many days these are, today among them (BOINC: `daily_xfer_period_days`).
     pub transfer_period: Duration,
+    /// How many files are sent, and how many fetched, at once (BOINC: `max_file_xfers` in `cc_config.xml`).
+    pub files_at_once: NonZeroU32,
+    /// The same of one project (BOINC: `max_file_xfers_per_project` there).
+    pub files_at_once_of_project: NonZeroU32,
+    /// Report finished jobs at once (BOINC: `report_results_immediately` there).
+    pub report_at_once: bool,
 }
 
 impl LocalPreferences {
@@ -69,8 +94,16 @@ impl LocalPreferences {
     /// What can be meant by the highest temperature of a device, in degrees Celsius: one that is cooler than
     /// the least is in use by nobody, and all slow down by themselves before the highest.
     pub const TEMPERATURES: std::ops::RangeInclusive<u32> = 30..=110;
+    /// The same of a battery: no room is hotter than the least, and none stands more than the highest.
+    pub const BATTERY_TEMPERATURES: std::ops::RangeInclusive<u32> = 20..=100;
     /// The most days over which that is added up: so many are kept.
     pub const TRANSFER_DAYS_MAX: i64 = 365;
+    /// How many files go at once in a direction where nobody says less, of all and of one project.
+    pub const FILES_AT_ONCE: NonZeroU32 = NonZeroU32::new(8).expect("it is not 0");
+    /// The same of one project.
+    pub const FILES_AT_ONCE_OF_PROJECT: NonZeroU32 = NonZeroU32::new(2).expect("it is not 0");
+    /// The longest that computing can be meant to wait after a start.
+    pub const START_DELAY_MAX: Duration = Duration::from_hours(24);
 }
 
 impl Default for LocalPreferences {
@@ -84,18 +117,28 @@ impl Default for LocalPreferences {
             swap_fraction: Fraction::ONE,
             cpus_max: None,
             gpu_temperature_max: None,
+            use_gpus: true,
+            excluded_of_projects: BTreeSet::new(),
             run_on_batteries: false,
+            battery_charge_min: None,
+            battery_temperature_max: None,
             other_load_max: None,
             other_load_max_in_use: None,
             exclusive_programs: BTreeSet::new(),
+            exclusive_gpu_programs: BTreeSet::new(),
+            start_delay: Duration::ZERO,
             stop_without_input: None,
             disk_max: None,
             network_hours: Hours::default(),
+            network_wifi_only: false,
             other_network_max: None,
             upload_max: None,
             download_max: None,
             transfer_max: None,
             transfer_period: Duration::from_hours(24),
+            files_at_once: Self::FILES_AT_ONCE,
+            files_at_once_of_project: Self::FILES_AT_ONCE_OF_PROJECT,
+            report_at_once: false,
         }
     }
 }
@@ -117,6 +160,7 @@ impl LocalPreferences {
             ("fraction of the memory", self.memory_fraction_in_use, 0.001),
             ("load of other programs", self.other_load_max.unwrap_or(Fraction::ONE), 0.01),
             ("load of other programs", self.other_load_max_in_use.unwrap_or(Fraction::ONE), 0.01),
+            ("charge of the battery", self.battery_charge_min.unwrap_or(Fraction::ONE), 0.01),
         ] {
             if part.get() < least {
                 return Err(Invalid::new(what, part, "from 0.01 to 1 (of CPUs and memory from 0.001)"));
@@ -126,9 +170,17 @@ impl LocalPreferences {
         if let Some(degrees) = degrees.filter(|degrees| !Self::TEMPERATURES.contains(degrees)) {
             return Err(Invalid::new("highest temperature", degrees, "from 30 to 110 degrees Celsius"));
         }
+        let degrees = self.battery_temperature_max.map(NonZeroU32::get);
+        if let Some(degrees) = degrees.filter(|degrees| !Self::BATTERY_TEMPERATURES.contains(degrees)) {
+            let range = "from 20 to 100 degrees Celsius";
+            return Err(Invalid::new("highest temperature of the battery", degrees, range));
+        }
         let (minute, day) = (Duration::from_mins(1), Duration::from_hours(24));
         if let Some(time) = self.stop_without_input.filter(|time| !(minute..=day).contains(time)) {
             return Err(Invalid::new("time without input", time, "from 1 min to 24 h"));
+        }
+        if !(Duration::ZERO..=Self::START_DELAY_MAX).contains(&self.start_delay) {
+            return Err(Invalid::new("wait after a start", self.start_delay, "at most 24 h"));
         }
         for rate in [self.upload_max, self.download_max].into_iter().flatten() {
             if rate < RATE_MIN {
@@ -148,14 +200,18 @@ impl LocalPreferences {
         if let Some(most) = self.disk_max.filter(|most| *most < Self::DISK_MAX_LEAST) {
             return Err(Invalid::new("most of the disk", most, "at least 100 MB"));
         }
-        if self.exclusive_programs.len() > PROGRAMS_MAX {
-            return Err(Invalid::new("programs", self.exclusive_programs.len(), "at most 100 of them"));
+        if self.excluded_of_projects.len() > EXCLUSIONS_MAX {
+            return Err(Invalid::new("exclusions", self.excluded_of_projects.len(), "at most 100 of them"));
+        }
+        let programs = [&self.exclusive_programs, &self.exclusive_gpu_programs];
+        if let Some(many) = programs.into_iter().find(|programs| programs.len() > PROGRAMS_MAX) {
+            return Err(Invalid::new("programs", many.len(), "at most 100 of them"));
         }
         let is_bad = |name: &&String| {
             let bad = |c: char| c == '/' || c.is_control();
             name.trim().is_empty() || name.len() > PROGRAM_MAX || name.contains(bad)
         };
-        match self.exclusive_programs.iter().find(is_bad) {
+        match programs.into_iter().flatten().find(is_bad) {
             Some(name) => Err(Invalid::new("program", name, "the name of its file, without a path")),
             None => Ok(()),
         }

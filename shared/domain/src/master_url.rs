@@ -92,6 +92,15 @@ impl MasterUrl {
         if url.len() > 255 { Err(bad()) } else { Ok(Self(url)) }
     }
 
+    /// Whether it is the same place, reached by http or by https (BOINC: `urls_match`).
+    #[must_use]
+    pub fn is_place_of(&self, other: &Self) -> bool {
+        fn place(url: &MasterUrl) -> Option<&str> {
+            url.0.split_once("://").map(|(_, place)| place)
+        }
+        place(self) == place(other)
+    }
+
     /// The URL as text, ending in a slash.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Device, Duration, Fraction, Hours, Invalid, ResourceType};
+use crate::{Bytes, Device, Duration, Fraction, Hours, Invalid, MasterUrl, RequiredLayer, ResourceType};
 
 /// The least part of CPUs, memory or disk that is set: one CPU of a thousand.
 const FRACTION_MIN: f64 = 0.001;
@@ -53,6 +53,13 @@ pub struct Preferences {
     /// So long after the last input nobody uses the host any more (BOINC: `idle_time_to_run`).
     #[serde(default = "idle_after", skip_serializing_if = "is_idle_after")]
     pub idle_after: Duration,
+    /// Layers of confinement without which nothing is computed (R6.10). BOINC knows no such thing.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub required_layers: BTreeSet<RequiredLayer>,
+    /// Projects whose jobs may have the network, where the owner's agent lets jobs have it and their
+    /// application asks for it (R6.10); none: all projects. BOINC knows no such thing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs_network: Option<BTreeSet<MasterUrl>>,
 }
 
 /// BOINC's default of `idle_time_to_run`.
@@ -92,11 +99,16 @@ impl Default for Preferences {
             run_in_use: false,
             run_gpu_in_use: false,
             idle_after: IDLE_AFTER,
+            required_layers: BTreeSet::new(),
+            jobs_network: None,
         }
     }
 }
 
 impl Preferences {
+    /// Most projects that are named of those whose jobs may have the network.
+    pub const NETWORK_PROJECTS_MAX: usize = 64;
+
     /// The CPUs that may be used out of `ncpus`: the fraction rounded down, at least one (R2.6).
     pub fn usable_cpus(&self, ncpus: u32) -> u32 {
         // A hair of tolerance, so that 1/3 of 3 CPUs is one CPU whatever the rounding of 1/3.
@@ -145,6 +157,17 @@ impl Preferences {
     /// [`Invalid`] for the first field out of range.
     pub fn check_set(&self) -> Result<(), Invalid> {
         self.check()?;
+        let projects = self.jobs_network.as_ref().map_or(0, BTreeSet::len);
+        if projects > Self::NETWORK_PROJECTS_MAX {
+            return Err(Invalid::new(
+                "projects whose jobs may have the network",
+                projects,
+                "at most 64 of them",
+            ));
+        }
+        for layer in &self.required_layers {
+            layer.name().parse::<RequiredLayer>()?;
+        }
         for (what, fraction) in [
             ("fraction of CPUs", self.cpu_fraction),
             ("fraction of the memory", self.memory_fraction),

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use fallow_config::{Fields, Walk, show_bytes, show_duration, show_fraction};
-use fallow_domain::{Bytes, Device, Duration, Fraction, Hours, Invalid, Preferences};
+use fallow_domain::{
+    Bytes, Device, Duration, Fraction, Hours, Invalid, MasterUrl, Preferences, RequiredLayer,
+};
 use serde::{Deserialize, Serialize};
 
 /// Makes the type of the list of preferences, so that none can be left out anywhere.
@@ -89,6 +91,10 @@ preferences! {
     RunGpuInUse run_gpu_in_use bool;
     /// So long after the last input nobody uses the host any more.
     IdleAfter idle_after Duration;
+    /// Layers of confinement without which nothing is computed, all of them: a list replaces a list.
+    RequiredLayers required_layers BTreeSet<RequiredLayer>;
+    /// Projects whose jobs may have the network, all of them: a list replaces a list. None: all projects.
+    JobsNetwork jobs_network Option<BTreeSet<MasterUrl>>;
 }
 
 impl Preference {
@@ -123,6 +129,12 @@ impl fmt::Display for Preference {
             | Self::RunGpuInUse(yes) => write!(f, "{yes}"),
             Self::DiskFreeMin(bytes) => f.write_str(&show_bytes(*bytes)),
             Self::ExcludedDevices(devices) => f.write_str(&Device::list(devices)),
+            Self::RequiredLayers(layers) => f.write_str(&RequiredLayer::list(layers)),
+            Self::JobsNetwork(None) => f.write_str("all"),
+            Self::JobsNetwork(Some(projects)) if projects.is_empty() => f.write_str("none"),
+            Self::JobsNetwork(Some(projects)) => {
+                f.write_str(&projects.iter().map(MasterUrl::as_str).collect::<Vec<_>>().join(", "))
+            }
             Self::Hours(hours) => write!(f, "{hours}"),
         }
     }
@@ -138,6 +150,8 @@ mod tests {
             cpu_fraction: Fraction::clamped(0.5),
             suspended: true,
             excluded_devices: ["nvidia:0".parse().unwrap()].into(),
+            required_layers: ["files".parse().unwrap()].into(),
+            jobs_network: Some([MasterUrl::parse("http://example.org/a/").unwrap()].into()),
             ..Preferences::default()
         };
         let mut built = Preferences::default();

@@ -78,6 +78,8 @@ pub struct JobSnapshot {
     /// The number of its application among those of its project, where the owner limits how many of these
     /// run at once ([`AtOnce`]).
     pub application: Option<u32>,
+    /// Devices of its coprocessor type that the owner does not let it use.
+    pub barred: Devices,
     /// What it uses while it runs.
     pub usage: Usage,
     /// How far it is.
@@ -104,6 +106,7 @@ impl JobSnapshot {
             memory: self.working_set,
             coprocessor,
             application: self.application,
+            barred: self.barred,
         }
     }
     /// Whether it could run now.
@@ -385,10 +388,19 @@ fn is_progress(before: &JobSnapshot, after: &JobSnapshot) -> bool {
         (RunState::Preempted, RunState::Preempted) => true,
         _ => false,
     };
-    let JobSnapshot { project, application, usage, deadline, working_set: _, remaining: _, id: _, state: _ } =
-        *after;
+    let JobSnapshot {
+        project,
+        application,
+        barred,
+        usage,
+        deadline,
+        working_set: _,
+        remaining: _,
+        id: _,
+        state: _,
+    } = *after;
     same_state
-        && (before.project, before.application) == (project, application)
+        && (before.project, before.application, before.barred) == (project, application, barred)
         && before.usage == usage
         && before.deadline == deadline
 }

@@ -31,6 +31,7 @@ pub mod backoff;
 pub mod choice;
 pub mod completion;
 pub mod composition;
+pub mod confinement;
 pub mod cpu_schedule;
 pub mod decay;
 pub mod disk;

@@ -2,12 +2,10 @@
 //!
 //! What is read and has no preference here is listed in `docs/preferences.md`, with what is done instead.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use fallow_boinc::FormatError;
 use fallow_boinc::scheduler::{DayPreferences, PreferenceFile};
-use fallow_boinc::xml::Reader;
 use fallow_domain::{Bytes, Duration, Fraction, Hours, LocalPreferences, Preferences};
 
 use crate::keys::Said;
@@ -19,10 +17,10 @@ const GIGABYTE: f64 = 1024.0 * 1024.0 * 1024.0;
 /// The same of a megabyte.
 const MEGABYTE: f64 = 1024.0 * 1024.0;
 const DAYS_MAX: i64 = LocalPreferences::TRANSFER_DAYS_MAX;
-/// Most exclusive programs that are read of a file.
-const PROGRAMS_MAX: usize = 100;
 
 /// What a user set on a project's web site says, whole: of what is absent the stock client's default holds.
+/// Of the charge and the heat of a battery and of WiFi it says only what is there: these defaults are for
+/// telephones, and other hosts would never compute under them.
 /// `note` hears of each value out of range, and what is taken instead.
 pub fn of_site(file: &PreferenceFile, note: &mut dyn FnMut(String)) -> Said {
     let said = said(file, &|_| true, note);
@@ -68,6 +66,8 @@ fn said(file: &PreferenceFile, has: &dyn Fn(&str) -> bool, note: &mut dyn FnMut(
     let loads = ["suspend_cpu_usage", "niu_suspend_cpu_usage"];
     let daily = (values.start_hour, values.end_hour);
     let net_daily = (values.net_start_hour, values.net_end_hour);
+    let is_there = |element: &str| file.present.contains(element);
+    let charge = |percent: f64| (percent > 0.0).then(|| Fraction::clamped((percent / 100.0).max(0.01)));
     let by_day = |of: fn(&DayPreferences) -> Option<(f64, f64)>| -> BTreeMap<u8, (f64, f64)> {
         file.days.iter().filter_map(|day| Some((day.day, of(day)?))).collect()
     };
@@ -77,6 +77,8 @@ fn said(file: &PreferenceFile, has: &dyn Fn(&str) -> bool, note: &mut dyn FnMut(
     Said {
         // Hours from 24 to 0 are no hours at all, which `hours` says.
         suspended: None,
+        required_layers: None,
+        jobs_network: None,
         hours: when(any(&["start_hour", "end_hour"]) || !days.is_empty()).map(|()| hours(daily, &days)),
         run_in_use: when(has("run_if_user_active")).map(|()| values.run_if_user_active),
         run_gpu_in_use: when(has("run_gpu_if_user_active")).map(|()| values.run_gpu_if_user_active),
@@ -87,7 +89,13 @@ fn said(file: &PreferenceFile, has: &dyn Fn(&str) -> bool, note: &mut dyn FnMut(
             (minutes > 0.0).then(|| Duration::from_secs_f64(minutes.clamp(1.0, day) * 60.0))
         }),
         run_on_batteries: when(has("run_on_batteries")).map(|()| values.run_on_batteries),
+        battery_charge_min: when(is_there("battery_charge_min_pct"))
+            .map(|()| charge(values.battery_charge_min_pct)),
+        battery_temperature_max: when(is_there("battery_max_temperature"))
+            .map(|()| battery_temperature(values.battery_max_temperature)),
         exclusive_programs: None,
+        exclusive_gpu_programs: None,
+        start_delay: None,
         other_load_max: when(any(&loads))
             .map(|()| load(values.niu_suspend_cpu_usage.unwrap_or(values.suspend_cpu_usage))),
         other_load_max_in_use: when(has("suspend_cpu_usage")).map(|()| load(values.suspend_cpu_usage)),
@@ -107,7 +115,9 @@ fn said(file: &PreferenceFile, has: &dyn Fn(&str) -> bool, note: &mut dyn FnMut(
             Fraction::clamped(if percent.is_nan() { 1.0 } else { percent / 100.0 })
         }),
         leave_in_memory: when(has("leave_apps_in_memory")).map(|()| values.leave_apps_in_memory),
+        use_gpus: None,
         excluded_devices: None,
+        excluded_of_projects: None,
         gpu_temperature_max: None,
         disk_fraction: when(has("disk_max_used_pct")).map(|()| in_use.disk_fraction),
         disk_max: when(has("disk_max_used_gb")).map(|()| {
@@ -119,6 +129,7 @@ fn said(file: &PreferenceFile, has: &dyn Fn(&str) -> bool, note: &mut dyn FnMut(
         checkpoint_period: when(has("disk_interval")).map(|()| checkpoint_period),
         network_hours: when(any(&["net_start_hour", "net_end_hour"]) || !net_days.is_empty())
             .map(|()| hours(net_daily, &net_days)),
+        network_wifi_only: when(is_there("network_wifi_only")).map(|()| values.network_wifi_only),
         other_network_max: None,
         upload_max: when(has("max_bytes_sec_up")).map(|()| rate(values.max_bytes_sec_up)),
         download_max: when(has("max_bytes_sec_down")).map(|()| rate(values.max_bytes_sec_down)),
@@ -127,12 +138,22 @@ fn said(file: &PreferenceFile, has: &dyn Fn(&str) -> bool, note: &mut dyn FnMut(
             .map(|()| megabytes(values.daily_xfer_limit_mb).filter(|_| !no_days)),
         transfer_period: when(has("daily_xfer_period_days") && values.daily_xfer_period_days > 0)
             .map(|()| Duration::from_hours(24) * values.daily_xfer_period_days.min(DAYS_MAX)),
+        files_at_once: None,
+        files_at_once_of_project: None,
+        report_at_once: None,
         buffer_min: when(has("work_buf_min_days")).map(|()| buffer_min),
         buffer_additional: when(has("work_buf_additional_days")).map(|()| buffer_additional),
         scheduling_period: when(has("cpu_scheduling_period_minutes")).map(|()| scheduling_period),
         connection_interval: None,
         lines: BTreeMap::new(),
     }
+}
+
+/// Whole degrees in the range that can be meant; nothing and less is no limit.
+fn battery_temperature(degrees: f64) -> Option<NonZeroU32> {
+    let (least, most) = LocalPreferences::BATTERY_TEMPERATURES.into_inner();
+    let whole = degrees.floor().clamp(f64::from(least), f64::from(most));
+    (degrees > 0.0).then_some(whole).and_then(|whole| NonZeroU32::new(whole as u32))
 }
 
 /// BOINC's hours as stretches of the week. A day begins and ends at midnight: hours from 18 to 8 are those
@@ -151,32 +172,6 @@ fn hours(daily: (f64, f64), days: &BTreeMap<u8, (f64, f64)>) -> Hours {
             std::cmp::Ordering::Greater => now >= start || now < end,
         }
     })
-}
-
-/// The exclusive programs of a `cc_config.xml` (BOINC: `exclusive_app`).
-///
-/// # Errors
-/// When there is no `<cc_config>` in it, or an element in it has no end.
-pub fn exclusive_programs(input: &[u8]) -> Result<Said, FormatError> {
-    let mut reader = Reader::new("cc_config.xml", input);
-    let root = reader.root("cc_config")?;
-    let mut programs: Vec<String> = Vec::new();
-    while let Some(tag) = reader.next_child(&root)? {
-        if tag.name != "options" {
-            reader.skip(&tag)?;
-            continue;
-        }
-        while let Some(option) = reader.next_child(&tag)? {
-            match option.name {
-                "exclusive_app" if programs.len() < PROGRAMS_MAX => reader.push(&option, &mut programs)?,
-                _ => reader.skip(&option)?,
-            }
-        }
-    }
-    // Some write the path of a program: its name counts.
-    let name = |path: &String| path.rsplit(['/', '\\']).next().unwrap_or_default().trim().to_owned();
-    let programs: BTreeSet<String> = programs.iter().map(name).filter(|name| !name.is_empty()).collect();
-    Ok(Said { exclusive_programs: (!programs.is_empty()).then_some(programs), ..Said::default() })
 }
 
 #[cfg(test)]
@@ -294,6 +289,29 @@ mod tests {
     }
 
     #[test]
+    fn r6_4_what_boinc_says_for_telephones_holds_only_where_it_is_said() {
+        let of = |said: Said| {
+            let local = values(said).local;
+            let degrees = local.battery_temperature_max.map(NonZeroU32::get);
+            (local.battery_charge_min, degrees, local.network_wifi_only)
+        };
+        let none = (None, None, false);
+        assert_eq!((of(site("")), of(over(""))), (none, none));
+        let said = "<battery_charge_min_pct>60</battery_charge_min_pct>\
+                    <battery_max_temperature>45.7</battery_max_temperature><network_wifi_only/>";
+        let all = (Some(Fraction::clamped(0.6)), Some(45), true);
+        assert_eq!((of(site(said)), of(over(said))), (all, all));
+        let off = "<battery_charge_min_pct>0</battery_charge_min_pct>\
+                   <battery_max_temperature>0</battery_max_temperature>\
+                   <network_wifi_only>0</network_wifi_only>";
+        let said = over(off);
+        assert_eq!((said.battery_charge_min, said.battery_temperature_max), (Some(None), Some(None)));
+        assert_eq!(said.network_wifi_only, Some(false));
+        let far = over("<battery_max_temperature>1e300</battery_max_temperature>");
+        assert_eq!(of(far).1, Some(100));
+    }
+
+    #[test]
     fn r6_4_boincs_hours_are_those_of_each_day_and_a_days_own_go_before_them() {
         let shown = |inside: &str| over(inside).hours.unwrap().to_string();
         let daily = |start: &str, end: &str| {
@@ -325,6 +343,8 @@ mod tests {
                 "suspend_cpu_usage",
                 "niu_suspend_cpu_usage",
                 "suspend_if_no_recent_input",
+                "battery_charge_min_pct",
+                "battery_max_temperature",
                 "start_hour",
                 "end_hour",
                 "net_start_hour",
@@ -351,16 +371,5 @@ mod tests {
                 assert_eq!(values(said).check(), Ok(()), "{value}");
             }
         }
-    }
-
-    #[test]
-    fn r6_4_exclusive_programs_of_a_client_configuration_are_known_by_their_names() {
-        let text = b"<cc_config><log_flags><task>1</task></log_flags><options>\
-            <exclusive_app>game</exclusive_app><exclusive_app>/usr/bin/blender</exclusive_app>\
-            <max_file_xfers>4</max_file_xfers></options></cc_config>";
-        let programs = exclusive_programs(text).unwrap().exclusive_programs.unwrap();
-        assert_eq!(programs.into_iter().collect::<Vec<_>>(), ["blender", "game"]);
-        assert!(exclusive_programs(b"<cc_config></cc_config>").unwrap().is_empty());
-        assert!(exclusive_programs(b"<cc_config><options>").is_err());
     }
 }

@@ -33,6 +33,18 @@ const fn wish(key: &'static str, text: &'static str) -> Explained {
 const ALL: &[Explained] = &[
     limit("suspended", "true", "No computing at all."),
     limit(
+        "required_layers",
+        "[\"files\", \"calls\"]",
+        "No computing while one of these layers of confinement is off, which\n\
+         `fallow-agent status` shows; or \"all\".",
+    ),
+    limit(
+        "jobs_network",
+        "[\"https://example.org/project/\"]",
+        "The only projects whose jobs may use the network: those jobs that ask for\n\
+         it, where the agent runs with --allow-network.",
+    ),
+    limit(
         "hours",
         "\"mon-fri 18:00-08:00, sat-sun\"",
         "When this machine may compute, by its own clock. A stretch over midnight\n\
@@ -50,10 +62,24 @@ const ALL: &[Explained] = &[
     ),
     limit("run_on_batteries", "false", "Compute while the machine runs on its battery."),
     limit(
+        "battery_charge_min",
+        "\"50%\"",
+        "No computing while its battery is charged to less than this, also while it\n\
+         is being charged.",
+    ),
+    degrees(
+        "battery_temperature_max",
+        "45",
+        "No computing while its battery is hotter than so many degrees Celsius, from\n\
+         20 to 100, until it has cooled by five.",
+    ),
+    limit(
         "exclusive_programs",
         "[\"steam\", \"blender\"]",
         "No computing while one of these programs runs: the names of their files.",
     ),
+    limit("exclusive_gpu_programs", "[\"steam\"]", "No computing on GPUs while one of these programs runs."),
+    limit("start_delay", "\"5 min\"", "No computing for so long after the agent was started."),
     limit(
         "other_load_max",
         "\"50%\"",
@@ -83,7 +109,15 @@ const ALL: &[Explained] = &[
         "Keep tasks in memory that do not run. Without that they leave it once they\n\
          have saved their state.",
     ),
+    limit("use_gpus", "false", "Use GPUs at all."),
     limit("excluded_devices", "[\"nvidia:0\"]", "GPUs that are left alone."),
+    limit(
+        "excluded_of_projects",
+        "[\"https://example.org/p/ nvidia:0\"]",
+        "GPUs on which jobs of a project do not run: its URL, then `nvidia:0`,\n\
+         `nvidia` for all of a kind or `all`, then the name of an application if it\n\
+         is for that alone.",
+    ),
     degrees(
         "gpu_temperature_max",
         "75",
@@ -95,6 +129,12 @@ const ALL: &[Explained] = &[
     limit("disk_free_min", "\"50 GB\"", "Leave at least so much of the disk free."),
     limit("checkpoint_period", "\"10 min\"", "Have tasks save their state at most this often."),
     limit("network_hours", "\"22:00-06:00\"", "When projects may be contacted. The coordinator always is."),
+    limit(
+        "network_wifi_only",
+        "true",
+        "Contact projects and transfer files only while this machine is on WiFi.\n\
+         The coordinator is reached all the time.",
+    ),
     rate(
         "other_network_max",
         "\"1 MB\"",
@@ -116,6 +156,9 @@ const ALL: &[Explained] = &[
         "How many days these are, from 1 to 365, today among them. The longer, the\n\
          less may be moved.",
     ),
+    limit("files_at_once", "4", "Send, and fetch, at most so many files at the same time."),
+    limit("files_at_once_of_project", "1", "The same of one project."),
+    limit("report_at_once", "true", "Report each job at once when it is done."),
     limit("buffer_min", "\"0.1 days\"", "Keep at most this much work ready."),
     limit("buffer_additional", "\"0.25 days\"", "And at most this much more."),
     wish("scheduling_period", "Switch between projects about this often."),

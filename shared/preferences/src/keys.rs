@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 
 use fallow_config::{Fields, Walk, write_duration};
 use fallow_domain::{
-    Bytes, Device, Duration, Fraction, Hours, Invalid, LocalPreferences, OwnerLimits, Preferences,
+    Bytes, Device, Duration, Fraction, GpuExclusion, Hours, Invalid, LocalPreferences, MasterUrl,
+    OwnerLimits, Preferences, RequiredLayer,
 };
 
 use crate::merge::{Entry, Source, Trail};
@@ -140,13 +141,19 @@ macro_rules! preferences {
 
 preferences! {
     suspended: bool, fleet, on;
+    required_layers: BTreeSet<RequiredLayer>, fleet, all_of_both;
+    jobs_network: Option<BTreeSet<MasterUrl>>, fleet, those_of_both;
     hours: Hours, fleet, in_both;
     run_in_use: bool, fleet, off;
     run_gpu_in_use: bool, fleet, off;
     idle_after: Duration, fleet, more;
     stop_without_input: Option<Duration>, local, less_if_any;
     run_on_batteries: bool, local, off;
+    battery_charge_min: Option<Fraction>, local, more_if_any;
+    battery_temperature_max: Option<NonZeroU32>, local, less_if_any;
     exclusive_programs: BTreeSet<String>, local, all_of_both;
+    exclusive_gpu_programs: BTreeSet<String>, local, all_of_both;
+    start_delay: Duration, local, more;
     other_load_max: Option<Fraction>, local, less_if_any;
     other_load_max_in_use: Option<Fraction>, local, less_if_any;
     cpus_max: Option<NonZeroU32>, local, less_if_any;
@@ -158,18 +165,24 @@ preferences! {
     memory_fraction_in_use: Fraction, local, less;
     swap_fraction: Fraction, local, less;
     leave_in_memory: bool, fleet, off;
+    use_gpus: bool, local, off;
     excluded_devices: BTreeSet<Device>, fleet, all_of_both;
+    excluded_of_projects: BTreeSet<GpuExclusion>, local, all_of_both;
     gpu_temperature_max: Option<NonZeroU32>, local, less_if_any;
     disk_fraction: Fraction, fleet, less;
     disk_max: Option<Bytes>, local, less_if_any;
     disk_free_min: Bytes, fleet, more;
     checkpoint_period: Duration, fleet, more;
     network_hours: Hours, local, in_both;
+    network_wifi_only: bool, local, on;
     other_network_max: Option<Bytes>, local, less_if_any;
     upload_max: Option<Bytes>, local, less_if_any;
     download_max: Option<Bytes>, local, less_if_any;
     transfer_max: Option<Bytes>, local, less_if_any;
     transfer_period: Duration, local, more;
+    files_at_once: NonZeroU32, local, less;
+    files_at_once_of_project: NonZeroU32, local, less;
+    report_at_once: bool, local, on;
     buffer_min: Duration, fleet, less;
     buffer_additional: Duration, fleet, less;
     scheduling_period: Duration, fleet, neither;
@@ -179,13 +192,19 @@ preferences! {
 /// The keys that an owner's file may have: all that limit something.
 pub const OWNER_KEYS: &[&str] = &[
     "suspended",
+    "required_layers",
+    "jobs_network",
     "hours",
     "run_in_use",
     "run_gpu_in_use",
     "idle_after",
     "stop_without_input",
     "run_on_batteries",
+    "battery_charge_min",
+    "battery_temperature_max",
     "exclusive_programs",
+    "exclusive_gpu_programs",
+    "start_delay",
     "other_load_max",
     "other_load_max_in_use",
     "cpus_max",
@@ -197,18 +216,24 @@ pub const OWNER_KEYS: &[&str] = &[
     "memory_fraction_in_use",
     "swap_fraction",
     "leave_in_memory",
+    "use_gpus",
     "excluded_devices",
+    "excluded_of_projects",
     "gpu_temperature_max",
     "disk_fraction",
     "disk_max",
     "disk_free_min",
     "checkpoint_period",
     "network_hours",
+    "network_wifi_only",
     "other_network_max",
     "upload_max",
     "download_max",
     "transfer_max",
     "transfer_period",
+    "files_at_once",
+    "files_at_once_of_project",
+    "report_at_once",
     "buffer_min",
     "buffer_additional",
 ];
@@ -286,6 +311,8 @@ mod tests {
             run_in_use: _,
             run_gpu_in_use: _,
             idle_after: _,
+            required_layers: _,
+            jobs_network: _,
         } = Preferences::default();
         let LocalPreferences {
             cpu_fraction_in_use: _,
@@ -295,19 +322,29 @@ mod tests {
             cpus_max: _,
             gpu_temperature_max: _,
             run_on_batteries: _,
+            battery_charge_min: _,
+            battery_temperature_max: _,
             other_load_max: _,
             other_load_max_in_use: _,
             exclusive_programs: _,
+            exclusive_gpu_programs: _,
+            start_delay: _,
+            use_gpus: _,
+            excluded_of_projects: _,
             stop_without_input: _,
             disk_max: _,
             network_hours: _,
+            network_wifi_only: _,
             other_network_max: _,
             upload_max: _,
             download_max: _,
             transfer_max: _,
             transfer_period: _,
+            files_at_once: _,
+            files_at_once_of_project: _,
+            report_at_once: _,
         } = LocalPreferences::default();
-        assert_eq!(KEYS.len(), 17 + 18);
+        assert_eq!(KEYS.len(), 19 + 28);
         let beside: Vec<_> = KEYS.iter().filter(|key| !OWNER_KEYS.contains(key)).collect();
         assert_eq!(beside, [&"scheduling_period", &"connection_interval"]);
     }

@@ -12,7 +12,7 @@
 //!    which was edited last; not where a coordinator's document is followed;
 //! 3. the document, whole;
 //! 4. `global_prefs_override.xml`: without a document it says, beside one it limits;
-//! 5. `cc_config.xml`, of which only exclusive programs are read;
+//! 5. `cc_config.xml`, of which the options are read that have a preference here;
 //! 6. the owner's commands (`fallow-agent suspend`, `exclude`), which limit;
 //! 7. the owner's file ([`OwnerFile`]), which limits.
 //!
@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod boinc_file;
+mod client_config;
 mod explain;
 mod keys;
 mod merge;
@@ -28,7 +29,8 @@ mod owner_file;
 mod shown;
 mod tighter;
 
-pub use boinc_file::{exclusive_programs, of_override, of_site};
+pub use boinc_file::{of_override, of_site};
+pub use client_config::client_config;
 pub use explain::{Explained, explain};
 pub use keys::{KEYS, OWNER_KEYS, Said, Values, is_in_documents};
 pub use merge::{Entry, InForce, Origin, Other, Outdone, Place, Role, Source, in_force};

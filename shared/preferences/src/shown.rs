@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use fallow_config::{show_bytes, show_duration, show_fraction};
-use fallow_domain::{Bytes, Device, Duration, Fraction, Hours};
+use fallow_domain::{Bytes, Device, Duration, Fraction, GpuExclusion, Hours, MasterUrl, RequiredLayer};
 
 /// A value that is shown, as an owner's file would read it but for quotes.
 pub(crate) trait Shown {
@@ -59,6 +59,30 @@ impl Shown for Hours {
 impl Shown for BTreeSet<Device> {
     fn shown(&self) -> String {
         Device::list(self)
+    }
+}
+
+impl Shown for BTreeSet<GpuExclusion> {
+    fn shown(&self) -> String {
+        match self.is_empty() {
+            true => "none".to_owned(),
+            false => self.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+impl Shown for BTreeSet<RequiredLayer> {
+    fn shown(&self) -> String {
+        RequiredLayer::list(self)
+    }
+}
+
+impl Shown for BTreeSet<MasterUrl> {
+    fn shown(&self) -> String {
+        match self.is_empty() {
+            true => "none".to_owned(),
+            false => self.iter().map(MasterUrl::as_str).collect::<Vec<_>>().join(", "),
+        }
     }
 }
 

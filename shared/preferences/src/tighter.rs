@@ -25,6 +25,15 @@ pub(crate) fn less_if_any<T: PartialOrd + Clone>(now: &Option<T>, limit: &Option
     }
 }
 
+/// The higher one, where nothing is no limit.
+pub(crate) fn more_if_any<T: PartialOrd + Clone>(now: &Option<T>, limit: &Option<T>) -> Option<Option<T>> {
+    match (now, limit) {
+        (_, None) => None,
+        (None, Some(limit)) => Some(Some(limit.clone())),
+        (Some(now), Some(limit)) => more(now, limit).map(Some),
+    }
+}
+
 /// What is switched on stays on.
 pub(crate) fn on(now: &bool, limit: &bool) -> Option<bool> {
     (*limit && !*now).then_some(true)
@@ -53,4 +62,18 @@ pub(crate) fn all_of_both<T: Ord + Clone>(now: &BTreeSet<T>, limit: &BTreeSet<T>
 /// It is no limit: less of it is not less done.
 pub(crate) fn neither<T>(_now: &T, _limit: &T) -> Option<T> {
     None
+}
+
+/// What both name, where nothing said is no limit.
+pub(crate) fn those_of_both<T: Ord + Clone>(
+    now: &Option<BTreeSet<T>>,
+    limit: &Option<BTreeSet<T>>,
+) -> Option<Option<BTreeSet<T>>> {
+    match (now, limit) {
+        (_, None) => None,
+        (None, Some(limit)) => Some(Some(limit.clone())),
+        (Some(now), Some(limit)) => {
+            (!now.is_subset(limit)).then(|| Some(now.intersection(limit).cloned().collect()))
+        }
+    }
 }

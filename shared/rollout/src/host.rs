@@ -82,6 +82,8 @@ pub enum Pause {
     Sharing,
     /// There is less space on its disk than it is to leave.
     Disk,
+    /// It lacks layers of confinement that are required.
+    Confinement,
 }
 
 impl Pause {
@@ -93,11 +95,13 @@ impl Pause {
                 SuspendedBy::Snooze
                 | SuspendedBy::Battery
                 | SuspendedBy::OtherPrograms
-                | SuspendedBy::NoInput,
+                | SuspendedBy::NoInput
+                | SuspendedBy::StartDelay,
             ) => Some(Self::Passing),
             Some(SuspendedBy::Hours) => Some(Self::Hours),
             Some(SuspendedBy::InUse) => Some(Self::InUse),
             Some(SuspendedBy::Disk) => Some(Self::Disk),
+            Some(SuspendedBy::Confinement) => Some(Self::Confinement),
             None => state.in_use.then_some(Self::Sharing),
             Some(SuspendedBy::Coordinator | SuspendedBy::Other) => None,
         }
@@ -121,6 +125,7 @@ impl Pause {
             Self::Disk => {
                 after.disk_fraction < before.disk_fraction || after.disk_free_min > before.disk_free_min
             }
+            Self::Confinement => !after.required_layers.is_subset(&before.required_layers),
         }
     }
 }

@@ -174,6 +174,7 @@ fn r6_5_a_version_by_which_hosts_rest_is_for_somebody_to_look_at_and_one_by_whic
         (Pause::Hours, with(|one| one.hours = "sun 03:00-04:00".parse().unwrap())),
         (Pause::InUse, with(|one| one.idle_after = Duration::from_hours(24))),
         (Pause::Disk, with(|one| one.disk_free_min = fallow_domain::Bytes(1 << 50))),
+        (Pause::Confinement, with(|one| one.required_layers = [fallow_domain::RequiredLayer::all()].into())),
     ];
     for (pause, version) in &tighter {
         let why = paused(judged(*pause, version));
@@ -194,6 +195,7 @@ fn r6_5_a_version_by_which_hosts_rest_is_for_somebody_to_look_at_and_one_by_whic
         (Pause::Hours, with(|one| one.hours = "mon-fri 17:00-08:00, sat-sun".parse().unwrap())),
         (Pause::InUse, with(|one| one.idle_after = Duration::from_secs(60))),
         (Pause::Disk, with(|one| one.disk_free_min = fallow_domain::Bytes(0))),
+        (Pause::Confinement, base.clone()),
         (Pause::Sharing, with(|one| one.idle_after = Duration::from_hours(24))),
     ];
     for (pause, version) in &looser {

@@ -39,6 +39,33 @@ pub const AGENTS_CONNECTED: Metric =
 /// Version of the fleet's document: wanted on the coordinator, running on an agent. Gauge.
 pub const DOCUMENT_VERSION: Metric =
     Metric { name: "fallow.document.version", unit: "1", description: "Version of the fleet document" };
+/// What an agent and its projects may use of the disk (R4.1). Gauge.
+pub const DISK_LIMIT: Metric = Metric {
+    name: "fallow.disk.limit",
+    unit: "By",
+    description: "What agent and projects may use of the disk",
+};
+/// What they use. Gauge.
+pub const DISK_USED: Metric =
+    Metric { name: "fallow.disk.used", unit: "By", description: "What agent and projects use of the disk" };
+/// What has to be freed until computing goes on (R4.8). Gauge.
+pub const DISK_MISSING: Metric = Metric {
+    name: "fallow.disk.missing",
+    unit: "By",
+    description: "What has to be freed on the disk until computing goes on",
+};
+/// What was deleted for want of space, or because nothing owned it (R4.13). Counter, since the agent's start.
+pub const DISK_DELETED: Metric =
+    Metric { name: "fallow.disk.deleted", unit: "By", description: "Bytes of files that were deleted" };
+/// The same in files. Counter, since the agent's start.
+pub const DISK_DELETED_FILES: Metric =
+    Metric { name: "fallow.disk.deleted.files", unit: "{file}", description: "Files that were deleted" };
+/// Jobs given back for want of space (R4.8). Counter, since the agent's start.
+pub const DISK_GIVEN_BACK: Metric = Metric {
+    name: "fallow.disk.given_back",
+    unit: "{job}",
+    description: "Jobs given back to their servers for want of space on the disk",
+};
 /// R5.30. Gauge.
 pub const IDLENESS: Metric = Metric {
     name: "fallow.idleness",
@@ -80,7 +107,7 @@ pub const CALL_DURATION: Metric =
 const SECONDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
 /// All metrics of Fallow's own, for documentation and dashboards.
-pub const ALL: [Metric; 13] = [
+pub const ALL: [Metric; 19] = [
     TASKS,
     JOBS,
     CPU_TIME,
@@ -89,6 +116,12 @@ pub const ALL: [Metric; 13] = [
     TRANSFERRED,
     AGENTS_CONNECTED,
     DOCUMENT_VERSION,
+    DISK_LIMIT,
+    DISK_USED,
+    DISK_MISSING,
+    DISK_DELETED,
+    DISK_DELETED_FILES,
+    DISK_GIVEN_BACK,
     IDLENESS,
     WASTE,
     SHARE_VIOLATION,

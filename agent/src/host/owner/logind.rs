@@ -8,6 +8,9 @@
 //! known only what their desktop tells logind (`IdleHint`), and many tell it nothing. So such a session
 //! counts as used as long as it is active, not locked and not said to be idle.
 //!
+//! A signal that itself says of a known session that it is active, unlocked or no longer idle is input at
+//! once, before the look that follows: answers of logind's may take long on a busy machine.
+//!
 //! Signals have a connection of their own: what is not taken from it holds up nothing else.
 
 use std::collections::BTreeMap;
@@ -29,6 +32,8 @@ use super::{Report, Sight, TELL_AGAIN, Tell};
 pub(super) const NAME: &str = "sessions";
 
 const LOGIND: &str = "org.freedesktop.login1";
+const SESSION: &str = "org.freedesktop.login1.Session";
+const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 /// How long an answer may take.
 const ANSWER: StdDuration = StdDuration::from_secs(10);
 /// Between two looks.
@@ -53,6 +58,8 @@ const QUEUE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
 /// What matters of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Session {
+    /// What logind calls it on the bus.
+    path: String,
     /// It has windows.
     graphical: bool,
     /// Its screen and its keyboard are this machine's.
@@ -64,6 +71,25 @@ struct Session {
     /// Its desktop says that nobody uses it, since then.
     idle: Option<Instant>,
 }
+
+impl Session {
+    /// What it is now, if what has changed of it shows that somebody uses it who did not before.
+    fn turned_by(&self, changed: &Properties) -> Option<Self> {
+        let says = |key: &str, what: bool| {
+            changed.get(key).and_then(|value| value.downcast_ref::<bool>().ok()) == Some(what)
+        };
+        let now = Self {
+            active: self.active || says("Active", true),
+            locked: self.locked && !says("LockedHint", false),
+            idle: self.idle.filter(|_| !says("IdleHint", false)),
+            ..self.clone()
+        };
+        (now != *self).then_some(now)
+    }
+}
+
+/// By their names.
+type Properties = BTreeMap<String, OwnedVariant>;
 
 type Sessions = BTreeMap<String, Session>;
 
@@ -187,7 +213,7 @@ async fn follow(
     sight: &mut channel::Receiver<Sight>,
     known: &mut Known,
 ) -> (zbus::Error, bool) {
-    let (mut vain, mut away, mut has_seen) = (0, SOON, false);
+    let (mut vain, mut away, mut has_seen, mut has_turned) = (0, SOON, false, false);
     loop {
         let sessions = match timeout(ANSWER, sessions(calls)).await.unwrap_or_else(|_| Err(late())) {
             Ok(sessions) => sessions,
@@ -218,7 +244,8 @@ async fn follow(
             Err(error) => return (error, has_seen),
         };
         away = SOON;
-        vain = if known.sessions.as_ref() == Some(&sessions) { vain + 1 } else { 0 };
+        let is_news = known.sessions.as_ref() != Some(&sessions) || std::mem::take(&mut has_turned);
+        vain = if is_news { 0 } else { vain + 1 };
         // At the start nobody knows since when things are as they are.
         for (session, event) in news(known.sessions.as_ref().unwrap_or(&sessions), &sessions, clock::now()) {
             say(tell, event).await;
@@ -235,7 +262,17 @@ async fn follow(
         report.note(NAME, true, "as logind has them");
         sleep(if vain < VAIN_MAX { PAUSE } else { LONG_PAUSE }).await;
         tokio::select! {
-            signal = next_change(&mut signals) => if let Err(error) = signal { return (error, true) },
+            turned = next_change(&mut signals, known.sessions.as_ref()) => match turned {
+                Ok(None) => {}
+                Ok(Some((id, session))) => {
+                    say(tell, Event::OwnerInput { ago: Duration::ZERO }).await;
+                    report.saw(&format!("the session {id}"));
+                    // The look that follows need not tell of it once more.
+                    known.sessions.get_or_insert_default().insert(id, session);
+                    has_turned = true;
+                }
+                Err(error) => return (error, true),
+            },
             // It has gone, or is back: the look says which.
             owner = owners.next() => if !matches!(owner, Some(Ok(_))) { return (closed(), true) },
             changed = sight.changed() => if changed.is_err() {
@@ -258,14 +295,28 @@ fn drain(signals: &mut MessageStream) {
     }
 }
 
-/// Waits for a signal that something of logind's has changed: it may send others.
-async fn next_change(signals: &mut MessageStream) -> zbus::Result<()> {
+/// Waits for a signal that something of logind's has changed: it may send others. Names the session that
+/// somebody has turned to, if the signal says so itself.
+async fn next_change(
+    signals: &mut MessageStream,
+    known: Option<&Sessions>,
+) -> zbus::Result<Option<(String, Session)>> {
     loop {
         let signal = signals.next().await.ok_or_else(closed)??;
         let header = signal.header();
         let interface = header.interface().map_or("", |interface| interface.as_str());
-        if interface == "org.freedesktop.DBus.Properties" || interface.starts_with(LOGIND) {
-            return Ok(());
+        if interface == PROPERTIES {
+            let path = header.path().map_or("", |path| path.as_str());
+            let of = known.into_iter().flatten().find(|(_, session)| session.path == path);
+            let Ok((of_what, changed, _)) = signal.body().deserialize::<(String, Properties, Vec<String>)>()
+            else {
+                return Ok(None);
+            };
+            let of = of.filter(|_| of_what == SESSION);
+            return Ok(of.and_then(|(id, session)| Some((id.clone(), session.turned_by(&changed)?))));
+        }
+        if interface.starts_with(LOGIND) {
+            return Ok(None);
         }
     }
 }
@@ -325,11 +376,9 @@ async fn sessions(bus: &Connection) -> zbus::Result<Sessions> {
 }
 
 async fn session(bus: &Connection, path: &OwnedObjectPath) -> zbus::Result<Option<Session>> {
-    let properties = Some("org.freedesktop.DBus.Properties");
-    let of = &"org.freedesktop.login1.Session";
-    let reply = bus.call_method(Some(LOGIND), path.as_str(), properties, "GetAll", of).await?;
+    let reply = bus.call_method(Some(LOGIND), path.as_str(), Some(PROPERTIES), "GetAll", &SESSION).await?;
     let body = reply.body();
-    let all: BTreeMap<String, OwnedVariant> = body.deserialize()?;
+    let all: Properties = body.deserialize()?;
     let text = |key: &str| all.get(key).and_then(|value| value.downcast_ref::<&str>().ok()).unwrap_or("");
     let is = |key: &str| all.get(key).and_then(|value| value.downcast_ref::<bool>().ok()).unwrap_or(false);
     // Those of greeters, of the system's own programs and of timers are nobody's.
@@ -340,6 +389,7 @@ async fn session(bus: &Connection, path: &OwnedObjectPath) -> zbus::Result<Optio
     let since = all.get("IdleSinceHint").and_then(|value| value.downcast_ref::<u64>().ok());
     let since = since.and_then(|micros| i64::try_from(micros).ok()).unwrap_or(0);
     Ok(Some(Session {
+        path: path.as_str().to_owned(),
         graphical: matches!(text("Type"), "x11" | "wayland" | "mir"),
         local: !is("Remote"),
         display: super::x11::local(text("Display")).unwrap_or_default(),
@@ -356,8 +406,8 @@ mod tests {
     const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
 
     fn desktop() -> Session {
-        let display = ":0".to_owned();
-        Session { graphical: true, local: true, display, active: true, locked: false, idle: None }
+        let (path, display) = ("/1".to_owned(), ":0".to_owned());
+        Session { path, graphical: true, local: true, display, active: true, locked: false, idle: None }
     }
 
     fn of(session: Session) -> Sessions {
@@ -410,5 +460,29 @@ mod tests {
         assert_eq!(input(of(desktop()), idle(120)), [120.0]);
         assert!(input(of(idle(120)), idle(120)).is_empty() && input(of(desktop()), desktop()).is_empty());
         assert!(input(of(desktop()), Session { locked: true, ..desktop() }).is_empty());
+    }
+
+    #[test]
+    fn r6_2_a_signal_is_input_by_itself_where_it_says_what_was_not_so_before() {
+        let changed =
+            |key: &str, value: bool| Properties::from([(key.to_owned(), OwnedVariant::from(value))]);
+        let idle = Session { idle: Some(NOW), ..desktop() };
+        let locked = Session { locked: true, ..desktop() };
+        let left = Session { active: false, ..desktop() };
+        let says = [("Active", true), ("LockedHint", false), ("IdleHint", false)];
+        for (session, expected) in [
+            (left, [true, false, false]),
+            (locked, [false, true, false]),
+            (idle, [false, false, true]),
+            (desktop(), [false; 3]),
+        ] {
+            let turned = says.map(|(key, value)| session.turned_by(&changed(key, value)));
+            assert_eq!(turned.clone().map(|now| now.is_some()), expected);
+            // The look that finds it so has nothing to tell.
+            assert!(turned.into_iter().flatten().all(|now| now == desktop()));
+            // That somebody goes is no input, nor is another word.
+            assert!(says.iter().all(|(key, value)| session.turned_by(&changed(key, !value)).is_none()));
+            assert_eq!(session.turned_by(&changed("Remote", false)), None);
+        }
     }
 }

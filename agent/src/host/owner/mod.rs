@@ -10,7 +10,8 @@
 //! An agent that was started in a session of X11 listens to its server as well (`x11`), one of a session of
 //! Wayland to its compositor (`wayland`).
 //!
-//! Left out: the load of other programs, batteries, memory pressure.
+//! The load of other programs, batteries and memory pressure are looked at elsewhere
+//! ([`super::surroundings`]).
 
 mod devices;
 mod logind;

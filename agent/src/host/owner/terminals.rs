@@ -1,8 +1,9 @@
 //! Terminals: consoles (`/dev/tty1`) and pseudo-terminals (`/dev/pts/0`), of which each login over the
 //! network and each window with a shell has one.
 //!
-//! The kernel notes when something was read from a terminal, and so when somebody typed, exact to eight
-//! seconds. Nothing tells of it: one has to look. The list is read anew each time.
+//! The kernel notes when something was read from a terminal, and so when somebody typed: the first time after
+//! a pause at once, then every eight seconds. Nothing tells of it: one has to look. The list is read anew
+//! each time.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,7 +19,7 @@ use crate::sys;
 pub(super) const NAME: &str = "terminals";
 
 /// How often they are looked at while there are tasks ...
-const ATTENTIVE: StdDuration = StdDuration::from_secs(5);
+const ATTENTIVE: StdDuration = StdDuration::from_secs(1);
 /// ... and while there are none. They are looked at when one begins, so nothing is missed meanwhile.
 const IDLE: StdDuration = StdDuration::from_mins(3);
 /// A look may take this part of the time between two.

@@ -1,5 +1,6 @@
-//! What goes on at this machine beside people (R6.2, R6.4): whether it runs on its battery, which programs
-//! run, how much its CPUs work, how much goes over its network. What follows from it is the client's to say.
+//! What goes on at this machine beside people (R6.2, R6.4): how it stands with its battery, whether it is on
+//! WiFi, which programs run, how much its CPUs work, how much goes over its network. What follows from it is
+//! the client's to say.
 //!
 //! Model: a task of the runtime looks every ten seconds, at what the client asks for and at nothing else:
 //! where there is no battery, no exclusive program, no limit on the load of others and no task that waits in
@@ -16,6 +17,7 @@ mod own_sockets;
 mod power;
 mod pressure;
 mod programs;
+mod wifi;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,6 +49,8 @@ pub struct Places {
     pub traffic: PathBuf,
     /// Where it says what each interface is: `/sys/class/net`.
     pub interfaces: PathBuf,
+    /// Where it lists routes: `/proc/net`.
+    pub routes: PathBuf,
     /// How long between two looks.
     pub every: StdDuration,
     /// How the marks of all tasks of this agent begin.
@@ -149,8 +153,12 @@ async fn watch(
         if is_news && tell(Event::SurroundingsSeen(seen.clone())) {
             told = seen;
         }
-        let is_busy =
-            (wanted.battery && has_battery) || !wanted.programs.is_empty() || wanted.load || wanted.memory;
+        let of_battery = wanted.battery || wanted.charge || wanted.heat;
+        let is_busy = (of_battery && has_battery)
+            || wanted.wifi
+            || !(wanted.programs.is_empty() && wanted.gpu_programs.is_empty())
+            || wanted.load
+            || wanted.memory;
         let nap = if is_busy { places.every } else { SELDOM };
         tokio::select! {
             () = tokio::time::sleep(nap) => {}
@@ -171,7 +179,13 @@ async fn felt(trigger: Option<&Pressure>) {
 fn look(places: &Places, wanted: &LooksFor, is_pressed: bool) -> Surroundings {
     Surroundings {
         on_battery: wanted.battery && power::is_on_battery(&places.power),
+        battery_charge: wanted.charge.then(|| power::charge(&places.power)).flatten(),
+        battery_temperature: wanted.heat.then(|| power::temperature(&places.power)).flatten(),
+        network: wanted
+            .wifi
+            .then(|| wifi::Routes { lists: &places.routes, interfaces: &places.interfaces }.over()),
         exclusive: programs::running(&wanted.programs, &places.mark),
+        gpu_exclusive: programs::running(&wanted.gpu_programs, &places.mark),
         memory_short: wanted.memory && memory::is_short(&places.memory, is_pressed),
         cpu_worked: if wanted.load { cpus::worked() } else { None },
     }

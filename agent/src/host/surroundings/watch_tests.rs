@@ -27,6 +27,7 @@ fn places(dir: &Path) -> Places {
         pressure: dir.join("pressure"),
         traffic: dir.join("dev"),
         interfaces: dir.join("net"),
+        routes: dir.to_owned(),
         every: StdDuration::from_hours(1),
         mark: "none".to_owned(),
     }

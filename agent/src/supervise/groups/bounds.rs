@@ -8,6 +8,9 @@ use crate::cgroup::{OTHERS_MEMORY, below, memory_of_a_task, number};
 /// task has over some seconds, so a short peak is no excess yet.
 const MARGIN_PART: u64 = 2;
 const MARGIN_MIN: u64 = 64 << 20;
+/// The period of quotas of CPU time, in microseconds. Who has used up his is not stopped before the next one
+/// begins, so it is shorter than the kernel's own.
+const CPU_PERIOD: u64 = 10_000;
 /// So often the number of processes that a task may have before the kernel gives it no more.
 const PROCESSES: u64 = 2;
 /// The same of processes and threads.
@@ -28,6 +31,12 @@ pub(super) fn all_processes(ceiling: u64) -> u64 {
 pub(super) fn memory_max(allowed: Bytes, ceiling: Option<u64>) -> u64 {
     let max = allowed.0.saturating_add((allowed.0 / MARGIN_PART).max(MARGIN_MIN));
     ceiling.map_or(max, |ceiling| max.min(memory_of_a_task(ceiling)))
+}
+
+/// What the kernel is told of so many CPUs (`cpu.max`): microseconds in each period, and the period.
+pub(super) fn cpu_max(cpus: Option<u32>) -> String {
+    let most = cpus.map_or_else(|| "max".to_owned(), |cpus| (u64::from(cpus) * CPU_PERIOD).to_string());
+    format!("{most} {CPU_PERIOD}")
 }
 
 /// The processes and threads that the kernel gives a task which may have so many, where all of the agent has

@@ -7,7 +7,8 @@
 //! - a task is in its group before its program is executed, and whatever comes of it stays there. It is
 //!   killed as one, and the group goes when it is empty;
 //! - `cpu`: all tasks come after the agent, and those at idle priority after those that feed a GPU. What all
-//!   of it is worth beside its neighbours is the agent's own group's weight;
+//!   of it is worth beside its neighbours is the agent's own group's weight. All tasks together keep no more
+//!   CPUs busy than the preferences leave them, however many threads they have;
 //! - `memory`: half as much again as the most that the client lets a task have, for the client, which looks
 //!   once a second, lets short peaks pass, and sees most excess first. One that is faster is killed by the
 //!   kernel, alone and as a whole. What is above the agent's group may hold it to less: then the kernel is
@@ -23,8 +24,9 @@
 //! Nobody waits without end for what a job has made below its group: what is not gone in time stays, and is
 //! tried again with the next task and at the next start.
 //!
-//! Left out: the freezer, as signals stop as soon (see [`super::freezer`]); quotas of CPU time, which the
-//! client keeps by pauses; bandwidth of disks.
+//! Left out: the freezer, as signals stop as soon (see [`super::freezer`]); parts of a CPU's time, which the
+//! client keeps by pauses; `memory.high`, beyond which the kernel has a process sleep for up to two seconds,
+//! in which it cannot be stopped for somebody; bandwidth of disks.
 
 mod bounds;
 mod division;
@@ -44,7 +46,7 @@ use crate::brand::Brand;
 use crate::cgroup::{self, Group};
 use crate::confine::Layer;
 use crate::sys::Urgency;
-use bounds::{all_memory, all_processes, memory_max, processes_max};
+use bounds::{all_memory, all_processes, cpu_max, memory_max, processes_max};
 use division::{is_agents, may_not, move_back, moved};
 pub(super) use task_group::{Door, TaskGroup};
 
@@ -98,11 +100,12 @@ struct Made {
     is_without_said: AtomicBool,
 }
 
-/// What all tasks may have together: memory in bytes, and processes. None is as much as they like.
+/// What all tasks may have together: memory in bytes, processes, and CPUs. None is as much as they like.
 #[derive(Debug, Default)]
 struct Bounds {
     memory: Option<u64>,
     processes: Option<u64>,
+    cpus: Option<u32>,
     at: Option<StdInstant>,
 }
 
@@ -217,12 +220,13 @@ impl Groups {
         }
     }
 
-    /// What tasks may have from now on. Those that run get more at once; they never get less, for the client
-    /// ends those that have too much.
+    /// What tasks may have from now on. Those that run get more at once, and fewer CPUs; they never get less
+    /// memory, for the client ends those that have too much.
     pub(super) fn allow(&self, limits: TaskLimits) {
         let Ok(made) = &self.0 else { return };
         let tasks = fallow_daemon::lock(&made.tasks);
         *fallow_daemon::lock(&made.limits) = Some(limits);
+        made.bound_cpus(limits.cpus);
         made.follow(tasks.iter().filter_map(Weak::upgrade));
     }
 
@@ -244,26 +248,21 @@ impl Groups {
         made.own.close_to_others(&made.own_files, &below)
     }
 
-    /// A group for a task that is about to be started, and the way into it. None where there are no groups,
-    /// or none can be made.
-    pub(super) fn make(&self, slot: SlotId, urgency: Urgency) -> Option<(Arc<TaskGroup>, Door)> {
-        let Ok(made) = &self.0 else { return None };
+    /// A group for a task that is about to be started, and the way into it. None where there are no groups.
+    ///
+    /// # Errors
+    /// The system's, where none can be made.
+    pub(super) fn make(&self, slot: SlotId, urgency: Urgency) -> io::Result<Option<(Arc<TaskGroup>, Door)>> {
+        let Ok(made) = &self.0 else { return Ok(None) };
         made.remove_left();
         let name = format!("slot-{slot}-{}", made.count.fetch_add(1, Ordering::Relaxed));
         // Limits that change meanwhile wait until it is among the others.
         let mut tasks = fallow_daemon::lock(&made.tasks);
-        match made.task(&name, urgency) {
-            Ok((group, door)) => {
-                let group = Arc::new(group);
-                tasks.retain(|task| task.strong_count() > 0);
-                tasks.push(Arc::downgrade(&group));
-                Some((group, door))
-            }
-            Err(error) => {
-                self.note_without(slot, &error);
-                None
-            }
-        }
+        let (group, door) = made.task(&name, urgency)?;
+        let group = Arc::new(group);
+        tasks.retain(|task| task.strong_count() > 0);
+        tasks.push(Arc::downgrade(&group));
+        Ok(Some((group, door)))
     }
 
     /// Notes that a task runs in no group of its own, though there are groups. It is said once.
@@ -334,6 +333,15 @@ impl Made {
         }
         if std::mem::replace(&mut bounds.processes, processes) != processes {
             set(&self.jobs, "pids.max", &say(processes));
+        }
+    }
+
+    /// Has all tasks together keep so many CPUs busy at most.
+    fn bound_cpus(&self, cpus: Option<u32>) {
+        let mut bounds = fallow_daemon::lock(&self.bounds);
+        if self.has("cpu") && bounds.cpus != cpus {
+            set(&self.jobs, "cpu.max", &cpu_max(cpus));
+            bounds.cpus = cpus;
         }
     }
 
@@ -415,7 +423,7 @@ mod tests {
         for place in [dir.path(), &place] {
             std::fs::write(place.join("cgroup.procs"), "").unwrap();
         }
-        for file in ["memory.max", "pids.max"] {
+        for file in ["memory.max", "pids.max", "cpu.max"] {
             std::fs::write(all.join(file), "").unwrap();
         }
         let now = || ["memory.max", "pids.max"].map(|file| std::fs::read_to_string(all.join(file)).unwrap());
@@ -427,7 +435,7 @@ mod tests {
             leaf: None,
             prefix: JOBS.into(),
             name: "jobs".into(),
-            controllers: vec!["memory", "pids"],
+            controllers: vec!["cpu", "memory", "pids"],
             limits: Mutex::default(),
             count: AtomicU32::default(),
             tasks: Mutex::default(),
@@ -441,8 +449,16 @@ mod tests {
         above("2000000000\n", "4096\n");
         groups.follow();
         assert_eq!(now(), ["", ""], "it is not looked each second");
-        groups.allow(TaskLimits { memory: fallow_domain::Bytes(1), threads: 1 });
+        let cpus = || std::fs::read_to_string(all.join("cpu.max")).unwrap();
+        let allow = |cpus| groups.allow(TaskLimits { memory: fallow_domain::Bytes(1), threads: 1, cpus });
+        allow(None);
         assert_eq!(now(), ["1932891136", "3584"]);
+        assert_eq!(cpus(), "", "all CPUs are theirs");
+        allow(Some(3));
+        assert_eq!(cpus(), "30000 10000");
+        std::fs::write(all.join("cpu.max"), "").unwrap();
+        allow(None);
+        assert_eq!(cpus(), "max 10000");
         above("3000000000\n", "8192\n");
         fallow_daemon::lock(&groups.0.as_ref().unwrap().bounds).at = None;
         groups.follow();
@@ -461,16 +477,16 @@ mod tests {
             return println!("skipped: this user can make no control group of version 2");
         };
         let groups = Groups::below(place.path(), "/agent:1.2:", "now");
-        let (first, door) = groups.make(SlotId(0), Urgency::Idle).unwrap();
+        let (first, door) = groups.make(SlotId(0), Urgency::Idle).unwrap().unwrap();
         drop(door);
         let made = Arc::clone(groups.0.as_ref().unwrap());
-        let (second, _) = groups.make(SlotId(1), Urgency::Idle).unwrap();
+        let (second, _) = groups.make(SlotId(1), Urgency::Idle).unwrap().unwrap();
         second.end();
         assert_eq!(made.jobs.children(), ["slot-0-0"]);
         // As if it could not be removed at its end.
         made.jobs.child("slot-0-0").unwrap().make("inner").unwrap();
         fallow_daemon::lock(&made.left).push("slot-0-0".into());
-        let (third, _) = groups.make(SlotId(0), Urgency::Idle).unwrap();
+        let (third, _) = groups.make(SlotId(0), Urgency::Idle).unwrap().unwrap();
         assert_eq!(made.jobs.children(), ["slot-0-2"]);
         assert!(fallow_daemon::lock(&made.left).is_empty());
         drop((first, second, third));

@@ -17,8 +17,8 @@ use super::{daemon, states};
 use crate::attach::{RIGHT, attach, status};
 use crate::daemon::outcome;
 use crate::support::{is_alive, put, wait_for};
-use crate::transfers::{Asked, Server, http};
-use crate::turns::random;
+use crate::transfers::{Server, http};
+use crate::turns::{call, calls, random, unknown};
 
 /// Three cards.
 const THREE: &str = "gpu 3 8 6 1695 10496 24576 RTX 3090\ngpu 1 8 6 1695 10496 24576 RTX 3090\n\
@@ -58,7 +58,7 @@ pub(super) fn gpu_project(kind: &'static str, has: fn(&HostCoprocessors) -> bool
             let text = format!("<html><!-- <scheduler>http://{host}/p/cgi</scheduler> --></html>");
             return http("200 OK", "", text.as_bytes());
         }
-        let request = SchedulerRequest::parse(asked.text().as_bytes()).unwrap();
+        let Some(request) = call(asked) else { return unknown() };
         let mut reply = SchedulerReply {
             hostid: (request.hostid == 0).then_some(7),
             request_delay: Duration::from_secs(1),
@@ -77,7 +77,7 @@ pub(super) fn gpu_project(kind: &'static str, has: fn(&HostCoprocessors) -> bool
 }
 
 /// What NVIDIA's devices need for programs of plan class `cuda`.
-fn has_cuda(devices: &HostCoprocessors) -> bool {
+pub(super) fn has_cuda(devices: &HostCoprocessors) -> bool {
     devices.cuda.is_some_and(|cuda| cuda.major >= 7 && cuda.version >= 11_000)
 }
 
@@ -159,12 +159,6 @@ pub(super) fn on(dir: &Path, expected: &[&str]) -> Option<Vec<Running>> {
     (named == expected).then_some(all)
 }
 
-fn requests(server: &Server) -> Vec<SchedulerRequest> {
-    let posts: Vec<Asked> =
-        server.asked().into_iter().filter(|asked| asked.head.starts_with("post ")).collect();
-    posts.iter().map(|asked| SchedulerRequest::parse(asked.text().as_bytes()).unwrap()).collect()
-}
-
 #[test]
 fn r3_14_gpu_jobs_run_on_devices_of_their_own_and_leave_those_that_others_use_or_that_go() {
     let stand_in = StandIn::telling(THREE);
@@ -198,7 +192,7 @@ fn r3_14_gpu_jobs_run_on_devices_of_their_own_and_leave_those_that_others_use_or
     assert_eq!(said["host"]["devices"][0]["jobs"].as_array().unwrap().len(), 1, "{said}");
 
     // What the server was told, in its own words.
-    let asked = requests(&server);
+    let asked = calls(&server);
     let gpus = asked.iter().flat_map(|request| &request.coprocs).next().unwrap();
     let cuda = gpus.cuda.unwrap();
     assert_eq!((gpus.count, gpus.name.as_str(), gpus.driver.as_str()), (2, "RTX 3090", "53599"));
@@ -233,7 +227,7 @@ fn r3_14_gpu_jobs_run_on_devices_of_their_own_and_leave_those_that_others_use_or
     // One that fails says where.
     std::fs::write(again[0].slot.join("fail"), "").unwrap();
     let message = wait_for("the report", || {
-        let all = requests(&server).into_iter().flat_map(|request| request.results);
+        let all = calls(&server).into_iter().flat_map(|request| request.results);
         all.into_iter().find_map(|result| result.stderr_out.message)
     });
     owner.kill().unwrap();
@@ -271,6 +265,68 @@ fn r3_14_jobs_leave_a_device_that_is_hotter_than_the_owner_allows_and_come_back_
     wait_for("a job on it again", || on(dir, &["nvidia:0", "nvidia:1"]));
     let (_, text) = outcome(dir, &["status"]);
     assert!(text.contains(" 75 °C ") && text.contains(" 96 °C ") && text.contains(hot), "{text}");
+}
+
+#[test]
+fn r6_4_boincs_client_configuration_keeps_gpus_from_projects_from_all_jobs_and_while_a_program_runs() {
+    let stand_in = StandIn::telling(THREE);
+    let server = gpu_project("NVIDIA", has_cuda);
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let _daemon = daemon(dir, &stand_in);
+    let config = |options: &str| {
+        let text = format!("<cc_config>\n<options>{options}</options>\n</cc_config>\n");
+        put(&dir.join("cc_config.xml"), text.as_bytes());
+        let (code, text) = outcome(dir, &["preferences", "reload"]);
+        assert_eq!(code, 0, "{text}");
+    };
+    let all = ["nvidia:0", "nvidia:1", "nvidia:2"];
+    let exclude = |more: &str| format!("<exclude_gpu><url>{}</url>{more}</exclude_gpu>", server.url(""));
+    assert_eq!(attach(dir, &server.url(""), RIGHT, &["--no-wait"]).0, 0);
+    let three = wait_for("jobs on all devices", || on(dir, &all));
+
+    config(&exclude("<device_num>1</device_num>"));
+    let two = wait_for("that the second is left", || on(dir, &["nvidia:0", "nvidia:2"]));
+    assert_eq!([two[0].pid, two[1].pid], [three[0].pid, three[2].pid], "the others go on");
+    assert_eq!(states(dir)[1], "nvidia:1 usable", "other projects may use it");
+    config(&exclude("<type>NVIDIA</type><app>another</app>"));
+    wait_for("jobs of an application that is not meant", || on(dir, &all));
+    config(&exclude("<type>ATI</type>"));
+    wait_for("jobs on devices that are not meant", || on(dir, &all));
+    config(&exclude("<type>NVIDIA</type><app>app</app>"));
+    wait_for("that all are left", || on(dir, &[]));
+    config("");
+    wait_for("jobs on all again", || on(dir, &all));
+
+    config("<no_gpus>1</no_gpus>");
+    wait_for("that none is used", || on(dir, &[]));
+    let expected = all.map(|device| format!("{device} excluded by the owner"));
+    assert_eq!(states(dir), expected);
+    config("");
+    wait_for("jobs on all again", || on(dir, &all));
+
+    // A program that wants GPUs for itself.
+    let program = dir.join("a-gpu-game-here");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let mut game = Command::new(&program).arg("1000").spawn().unwrap();
+    config("<exclusive_gpu_app>a-gpu-game-here</exclusive_gpu_app>");
+    let left = wait_for("that they are left to it", || on(dir, &[]));
+    let rests = "a-gpu-game-here runs, which wants GPUs for itself";
+    assert!(left.is_empty() && states(dir)[0] == format!("nvidia:0 {rests}"), "{:?}", states(dir));
+    assert_eq!(status(dir)["host"]["suspended_by"], serde_json::Value::Null, "CPUs compute");
+    game.kill().unwrap();
+    game.wait().unwrap();
+    wait_for("jobs on all again", || on(dir, &all));
+
+    // A file that is wrong changes nothing.
+    let text = "<cc_config><options>\n<exclude_gpu><url>no url</url></exclude_gpu></options></cc_config>";
+    put(&dir.join("cc_config.xml"), text.as_bytes());
+    let (code, text) = outcome(dir, &["preferences", "reload"]);
+    assert!(
+        code == 3 && text.contains("a project's URL at line 2") && text.contains("cc_config.xml"),
+        "{text}"
+    );
+    assert!(on(dir, &all).is_some());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! OpenCL's, behind which stand-ins tell of devices that are not there; and jobs that are real processes on
 //! them.
 
+mod in_use;
 mod jobs;
 mod machine;
 mod other_jobs;

@@ -185,6 +185,10 @@ pub(crate) struct Add {
     /// What a job of it uses: CPUs, and one kind of nvidia, amd, intel or apple.
     #[arg(long, default_value = "cpu=1", value_parser = uses, value_name = "KIND=NUMBER,...")]
     uses: Usage,
+    /// Its jobs need the network while they run: hosts give it to them only where their owners and
+    /// preferences allow it.
+    #[arg(long)]
+    needs_network: bool,
     /// The BOINC platform that it runs on.
     #[arg(long, default_value = PLATFORM)]
     platform: String,
@@ -388,6 +392,7 @@ pub(crate) async fn app(command: AppCommand) -> Result<(), Failure> {
         coprocessor: add.uses.coprocessor.map_or("", |(kind, _)| kind.name()).to_owned(),
         coprocessor_count: add.uses.coprocessor.map_or(0.0, |(_, count)| count),
         files: Vec::new(),
+        needs_network: add.needs_network,
     };
     let file_names =
         upload::add_app_version(&mut client, version, &add.files, key.as_ref(), &add.why).await?;

@@ -6,8 +6,9 @@ use clap::{Args, Subcommand};
 use fallow_daemon::clock;
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{DocumentVersion, LabelName, Metric, RPCS_PER_JOB};
+use fallow_proto::fleet::disk::act_from_wire;
 use fallow_proto::fleet::host::suspended_by;
-use fallow_proto::fleet::v1::{HostState, Metrics};
+use fallow_proto::fleet::v1::{DiskDecision, DiskSpace, HostState, Metrics};
 use fallow_proto::operator::v1::{Host, ListHostsRequest};
 use serde_json::{Value, json};
 
@@ -320,6 +321,36 @@ pub(crate) fn metric_of(metrics: &Metrics, metric: Metric) -> Option<f64> {
     }
 }
 
+/// How it stands with a host's disk, and what was decided; null where neither is known.
+fn disk_json(space: Option<&DiskSpace>, decisions: &[DiskDecision]) -> Value {
+    if space.is_none() && decisions.is_empty() {
+        return Value::Null;
+    }
+    let space = space.cloned().unwrap_or_default();
+    let decision = |one: &DiskDecision| {
+        json!({
+            "at": table::instant(one.at_micros),
+            "what": act_from_wire(one.act).as_str(),
+            "project_url": one.project_url,
+            "name": one.name,
+            "bytes": one.bytes,
+            "rule": one.rule,
+            "why": one.why,
+        })
+    };
+    json!({
+        "limit_bytes": space.limit_bytes,
+        "limited_by": space.limited_by,
+        "used_bytes": space.used_bytes,
+        "missing_bytes": space.missing_bytes,
+        "suspended": space.suspended,
+        "deleted_files": space.deleted_files,
+        "deleted_bytes": space.deleted_bytes,
+        "jobs_given_back": space.jobs_given_back,
+        "decisions": decisions.iter().map(decision).collect::<Vec<_>>(),
+    })
+}
+
 pub(crate) fn host_json(host: &Host, newest: u64) -> Value {
     let state = host.state.clone().unwrap_or_default();
     let projects: Vec<_> = host
@@ -402,6 +433,7 @@ pub(crate) fn host_json(host: &Host, newest: u64) -> Value {
         "month": metrics_json(state.month.as_ref()),
         "projects": projects,
         "tasks": tasks,
+        "disk": disk_json(state.disk.as_ref(), &host.disk_decisions),
         "labels": labels_json(&host.labels),
     })
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
 use fallow_domain::{
-    Bytes, Device, DocumentVersion, Duration, ExitCode, Fraction, Hours, Invalid, Preferences,
+    Bytes, Device, DocumentVersion, Duration, ExitCode, Fraction, Hours, Invalid, MasterUrl, Preferences,
+    RequiredLayer,
 };
 use fallow_fleet::Preference;
 use fallow_proto::fleet::preferences::{from_wire, to_wire};
@@ -31,6 +32,7 @@ Examples:
   fallow preferences set --excluded-devices nvidia:0,nvidia:1
   fallow preferences set --hours 'mon-fri 18:00-08:00, sat-sun'
   fallow preferences set --run-in-use true --idle-after 10m
+  fallow preferences set --required-layers files,calls
 
 What is not named stays as it is. The owner of a host can suspend it and exclude
 devices there (fallow-agent suspend, fallow-agent exclude), and nobody can undo
@@ -137,6 +139,14 @@ struct Changes {
     /// So long after the last key or movement nobody uses the host any more, such as 3m.
     #[arg(long, value_parser = units::time, value_name = "TIME")]
     idle_after: Option<Duration>,
+    /// Layers of confinement without which hosts compute nothing, all of them, such as files,calls; or all,
+    /// or none.
+    #[arg(long, value_parser = layers, value_name = "LAYERS")]
+    required_layers: Option<Required>,
+    /// The only projects whose jobs may use the network where a host's owner allows it, by their URLs; or
+    /// all, or none.
+    #[arg(long, value_parser = projects, value_name = "URLS")]
+    jobs_network: Option<Networked>,
 }
 
 #[derive(Clone, Debug)]
@@ -144,6 +154,29 @@ struct Excluded(BTreeSet<Device>);
 
 fn devices(text: &str) -> Result<Excluded, Invalid> {
     Device::read_list(text).map(Excluded)
+}
+
+#[derive(Clone, Debug)]
+struct Required(BTreeSet<RequiredLayer>);
+
+fn layers(text: &str) -> Result<Required, Invalid> {
+    RequiredLayer::read_list(text).map(Required)
+}
+
+#[derive(Clone, Debug)]
+struct Networked(Option<BTreeSet<MasterUrl>>);
+
+fn projects(text: &str) -> Result<Networked, Invalid> {
+    let urls: Vec<&str> = text.split([',', ' ']).filter(|url| !url.is_empty()).collect();
+    match urls.as_slice() {
+        ["all"] => Ok(Networked(None)),
+        ["none"] => Ok(Networked(Some(BTreeSet::new()))),
+        [] => Err(Invalid::new("project URL", text, "URLs of projects, or all, or none")),
+        urls => {
+            let urls: Result<_, _> = urls.iter().map(|url| MasterUrl::parse(url)).collect();
+            urls.map(|urls| Networked(Some(urls)))
+        }
+    }
 }
 
 impl Changes {
@@ -166,6 +199,8 @@ impl Changes {
             run_in_use,
             run_gpu_in_use,
             idle_after,
+            required_layers,
+            jobs_network,
         } = self;
         let fractions = [cpu_fraction, cpu_time_fraction, memory_fraction, disk_fraction];
         let times = [
@@ -183,6 +218,8 @@ impl Changes {
             && disk_free_min.is_none()
             && excluded_devices.is_none()
             && hours.is_none()
+            && required_layers.is_none()
+            && jobs_network.is_none()
     }
 
     fn apply(&self, to: &mut Preferences) {
@@ -204,6 +241,8 @@ impl Changes {
             run_in_use,
             run_gpu_in_use,
             idle_after,
+            required_layers,
+            jobs_network,
         } = self;
         // All of them, so that none is without an option.
         *to = Preferences {
@@ -227,6 +266,14 @@ impl Changes {
             run_in_use: run_in_use.unwrap_or(to.run_in_use),
             run_gpu_in_use: run_gpu_in_use.unwrap_or(to.run_gpu_in_use),
             idle_after: idle_after.unwrap_or(to.idle_after),
+            required_layers: match required_layers {
+                Some(Required(layers)) => layers.clone(),
+                None => std::mem::take(&mut to.required_layers),
+            },
+            jobs_network: match jobs_network {
+                Some(Networked(projects)) => projects.clone(),
+                None => to.jobs_network.take(),
+            },
         };
     }
 }
@@ -339,6 +386,8 @@ fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {
         run_in_use,
         run_gpu_in_use,
         idle_after,
+        required_layers,
+        jobs_network,
     } = preferences;
     json!({
         "document_version": version,
@@ -360,6 +409,8 @@ fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {
             "run_in_use": run_in_use,
             "run_gpu_in_use": run_gpu_in_use,
             "idle_after_seconds": idle_after.as_secs_f64(),
+            "required_layers": required_layers,
+            "jobs_network": jobs_network,
         },
     })
 }

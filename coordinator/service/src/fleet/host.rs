@@ -1,6 +1,6 @@
 //! What the fleet says of an agent to whoever lists it.
 
-use fallow_domain::agent_state::{HostState, ProjectState, TaskState};
+use fallow_domain::agent_state::{DiskDecision, HostState, ProjectState, TaskState};
 use fallow_domain::{AgentId, DocumentVersion, Instant, Labels};
 use fallow_fleet::DocumentSet;
 
@@ -30,6 +30,8 @@ pub struct Host {
     pub projects: Vec<ProjectState>,
     /// Its tasks, in order of their projects' URLs and their names.
     pub tasks: Vec<TaskState>,
+    /// What was decided about its disk, the last at the end.
+    pub disk_decisions: Vec<DiskDecision>,
     /// That it was taken out of the fleet.
     pub revoked: Option<Revocation>,
     /// Whose copy it was before it became a host of its own.
@@ -86,6 +88,7 @@ impl Agent {
             state: state.host().cloned().unwrap_or_else(unknown),
             projects: state.projects().cloned().collect(),
             tasks: state.tasks().cloned().collect(),
+            disk_decisions: state.disk_decisions().to_vec(),
             revoked,
             copy_of,
             certificate_until: self.certificate_until(),

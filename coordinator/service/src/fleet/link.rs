@@ -367,6 +367,7 @@ impl<'a> Connection<'a> {
                 .unwrap_or(i64::MAX),
             projects_url,
             projects_behind_proxy,
+            takes_disk: true,
         };
         let pending = PendingMessages {
             welcome: Some(welcome),

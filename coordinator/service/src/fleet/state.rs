@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_domain::agent_state::{Entry, EntryKey, HostState, ProjectState, TaskState};
+use fallow_domain::agent_state::{DiskDecision, Entry, EntryKey, HostState, ProjectState, TaskState};
 use fallow_domain::{AgentId, Instant, MasterUrl, OwnerLimits};
 use serde::{Deserialize, Serialize};
 
@@ -390,6 +390,15 @@ impl State {
         }
     }
 
+    /// What it says was decided about its disk, the last at the end.
+    #[must_use]
+    pub fn disk_decisions(&self) -> &[DiskDecision] {
+        match self.entries.get(&EntryKey::Disk) {
+            Some(Entry::Disk(decisions)) => decisions,
+            _ => &[],
+        }
+    }
+
     /// What it says of its projects, in order of their URLs.
     pub fn projects(&self) -> impl Iterator<Item = &ProjectState> {
         self.entries.values().filter_map(|entry| match entry {
@@ -420,6 +429,7 @@ fn in_short(host: &HostState) -> HostState {
         owner_word: None,
         declined: Vec::new(),
         organisation: Vec::new(),
+        disk: None,
         ..host.clone()
     }
 }

@@ -1,6 +1,7 @@
 //! What is held of one agent: totals, bounds, and what is left of one that is taken out.
 
-use fallow_domain::{Duration, Fraction, Share};
+use fallow_domain::agent_state::{DiskAct, DiskSpace};
+use fallow_domain::{Bytes, Duration, Fraction, Share};
 use proptest::prelude::*;
 
 use super::*;
@@ -258,6 +259,36 @@ fn r6_10_of_an_agent_that_is_no_member_is_left_what_its_host_is_and_what_the_gre
     // Nothing is left to be done.
     let (_, jobs, rest) = state.plan_rest(&id()).unwrap();
     assert!(jobs.is_empty() && rest.len() == 1, "its position: {rest:?}");
+}
+
+#[test]
+fn r4_13_what_a_host_tells_of_its_disk_counts_for_its_bounds_takes_little_and_goes_with_its_membership() {
+    let longest = |number: usize| DiskDecision {
+        at: Instant::EPOCH,
+        what: DiskAct::Deleted,
+        project: MasterUrl::parse(&format!("http://127.0.0.1:1/{}/", "u".repeat(230))).ok(),
+        name: format!("{number:0>255}"),
+        bytes: Bytes(1),
+        rule: "r".repeat(32),
+        why: "w".repeat(600),
+    };
+    let (mut state, mut totals) = (State::default(), Totals::default());
+    apply(&mut state, &mut totals, "e", snapshot(1, vec![]));
+    let before = state.bytes();
+    for sequence in 2..200 {
+        let last = (0..20).map(|number| longest(sequence as usize + number)).collect();
+        apply(&mut state, &mut totals, "e", delta(sequence, vec![Entry::Disk(last)], &[]));
+        let taken = state.bytes() - before;
+        assert!((20 * (255 + 32 + 600 + 230)..32 << 10).contains(&taken), "{taken}");
+    }
+    assert_eq!(state.disk_decisions()[19].name, format!("{:0>255}", 218));
+    let disk = Some(Box::new(DiskSpace { limited_by: "l".repeat(1_024), ..DiskSpace::default() }));
+    let host = HostState { hostname: "h".into(), disk, ..HostState::default() };
+    apply(&mut state, &mut totals, "e", delta(200, vec![Entry::Host(Box::new(host))], &[]));
+    let (change, _, _) = state.plan_rest(&id()).unwrap();
+    state.take(change, &mut totals);
+    assert!(state.disk_decisions().is_empty() && state.host().is_some_and(|host| host.disk.is_none()));
+    assert_eq!(state.machine().bytes(), state.bytes());
 }
 
 proptest! {

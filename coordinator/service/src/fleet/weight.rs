@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fallow_domain::MasterUrl;
-use fallow_domain::agent_state::{Entry, EntryKey, HostState, ProjectState, TaskState};
+use fallow_domain::agent_state::{
+    DiskDecision, DiskSpace, Entry, EntryKey, HostState, ProjectState, TaskState,
+};
 
 use super::limits::BYTES_PER_MACHINE;
 use super::totals::PastTotals;
@@ -16,6 +18,7 @@ use super::totals::PastTotals;
 pub(super) fn of(entry: &Entry) -> usize {
     let texts = match entry {
         Entry::Host(host) => size_of::<HostState>() + of_host(host),
+        Entry::Disk(decisions) => decisions.iter().map(of_decision).sum(),
         Entry::Project(ProjectState { url, name, min_rpc_time, .. }) => {
             let reason = min_rpc_time.as_ref().map_or(0, |(_, why)| why.len());
             2 * url.as_str().len() + name.len() + reason
@@ -28,6 +31,12 @@ pub(super) fn of(entry: &Entry) -> usize {
 /// Bytes of what a project had that is no entry any more.
 pub(super) fn of_past(url: &MasterUrl) -> usize {
     size_of::<(MasterUrl, PastTotals)>() + url.as_str().len()
+}
+
+fn of_decision(decision: &DiskDecision) -> usize {
+    let DiskDecision { project, name, rule, why, .. } = decision;
+    let url = project.as_ref().map_or(0, |url| url.as_str().len());
+    size_of::<DiskDecision>() + url + name.len() + rule.len() + why.len()
 }
 
 /// What a host says beside figures.
@@ -49,7 +58,11 @@ fn of_host(host: &HostState) -> usize {
     let devices: usize = host.owner.excluded_devices.iter().map(size_of_val).sum();
     let word = host.owner_word.as_ref().map_or(0, |word| {
         let places = word.places.iter().map(|(key, place)| 2 * size_of::<String>() + key.len() + place.len());
-        size_of_val(&**word) + places.sum::<usize>()
+        let required = &word.preferences.required_layers;
+        let layers = required.iter().map(|layer| size_of_val(layer) + layer.name().len());
+        let projects = word.preferences.jobs_network.iter().flatten();
+        let projects = projects.map(|url| size_of_val(url) + url.as_str().len());
+        size_of_val(&**word) + places.sum::<usize>() + layers.sum::<usize>() + projects.sum::<usize>()
     });
     texts.map(String::len).iter().sum::<usize>()
         + refused
@@ -57,6 +70,7 @@ fn of_host(host: &HostState) -> usize {
         + declined
         + devices
         + word
+        + host.disk.as_ref().map_or(0, |disk| size_of::<DiskSpace>() + disk.limited_by.len())
         + size_of_val(&*host.organisation)
 }
 

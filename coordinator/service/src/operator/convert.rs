@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fallow_domain::agent_state::{HostState, Phase};
 use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid, Labels, ResourceType, Usage};
 use fallow_fleet::{Contents, DocumentSet};
-use fallow_proto::fleet::{host, project, task};
+use fallow_proto::fleet::{disk, host, project, task};
 use fallow_proto::operator::v1 as wire;
 use fallow_work_server::{
     CanonicalResult, JobReport, JobView, NewAppVersion, NewInput, NewWorkunit, NoWork, Outcome, OutputSpec,
@@ -29,7 +29,13 @@ pub(super) fn within(whole: wire::Host, room: &mut usize) -> wire::Host {
             whole
         }
         None => {
-            let mut cut = wire::Host { tasks: Vec::new(), projects: Vec::new(), is_cut: true, ..whole };
+            let mut cut = wire::Host {
+                tasks: Vec::new(),
+                projects: Vec::new(),
+                disk_decisions: Vec::new(),
+                is_cut: true,
+                ..whole
+            };
             if let Some(state) = &mut cut.state {
                 state.declined_urls.clear();
                 state.owner_word = None;
@@ -44,9 +50,8 @@ pub(super) fn within(whole: wire::Host, room: &mut usize) -> wire::Host {
 
 /// An agent with what it says of itself.
 pub(super) fn host(host: &Host, set: &DocumentSet, contents: &mut Contents<'_>) -> wire::Host {
-    let Host {
-        agent, connected, last_seen, applied_sequence, state, projects, tasks, labels, copy_of, ..
-    } = host;
+    let Host { agent, connected, last_seen, applied_sequence, state, projects, tasks, .. } = host;
+    let Host { disk_decisions, labels, copy_of, .. } = host;
     let revoked = host.revoked.as_ref();
     wire::Host {
         agent_id: agent.0.clone(),
@@ -66,6 +71,7 @@ pub(super) fn host(host: &Host, set: &DocumentSet, contents: &mut Contents<'_>) 
         tasks_running: tasks.iter().filter(|task| task.phase == Some(Phase::Running)).count() as u64,
         is_cut: false,
         follows_unknown: false,
+        disk_decisions: disk_decisions.iter().map(disk::decision_to_wire).collect(),
         copy_of: copy_of.as_ref().map(|copy| copy.agent.0.clone()).unwrap_or_default(),
         copy_note: copy_of.as_ref().map(|copy| copy.note.clone()).unwrap_or_default(),
     }
@@ -220,6 +226,7 @@ pub(super) fn app_version(
         platform: wire.platform,
         files,
         usage: Usage { cpus, coprocessor },
+        needs_network: wire.needs_network,
     })
 }
 

@@ -186,6 +186,7 @@ fn add_version(
             .coprocessor
             .map(|(kind, count)| wire::Coprocessor { kind: wire::type_name(kind).to_owned(), count }),
         flops,
+        needs_network: version.needs_network,
         ..wire::AppVersion::default()
     });
 }

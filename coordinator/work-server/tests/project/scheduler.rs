@@ -7,12 +7,12 @@ use fallow_boinc::scheduler::{InProgressResult, OtherResult, ResultState, Schedu
 use fallow_boinc::signature::{PublicKey, md5_hex};
 use fallow_domain::{AccountKey, Bytes, Duration, Flops, Instant};
 use fallow_work_server::{
-    NewWorkunit, Outcome, ProjectError, ProjectSettings, ServerState, Validation, WorkunitStatus,
-    WorkunitView,
+    NewAppVersion, NewWorkunit, Outcome, ProjectError, ProjectSettings, ServerState, Validation,
+    WorkunitStatus, WorkunitView,
 };
 
 use crate::client::{Client, body_of};
-use crate::fixture::{Fixture, workunit};
+use crate::fixture::{Fixture, PLATFORM, workunit};
 use crate::http::post;
 use crate::stalled::{Stalled, status_of};
 
@@ -184,6 +184,32 @@ fn r6_8_what_is_sent_can_be_verified_and_uploaded() {
     assert_eq!(crate::http::get(&input.download_urls[0]).body, b"x");
     assert_eq!(input.md5_cksum, Some(md5_hex(b"x")));
     assert!(client.rpc().code_sign_key.is_none(), "the key is sent once");
+}
+
+#[test]
+fn r6_10_whether_an_application_needs_the_network_is_told_as_boinc_has_it() {
+    let fixture = Fixture::start();
+    let info = fixture.project("p");
+    let program = fixture.dir.path().join("script");
+    fs::write(&program, "#!/bin/sh\n").unwrap();
+    for (application, needs_network) in [("asks", true), ("does-not", false)] {
+        let version = NewAppVersion {
+            application: application.to_owned(),
+            version: 100,
+            platform: PLATFORM.to_owned(),
+            files: vec![program.clone()],
+            needs_network,
+            ..NewAppVersion::default()
+        };
+        fixture.server.add_app_version("p", &version).unwrap();
+        fixture.server.submit("p", vec![workunit(application, "x", 1e11, 1)]).unwrap();
+    }
+    let mut client = Client::new(&fixture, &info, "a");
+    let reply = client.fetch(1e6);
+    let mut told: Vec<_> =
+        reply.app_versions.iter().map(|one| (one.app_name.as_str(), one.needs_network)).collect();
+    told.sort_unstable();
+    assert_eq!(told, [("asks", true), ("does-not", false)]);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::files;
 
 /// Names that client and application library have in a slot. `.new` is what the library writes before it
 /// renames.
-const OF_RUNTIME: [&str; 11] = [
+const OF_RUNTIME: [&str; 12] = [
     files::INIT_DATA,
     files::CHANNEL,
     files::LOCK,
@@ -30,6 +30,8 @@ const OF_RUNTIME: [&str; 11] = [
     files::TRICKLE_UP,
     // BOINC's own client keeps its record of a task there.
     "boinc_task_state.xml",
+    // Fallow's agent has a job's own `/tmp` there.
+    ".fallow_tmp",
 ];
 /// What such names begin with.
 const RUNTIME_BEGINS: [&str; 3] = [files::TRICKLE_DOWN, files::UPLOAD_REQUEST, files::UPLOAD_STATUS];

@@ -177,6 +177,8 @@ impl GlobalPreferences {
             disk_free_min,
             connection_interval: _,
             excluded_devices: _,
+            required_layers: _,
+            jobs_network: _,
             hours: _,
             run_in_use,
             run_gpu_in_use,
@@ -223,13 +225,24 @@ impl GlobalPreferences {
             // BOINC knows no such things.
             gpu_temperature_max: _,
             other_network_max: _,
+            // These are in its other file, which no project is told.
+            use_gpus: _,
+            excluded_of_projects: _,
+            exclusive_gpu_programs: _,
+            start_delay: _,
+            files_at_once: _,
+            files_at_once_of_project: _,
+            report_at_once: _,
             run_on_batteries,
+            battery_charge_min,
+            battery_temperature_max,
             other_load_max,
             other_load_max_in_use,
             exclusive_programs: _,
             stop_without_input,
             disk_max,
             network_hours: _,
+            network_wifi_only,
             upload_max,
             download_max,
             transfer_max,
@@ -237,8 +250,14 @@ impl GlobalPreferences {
         } = local;
         let percent = |part: &Option<Fraction>| part.map_or(0.0, |part| part.get() * 100.0);
         let rate = |rate: &Option<Bytes>| rate.map_or(0.0, Bytes::as_f64);
+        // Where nobody says a limit, BOINC's own stand there, which only telephones heed.
+        let charge = battery_charge_min.map_or(self.battery_charge_min_pct, |part| part.get() * 100.0);
+        let heat = battery_temperature_max.map_or(self.battery_max_temperature, |most| f64::from(most.get()));
         Self {
             run_on_batteries: *run_on_batteries,
+            battery_charge_min_pct: charge,
+            battery_max_temperature: heat,
+            network_wifi_only: *network_wifi_only,
             suspend_cpu_usage: percent(&other_load_max_in_use.or(*other_load_max)),
             niu_suspend_cpu_usage: other_load_max.as_ref().map(|_| percent(other_load_max)),
             suspend_if_no_recent_input: stop_without_input.map_or(0.0, |time| time.as_secs_f64() / 60.0),
@@ -316,6 +335,8 @@ impl GlobalPreferences {
             disk_free_min: Bytes::from_f64(self.disk_min_free_gb * GIGABYTE),
             connection_interval: Duration::ZERO,
             excluded_devices: BTreeSet::new(),
+            required_layers: BTreeSet::new(),
+            jobs_network: None,
             hours: Hours::default(),
             run_in_use: self.run_if_user_active,
             run_gpu_in_use: self.run_gpu_if_user_active,

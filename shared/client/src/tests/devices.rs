@@ -301,5 +301,8 @@ fn r6_4_gpus_are_left_alone_while_somebody_uses_the_host_and_cpus_only_where_pre
         assert_eq!((goes_on(2), goes_on(1)), (cpu_goes_on, gpu_goes_on), "{run_in_use} {run_gpu_in_use}");
         let freezes = step.actions.iter().any(|action| matches!(action.effect, Effect::FreezeTasks));
         assert_eq!(freezes, !run_in_use);
+        // Its process may leave meanwhile. It only rests, so plans go on to reckon with it.
+        client.set_process(JobId(1), Process::None);
+        assert!(client.workload.queue().get(JobId(1)).is_some(), "{run_in_use} {run_gpu_in_use}");
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use fallow_boinc::scheduler::SchedulerReply;
+use fallow_domain::agent_state::{DiskAct, DiskDecision};
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, Instant, MasterUrl, Preferences,
     ProjectAssignment, ProjectId, ResourceTypes, Share, SlotId, Usage,
@@ -21,7 +22,7 @@ use super::world::World;
 use super::{NOW, client, host, id_of, put_job};
 use crate::machine::Client;
 use crate::state::{File, FileStatus};
-use crate::{DiskFound, Effect, Event, FileFound, FileKey, PreferenceFiles, Startup};
+use crate::{DiskFound, Effect, Entity, Event, FileFound, FileKey, PreferenceFiles, Startup};
 
 /// How many histories, and from which seed on: `FALLOW_DISK_HISTORIES=5000 FALLOW_DISK_SEED=1`.
 const HISTORIES: u64 = 50;
@@ -199,7 +200,7 @@ fn measuring() -> Client {
 }
 
 /// Whether it asks for a measurement now, when a full disk was met.
-fn asks(client: &mut Client, now: Instant) -> bool {
+pub(super) fn asks(client: &mut Client, now: Instant) -> bool {
     client.disk_was_full();
     let step = client.handle(now, Event::WakeUp);
     step.actions.iter().any(|action| matches!(action.effect, Effect::MeasureDisk))
@@ -211,7 +212,7 @@ fn found() -> DiskFound {
 }
 
 /// What projects a and b use beside files.
-fn others(client: &mut Client) -> [Bytes; 2] {
+pub(super) fn others(client: &mut Client) -> [Bytes; 2] {
     let projects = client.disk_view().unwrap().projects;
     [projects[0].other, projects[1].other]
 }
@@ -375,7 +376,7 @@ fn r4_1_a_measurement_that_never_answers_is_asked_for_again() {
 }
 
 /// A kept file of project `name`, which takes so much.
-fn keep(client: &mut Client, name: &str, number: u64, bytes: u64) -> FileKey {
+pub(super) fn keep(client: &mut Client, name: &str, number: u64, bytes: u64) -> FileKey {
     let key = FileKey { project: id_of(client, name), name: format!("{name}{number:03}") };
     let mut file = File { status: FileStatus::Present, ..new_file(false) };
     (file.info.sticky, file.info.nbytes) = (true, Some(Bytes(bytes)));
@@ -383,7 +384,7 @@ fn keep(client: &mut Client, name: &str, number: u64, bytes: u64) -> FileKey {
     key
 }
 
-fn deleted(step: &crate::Step) -> Vec<FileKey> {
+pub(super) fn deleted(step: &crate::Step) -> Vec<FileKey> {
     let file = |action: &crate::Action| match &action.effect {
         Effect::DeleteFile { file, .. } => Some(file.clone()),
         _ => None,
@@ -392,13 +393,16 @@ fn deleted(step: &crate::Step) -> Vec<FileKey> {
 }
 
 /// A look that finds these files, on a volume of 1000 bytes that holds 10 of the agent's own beside them.
-fn found_with(files: &[(&FileKey, u64)]) -> Event {
+pub(super) fn found_with(files: &[(&FileKey, u64)]) -> Event {
     let own = Bytes(10);
     let mut look = DiskFound { free: Bytes(990), ours: own, own, ..found() };
     for (key, bytes) in files {
         let (blocks, length) = (Bytes(*bytes), Bytes(*bytes));
         look.files.push(FileFound { key: (*key).clone(), blocks, length, changed: NOW, is_part: false });
-        look.projects.push((key.project, blocks));
+        match look.projects.iter_mut().find(|(project, _)| *project == key.project) {
+            Some((_, all)) => *all = all.plus(blocks),
+            None => look.projects.push((key.project, blocks)),
+        }
         look.ours = look.ours.plus(blocks);
         look.free = Bytes(look.free.0 - bytes);
     }
@@ -414,7 +418,7 @@ fn measuring_on_all_but_100() -> Client {
 }
 
 /// A client that may fill its volume of 1000 bytes but for 100, and has a file of 300 bytes in each project.
-fn with_two_files() -> (Client, FileKey, FileKey) {
+pub(super) fn with_two_files() -> (Client, FileKey, FileKey) {
     let mut client = measuring_on_all_but_100();
     let (first, second) = (keep(&mut client, "a", 1, 300), keep(&mut client, "b", 1, 300));
     let step = client.handle(NOW, found_with(&[(&first, 300), (&second, 300)]));
@@ -504,4 +508,80 @@ fn r4_12_while_nothing_can_be_stored_each_file_that_no_job_needs_is_given_up_onc
         assert_eq!(given_up.iter().collect::<BTreeSet<_>>().len(), 300);
         assert!(given_up.iter().all(|key| keys.contains(key)));
     }
+}
+
+#[test]
+fn r4_13_each_decision_is_told_with_its_rule_and_only_when_one_was_made() {
+    let (mut client, _, _) = with_two_files();
+    let mut at = NOW;
+    let mut see = |client: &mut Client, secs: i64, free: u64| {
+        at = at + Duration::from_secs(secs);
+        let touched = client.handle(at, Event::VolumeSeen { free: Bytes(free) }).touched;
+        touched.contains(&Entity::Disk)
+    };
+    let told = |client: &Client| -> Vec<(DiskAct, String, Bytes, String)> {
+        let said = |one: &DiskDecision| (one.what, one.name.clone(), one.bytes, one.rule.clone());
+        client.disk_decisions().map(said).collect()
+    };
+    assert!(!see(&mut client, 1, 100) && !client.entities().contains(&Entity::Disk));
+    assert!(see(&mut client, 1, 90));
+    assert!(!see(&mut client, 1, 90), "nothing more was decided");
+    assert!(client.entities().contains(&Entity::Disk));
+    let deleted = |name: &str| (DiskAct::Deleted, name.to_owned(), Bytes(300), "R4.8".to_owned());
+    assert_eq!(told(&client), [deleted("a001")]);
+    let decision = client.disk_decisions().next().unwrap().clone();
+    let url = client.project_view(id_of(&client, "a")).unwrap().url;
+    assert_eq!(decision.project.as_ref(), Some(&url));
+    assert!(decision.why.contains("the disk limit is exceeded"), "{}", decision.why);
+    assert!(see(&mut client, 60, 90) && see(&mut client, 60, 90));
+    let space = client.disk_space().unwrap();
+    assert!(space.is_suspended && space.missing > Bytes(0), "{space:?}");
+    assert_eq!((space.deleted_files, space.deleted, space.jobs_given_back), (2, Bytes(600), 0));
+    assert!(!see(&mut client, 1, 80), "it is suspended as before");
+    assert!(see(&mut client, 1, 700));
+    let rule = "R4.8".to_owned();
+    let expected = [
+        deleted("a001"),
+        deleted("b001"),
+        (DiskAct::Suspended, String::new(), told(&client)[2].2, rule.clone()),
+        (DiskAct::Resumed, String::new(), Bytes(0), rule),
+    ];
+    assert_eq!(told(&client), expected);
+    assert!(expected[2].2 > Bytes(0));
+    let space = client.disk_space().unwrap();
+    assert!(!space.is_suspended && space.missing == Bytes(0), "{space:?}");
+    // They are named by the URL that the coordinator knows, also when their project is gone.
+    client.detach_url(&url);
+    assert!(client.project_of(&url).is_none());
+    assert_eq!(client.disk_decisions().next().unwrap().project, Some(url));
+}
+
+#[test]
+fn r4_13_of_many_decisions_the_last_twenty_are_kept_and_all_are_counted() {
+    let mut client = measuring_on_all_but_100();
+    let keys: Vec<FileKey> = (0..50).map(|n| keep(&mut client, "a", n, 10)).collect();
+    let files: Vec<(&FileKey, u64)> = keys.iter().map(|key| (key, 10)).collect();
+    client.handle(NOW, found_with(&files));
+    while !client.give_up_files().is_empty() {}
+    let kept: Vec<_> = client.disk_decisions().collect();
+    assert_eq!(kept.len(), 20);
+    assert!(kept.iter().all(|one| one.rule == "R6.10" && one.what == DiskAct::Deleted), "{kept:?}");
+    let space = client.disk_space().unwrap();
+    assert_eq!((space.deleted_files, space.deleted), (50, Bytes(500)));
+}
+
+#[test]
+fn r6_3_how_it_stands_with_the_disk_is_told_when_it_differs_by_a_hundredth_of_the_volume() {
+    let mut client = measuring_on_all_but_100();
+    let mut minutes = 0;
+    let mut measure = |client: &mut Client, own: u64| {
+        let look = DiskFound { own: Bytes(own), ours: Bytes(own), free: Bytes(1_000 - own), ..found() };
+        let at = NOW + Duration::from_mins(minutes);
+        let step = client.handle(at, Event::DiskMeasured(Ok(Box::new(look))));
+        minutes += 1;
+        assert!(asks(client, NOW + Duration::from_mins(minutes)));
+        step.touched.contains(&Entity::Host)
+    };
+    assert!(measure(&mut client, 10));
+    assert_eq!([10, 15, 20, 21, 22].map(|own| measure(&mut client, own)), [false, false, false, true, false]);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, SlotId, Usage};
+use fallow_policy::confinement::TaskLayers;
 use fallow_policy::job_queue::Devices;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -135,7 +136,7 @@ fn happens(client: &mut Client, id: JobId, what: u8, n: u32) {
     let working_set = Bytes::from_mebibytes(u64::from(n) * 2_000);
     let disk = Some(DiskHeld { all: Bytes(1), ..DiskHeld::default() });
     match what {
-        0 => client.task_started(id, n),
+        0 => client.task_started(id, n, TaskLayers::default()),
         1 => client.task_start_failed(id, "why".to_owned(), StartFault::Host),
         2 => client.task_start_failed(id, "why".to_owned(), StartFault::Slot),
         3 => client.tasks_sampled(&[TaskSample {

@@ -3,9 +3,12 @@
 use fallow_boinc::runtime::exit;
 use fallow_boinc::runtime::finish::Finish;
 use fallow_boinc::scheduler::FileInfo;
-use fallow_domain::{Bytes, Duration, JobId, SlotId, Usage};
+use fallow_domain::{
+    Bytes, DocumentVersion, Duration, FleetDocument, Fraction, HostFacts, JobId, Preferences, ResourceType,
+    SlotId, Usage,
+};
 
-use super::{NOW, client, id_of, job, put_job};
+use super::{NOW, client, host, id_of, job, put_job};
 use crate::described::FileReference;
 use crate::end_state::EndState;
 use crate::machine::Client;
@@ -165,4 +168,29 @@ fn r4_8_outputs_that_hold_too_much_together_fail_their_job_and_it_is_said_what_a
     let said = outcome.message.unwrap_or_default();
     assert_eq!(outcome.exit_status, exit::DISK_LIMIT_EXCEEDED, "{said}");
     assert!(said.contains("its files hold 1400 MB"), "{said}");
+}
+
+#[test]
+fn r6_10_tasks_keep_so_many_cpus_busy_as_preferences_leave_them_and_more_for_those_that_feed_gpus() {
+    let half = Preferences { cpu_fraction: Fraction::clamped(0.5), ..Preferences::default() };
+    let document = |preferences| FleetDocument {
+        content: String::new(),
+        version: DocumentVersion(1),
+        preferences,
+        projects: Vec::new(),
+    };
+    let mut client = client(2, &["a"]);
+    client.edit_host(HostFacts { ncpus: 8, ..host(2) });
+    assert_eq!(client.task_limits().cpus, None, "all are theirs");
+    client.offer_document(document(half));
+    assert_eq!(client.task_limits().cpus, Some(4));
+    let a = id_of(&client, "a");
+    for (number, cpus, expected) in [(1, 0.1, Some(5)), (2, 1.5, Some(7)), (3, 1.0, None)] {
+        let gpu = Usage { cpus, coprocessor: Some((ResourceType::Nvidia, 1.0)) };
+        let id = put_job(&mut client, number, a, gpu);
+        client.edit_job(id, |job| {
+            (job.process, job.slot) = (Process::Executing(7), Some(SlotId(u32::try_from(number).unwrap())));
+        });
+        assert_eq!(client.task_limits().cpus, expected, "{number}");
+    }
 }

@@ -7,6 +7,7 @@ mod confirmation;
 mod debts;
 mod devices;
 mod disk;
+mod disk_looks;
 mod estimates;
 mod hopeless;
 mod host_edits;
@@ -42,7 +43,7 @@ use fallow_policy::type_backoff::ReplyForType;
 use crate::described::JobDescription;
 use crate::machine::Client;
 use crate::record::Record;
-use crate::state::{Job, Process, Run, Stage};
+use crate::state::{Given, Job, Process, Run, Stage};
 use crate::versions::VersionKey;
 use crate::{AttachRequest, Cause, ClientConfig, Effect, Event, Startup, Waiter};
 
@@ -148,6 +149,7 @@ pub(crate) fn job(id: u64, project: ProjectId, usage: Usage) -> Job {
         run: Run::default(),
         outcome: None,
         process: Process::None,
+        given: Given::default(),
     }
 }
 

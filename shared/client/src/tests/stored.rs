@@ -30,7 +30,7 @@ use crate::described::{
 use crate::end_state::EndState;
 use crate::record::{Record, restore};
 use crate::state::{
-    File, FileStatus, Identity, Job, Meta, Outcome, Process, Project, Run, Stage, State, Transfer,
+    File, FileStatus, Given, Identity, Job, Meta, Outcome, Process, Project, Run, Stage, State, Transfer,
 };
 use crate::versions::VersionKey;
 use crate::{Direction, FileKey, RequiredSignature};
@@ -163,6 +163,7 @@ fn project() -> Project {
         lacks: PerType::from_fn(|kind| kind == ResourceType::Intel),
         job_time: Some(secs(3_600)),
         deletes: Default::default(),
+        barred: Default::default(),
         web: Default::default(),
     };
     project.read_web_preferences();
@@ -341,6 +342,7 @@ fn job(id: u64, stage: Stage) -> Job {
         run: run(),
         outcome: Some(outcome),
         process: Process::None,
+        given: Given::default(),
     }
 }
 

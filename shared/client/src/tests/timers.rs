@@ -19,8 +19,8 @@ use crate::machine::Client;
 use crate::record::Record;
 use crate::state::Job;
 use crate::{
-    AttachRequest, Benchmarks, Event, PreferenceFiles, RequestedBy, StartFault, TransferError,
-    TransferErrorKind, Waiter,
+    AttachRequest, Benchmarks, Event, NetworkOver, PreferenceFiles, RequestedBy, StartFault, Surroundings,
+    TransferError, TransferErrorKind, Waiter,
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -148,6 +148,16 @@ fn happens(world: &mut World, what: u8, n: u32) {
                 world.run_for(Duration::from_secs(5));
             }
         }
+        21 => {
+            let owner = Some(Said { network_wifi_only: Some(!n.is_multiple_of(5)), ..Said::default() });
+            let files = PreferenceFiles { owner, ..PreferenceFiles::default() };
+            world.event(Event::PreferenceFilesRead(Box::new(files)));
+            let over = if is_even { NetworkOver::Wifi } else { NetworkOver::Other("eth0".to_owned()) };
+            world.event(Event::SurroundingsSeen(Surroundings {
+                network: (!n.is_multiple_of(3)).then_some(over),
+                ..Surroundings::default()
+            }));
+        }
         _ => {}
     }
     world.run_for(Duration::from_secs(i64::from(n) * 2));
@@ -203,7 +213,7 @@ proptest! {
     fn the_next_wake_up_is_the_first_of_all_deadlines_after_every_event(
         seed in any::<u64>(),
         first in 0_u32..60,
-        steps in prop::collection::vec((0_u8..23, 0_u32..60), 5..25),
+        steps in prop::collection::vec((0_u8..24, 0_u32..60), 5..25),
     ) {
         let mut world = World::new(seed);
         for (name, cpu) in NAMES.into_iter().zip([30, 100, 400]) {

@@ -69,6 +69,17 @@ fn r6_2_an_application_gets_the_inside_of_its_projects_preferences_for_the_hosts
 }
 
 #[test]
+fn r6_10_a_job_is_not_told_the_key_of_its_account() {
+    let mut bench = Bench::new();
+    bench.downloads_end = true;
+    let mut reply = preferences("home");
+    add_version(&mut reply, "app", 1);
+    add_job(&mut reply, "app", 1, "job");
+    bench.answer(&reply);
+    assert_eq!(bench.started[0].init_data.authenticator.reveal(), "");
+}
+
+#[test]
 fn r6_2_a_message_marked_for_translation_is_shown_without_the_marks() {
     let mut bench = Bench::new();
     let text = "Server: _(\"No tasks sent\")".to_owned();

@@ -1,6 +1,7 @@
 //! The disk on a modelled host: what goes when it is short, what is told of it, what is believed.
 
 use fallow_client::{ClientConfig, DiskFound, DiskHeld, Event, FileKey, Phase};
+use fallow_domain::agent_state::DiskDecision;
 use fallow_domain::{Bytes, Duration, Fraction, Preferences, ProjectId};
 
 use crate::life::{document, small_buffers};
@@ -138,6 +139,23 @@ fn r4_9_r4_11_requests_tell_three_amounts_and_list_what_is_kept() {
     world.projects.get_mut("a").unwrap().supply = 4;
     world.run_until("one more", Duration::from_hours(2), |w| w.acknowledged("a") == 4);
     assert!(!world.has_file("a_0_in") && world.has_file("a_1_in"));
+    let says = |world: &mut World, text: &str| {
+        let is_it = |told: &DiskDecision| text.contains(&told.why) && text.contains(&told.name);
+        world.client.disk_decisions().any(is_it)
+            && world.client.disk_view().unwrap().deeds.iter().any(|deed| deed.text == text)
+    };
+    assert!(says(&mut world, "deleted a_0_in (100 B): its project wants it kept no longer"));
+    // And when their time is over.
+    world.alter = Some(|reply, _| {
+        for file in reply.files.iter_mut().filter(|file| file.name.ends_with("_in")) {
+            (file.nbytes, file.sticky) = (Some(Bytes(100)), true);
+            file.sticky_lifetime = Some(Duration::from_hours(1));
+        }
+    });
+    world.projects.get_mut("a").unwrap().supply = 5;
+    world.run_until("one more", Duration::from_hours(2), |w| w.acknowledged("a") == 5);
+    world.run_until("it goes", Duration::from_hours(3), |w| !w.has_file("a_4_in"));
+    assert!(says(&mut world, "deleted a_4_in (100 B): it was kept for as long as its project wanted"));
 }
 
 #[test]

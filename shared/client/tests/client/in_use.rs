@@ -1,10 +1,11 @@
 //! Hosts that somebody uses (R6.2, R6.4).
 
-use fallow_client::{Effect, Event, Rests};
+use fallow_client::{Effect, Event, RequestedBy, Rests};
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{Duration, Preferences};
 
 use crate::life::{document, small_buffers};
+use crate::preferences::{two_cpus, url};
 use crate::world::World;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -58,13 +59,65 @@ fn r6_2_all_processes_are_stopped_first_and_the_tasks_stay_in_memory() {
         world.run_for(MINUTE * 5);
         let step = world.client.handle(world.now, input());
         let effects: Vec<&Effect> = step.actions.iter().map(|action| &action.effect).collect();
-        let done: Vec<_> = effects.iter().filter(|effect| !matches!(effect, Effect::Notice { .. })).collect();
+        let done: Vec<_> = effects
+            .iter()
+            .filter(|effect| !matches!(effect, Effect::Notice { .. } | Effect::CancelTransfer { .. }))
+            .collect();
         assert!(matches!(done[..], [Effect::FreezeTasks, Effect::SuspendTask { .. }]), "{effects:?}");
         assert!(step.actions[0].reason.to_string().contains("somebody uses the host"));
         // The next input is nothing new.
         let step = world.client.handle(world.now + Duration::from_secs(5), input());
         assert!(step.actions.is_empty(), "{:?}", step.actions);
     }
+}
+
+#[test]
+fn r6_2_files_wait_while_somebody_has_the_machine_for_himself_and_projects_are_contacted_all_the_same() {
+    let why = |world: &World| world.client.host_view().files_wait;
+    let cancels = |world: &World| world.log.iter().filter(|line| line.contains("CancelTransfer")).count();
+    let comes = [
+        (input(), "somebody uses this machine"),
+        (Event::Snoozed(Duration::from_hours(1)), "somebody has paused computing"),
+    ];
+    for (comes, reason) in comes {
+        let mut world = World::new(2);
+        world.download_takes = MINUTE;
+        world.add_project("a", 1_000, MINUTE * 10);
+        let preferences = Preferences { run_in_use: false, ..two_cpus() };
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
+        world.run_until("a download is under way", MINUTE * 10, |world| !world.transfers.is_empty());
+        let (under_way, before) = (world.transfers.len(), cancels(&world));
+        assert_eq!(why(&world), None);
+        world.event(comes.clone());
+        assert_eq!((cancels(&world) - before, why(&world).as_deref()), (under_way, Some(reason)));
+        let begun = world.transfers.len();
+        for _ in 0..20 {
+            world.run_for(MINUTE * 2);
+            if matches!(comes, Event::OwnerInput { .. }) {
+                world.event(input());
+            }
+            assert_eq!((world.transfers.len(), why(&world).as_deref()), (begun, Some(reason)));
+        }
+        let calls = world.calls("a").len();
+        world.event(Event::ContactRequested { url: url("a"), by: RequestedBy::Owner });
+        world.run_until("contact", MINUTE * 2, |world| world.calls("a").len() > calls);
+        // Each goes on by itself, and nobody is to blame.
+        world.run_until("it computes", MINUTE * 30, |world| world.computing() > 0);
+        assert_eq!(why(&world), None);
+        assert!(!world.notices().any(|text| text.contains("trying again")));
+    }
+}
+
+#[test]
+fn r6_2_files_come_while_somebody_uses_a_host_that_computes_all_the_same() {
+    let mut world = World::new(2);
+    world.add_project("a", 1_000, MINUTE * 10);
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    for _ in 0..10 {
+        world.event(input());
+        world.run_for(MINUTE);
+    }
+    assert!(world.computing() > 0);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What files of the host, web sites of projects and things around the tasks lead to (R6.4, R6.2).
 
-use fallow_client::{CpuWork, Event, PreferenceFiles, RequestedBy, Surroundings};
+use fallow_client::{CpuWork, Event, NetworkOver, PreferenceFiles, RequestedBy, Surroundings};
+use std::num::NonZeroU32;
+
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{Bytes, Duration, Fraction, MasterUrl, OwnerLimits, Preferences};
 use fallow_preferences::Said;
@@ -183,6 +185,20 @@ fn r6_4_a_task_that_takes_more_memory_than_is_allowed_in_use_waits_and_has_not_f
 }
 
 #[test]
+fn r6_4_what_the_owner_limits_for_good_while_he_is_there_is_looked_at_for_jobs_that_can_never_run() {
+    let mut world = world(5, Preferences { idle_after: MINUTE, run_in_use: true, ..two_cpus() });
+    let little = part(8.0 / 8_192.0);
+    world.event(owner(Said { memory_fraction_in_use: little, ..Said::default() }));
+    world.event(input());
+    world.run_for(SECOND * 10);
+    let told = |world: &World| world.notices().any(|text| text.contains("cannot run on this host"));
+    assert_eq!((world.computing(), told(&world)), (0, false));
+    // What holds at this moment is the same.
+    world.event(owner(Said { memory_fraction: little, memory_fraction_in_use: little, ..Said::default() }));
+    assert!(told(&world));
+}
+
+#[test]
 fn r6_4_on_its_battery_a_host_computes_only_where_that_is_said() {
     let mut world = world(4, two_cpus());
     let on = |on_battery| Event::SurroundingsSeen(Surroundings { on_battery, ..Surroundings::default() });
@@ -210,6 +226,97 @@ fn r6_4_a_host_on_its_battery_goes_on_where_an_override_says_so_and_nobody_else_
     assert!(!world.client.looks_for().battery);
     world.event(Event::SurroundingsSeen(Surroundings { on_battery: true, ..Surroundings::default() }));
     assert_eq!((world.computing(), suspended_by(&world)), (2, None));
+}
+
+#[test]
+fn r6_4_a_host_computes_only_while_its_battery_is_charged_enough_and_cool() {
+    let mut world = world(4, two_cpus());
+    let charged = |charge: f64| {
+        Event::SurroundingsSeen(Surroundings { battery_charge: part(charge), ..Surroundings::default() })
+    };
+    let looks = |world: &World| (world.client.looks_for().charge, world.client.looks_for().heat);
+    assert_eq!(looks(&world), (false, false));
+    world.event(owner(Said { battery_charge_min: Some(part(0.5)), ..Said::default() }));
+    assert_eq!((looks(&world), world.computing()), ((true, false), 2));
+    world.event(charged(0.49));
+    assert_eq!((world.computing(), suspended_by(&world)), (0, Some(SuspendedBy::Battery)));
+    let why = world.client.host_view().stopped_for.unwrap();
+    assert_eq!(why, "its battery is charged to 49 %, and battery_charge_min is 50 %");
+    world.event(charged(0.5));
+    assert_eq!((world.computing(), suspended_by(&world)), (2, None));
+    // A battery that does not tell it keeps nobody.
+    world.event(charged(0.1));
+    world.event(Event::SurroundingsSeen(Surroundings::default()));
+    assert_eq!(world.computing(), 2);
+
+    let hot = |degrees| {
+        let battery_temperature = Some(degrees);
+        Event::SurroundingsSeen(Surroundings { battery_temperature, ..Surroundings::default() })
+    };
+    let most =
+        |degrees| owner(Said { battery_temperature_max: Some(NonZeroU32::new(degrees)), ..Said::default() });
+    world.event(most(45));
+    assert_eq!(looks(&world), (false, true));
+    world.event(hot(45));
+    assert_eq!(world.computing(), 2);
+    for degrees in [46, 45, 41] {
+        world.event(hot(degrees));
+        assert_eq!((world.computing(), suspended_by(&world)), (0, Some(SuspendedBy::Battery)), "{degrees}");
+    }
+    let why = world.client.host_view().stopped_for.unwrap();
+    assert_eq!(why, "its battery has 41 °C, and battery_temperature_max is 45 °C: until it has 40 °C");
+    world.event(hot(40));
+    assert_eq!((world.computing(), suspended_by(&world)), (2, None));
+    world.event(hot(45));
+    assert_eq!(world.computing(), 2);
+    // A limit that is raised lets it go on.
+    world.event(hot(50));
+    world.event(most(60));
+    assert_eq!(world.computing(), 2);
+}
+
+fn over(network: Option<NetworkOver>) -> Event {
+    Event::SurroundingsSeen(Surroundings { network, ..Surroundings::default() })
+}
+
+#[test]
+fn r6_4_off_wifi_no_project_is_contacted_and_files_wait_where_the_owner_wants_that() {
+    let mut world = World::new(14);
+    world.download_takes = MINUTE;
+    world.add_project("a", 1_000, MINUTE * 10);
+    let wifi_only = owner(Said { network_wifi_only: Some(true), ..Said::default() });
+    let cable = || over(Some(NetworkOver::Other("eth0".to_owned())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.run_until("a download is under way", MINUTE * 10, |world| !world.transfers.is_empty());
+    assert!(!world.client.looks_for().wifi);
+    world.event(wifi_only);
+    assert!(world.client.looks_for().wifi);
+    // Until it was looked nothing begins, and what is under way goes on.
+    let cancels = |world: &World| world.log.iter().filter(|line| line.contains("CancelTransfer")).count();
+    assert_eq!(cancels(&world), 0);
+    let why = |world: &World| world.client.host_view().network_rests;
+    assert!(why(&world).unwrap().starts_with("it is looked"), "{:?}", why(&world));
+    let under_way = world.transfers.len();
+    world.event(cable());
+    assert_eq!(cancels(&world), under_way, "{:?}", world.log);
+    assert_eq!(why(&world).unwrap(), "this machine is not on WiFi but on eth0 (`network_wifi_only`)");
+    let (calls, begun) = (world.calls("a").len(), world.transfers.len());
+    world.run_for(MINUTE * 30);
+    assert_eq!((world.calls("a").len(), world.transfers.len(), world.computing()), (calls, begun, 0));
+    // Contact that is asked for is made; files wait all the same.
+    world.event(Event::ContactRequested { url: url("a"), by: RequestedBy::Owner });
+    world.run_until("the contact that was asked for", MINUTE, |world| world.calls("a").len() > calls);
+    assert_eq!(world.transfers.len(), begun);
+    world.event(over(Some(NetworkOver::Wifi)));
+    assert_eq!(why(&world), None);
+    world.run_until("it computes", MINUTE * 5, |world| world.computing() == 2);
+    assert!(!world.notices().any(|text| text.contains("trying again")));
+    // Without a way out it is on no WiFi either; and a preference that is taken back is over.
+    world.event(over(Some(NetworkOver::Nothing)));
+    assert_eq!(why(&world).unwrap(), "this machine is not on WiFi (`network_wifi_only`)");
+    assert_eq!(world.computing(), 2, "what is here computes");
+    world.event(owner(Said::default()));
+    assert_eq!(why(&world), None);
 }
 
 #[test]

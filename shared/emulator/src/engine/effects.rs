@@ -6,6 +6,7 @@ use fallow_client::{
     Action, Effect, Event, FileKey, StartFault, Step, TaskSetup, TransferError, TransferErrorKind,
 };
 use fallow_domain::{Bytes, Duration, JobId, MasterUrl, ProjectId};
+use fallow_policy::confinement::TaskLayers;
 
 use super::arrival::{Arrival, DeferredList};
 use super::calendar::CalendarEvent;
@@ -180,7 +181,7 @@ impl Machine {
         let job = setup.job;
         let begun = self.begin_task(shared, setup);
         self.soon.push_back(match begun {
-            Some(()) => Event::TaskStarted { job, pid: 1 },
+            Some(()) => Event::TaskStarted { job, pid: 1, without: TaskLayers::default() },
             None => Event::TaskStartFailed {
                 job,
                 reason: "no project has sent such a job".to_owned(),

@@ -63,6 +63,7 @@ impl World {
                 id: JobId(id),
                 project: ProjectId((id % u64::from(count)) as u32),
                 application: None,
+                barred: Devices::NONE,
                 usage: Usage::ONE_CPU,
                 state: match id {
                     0..8 => {

@@ -32,6 +32,11 @@ impl Capacity {
         }
     }
 
+    /// The devices of a type that a job may use.
+    fn devices_for(&self, needs: &Needs, kind: ResourceType) -> Devices {
+        self.devices[kind].without_all(needs.barred)
+    }
+
     /// Why a job could not run even on the empty host.
     pub(super) fn can_never_run(&self, needs: &Needs) -> Option<WhyNotRun> {
         let over_one = needs.coprocessor.map_or(Cpus::ZERO, |_| needs.cpus.minus(needs.cpus.floor()));
@@ -42,7 +47,7 @@ impl Capacity {
             return Some(WhyNotRun::MemoryLimit { needed: needs.memory, limit: self.memory_limit });
         }
         let (kind, needed) = needs.coprocessor?;
-        let usable = self.devices[kind].count();
+        let usable = self.devices_for(needs, kind).count();
         (needed.devices() > usable).then_some(WhyNotRun::DevicesUsable { kind, needed, usable })
     }
 }
@@ -125,24 +130,29 @@ impl FreeResources {
             return Err(WhyNotRun::MemoryLeft { needed: needs.memory, left: self.memory });
         }
         let Some((kind, needed)) = needs.coprocessor else { return Ok(Devices::NONE) };
+        let usable = self.capacity.devices_for(needs, kind);
         match keep {
-            Some(devices) if !devices.are_within(self.capacity.devices[kind]) => {
-                Err(WhyNotRun::DeviceGone { devices })
-            }
+            Some(devices) if !devices.are_within(usable) => Err(WhyNotRun::DeviceGone { devices }),
             Some(devices) if devices.count() == needed.devices() => {
                 let part = needed.min(Instances::ONE);
                 let has_room = devices.iter().all(|device| self.left_of(kind, device) >= part);
                 if has_room { Ok(devices) } else { Err(WhyNotRun::DevicesLeft { kind, needed }) }
             }
-            _ => self.free_devices(kind, needed, held).ok_or(WhyNotRun::DevicesLeft { kind, needed }),
+            _ => self.free_devices(kind, usable, needed, held).ok_or(WhyNotRun::DevicesLeft { kind, needed }),
         }
     }
 
     /// A job that needs a part of a device takes the fullest that has room for it, so that whole ones stay
     /// free.
-    fn free_devices(&self, kind: ResourceType, needed: Instances, held: &HeldDevices) -> Option<Devices> {
+    fn free_devices(
+        &self,
+        kind: ResourceType,
+        usable: Devices,
+        needed: Instances,
+        held: &HeldDevices,
+    ) -> Option<Devices> {
         let part = needed.min(Instances::ONE);
-        let mut fit: Vec<_> = self.capacity.devices[kind]
+        let mut fit: Vec<_> = usable
             .iter()
             .map(|device| (self.left_of(kind, device), device))
             .filter(|(left, _)| *left >= part)

@@ -92,6 +92,8 @@ pub struct Needs {
     pub coprocessor: Option<(ResourceType, Instances)>,
     /// The application of whose places it needs one, where these are limited.
     pub application: Option<u32>,
+    /// Devices of that type that are not for it.
+    pub barred: Devices,
 }
 
 impl Needs {
@@ -130,6 +132,11 @@ impl Devices {
     /// Whether it is among them.
     pub const fn contains(self, device: u32) -> bool {
         device < 64 && self.0 >> device & 1 == 1
+    }
+    /// Without any of these.
+    #[must_use]
+    pub const fn without_all(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
     }
     /// Whether any of these is among others.
     pub const fn meet(self, others: Self) -> bool {

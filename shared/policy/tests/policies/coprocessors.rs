@@ -37,6 +37,24 @@ fn why_not(schedule: &Schedule, id: u64) -> Option<WhyNotRun> {
 }
 
 #[test]
+fn r6_4_a_job_takes_none_of_the_devices_that_are_not_for_it_and_leaves_one_that_no_more_is() {
+    let barred = |id, numbers: &[u32]| JobSnapshot {
+        barred: numbers.iter().copied().collect(),
+        ..gpu_job(id, 1, 1.0, 1.0)
+    };
+    let projects = [project(1, 0.0)];
+    let jobs = [barred(1, &[0]), barred(2, &[0]), barred(3, &[1])];
+    let schedule = choose(&host(4, &[0, 1]), &projects, &jobs);
+    assert_eq!(devices(&schedule), [(1, vec![1]), (3, vec![0])]);
+    let schedule = choose(&host(4, &[0]), &projects, &[barred(1, &[0])]);
+    assert!(schedule.run.is_empty());
+    assert!(matches!(why_not(&schedule, 1), Some(WhyNotRun::DevicesUsable { .. })));
+    let running = barred(1, &[0]).running_since(0).on(0);
+    let schedule = choose(&host(4, &[0, 1]), &projects, &[running]);
+    assert!(schedule.run.is_empty() && schedule.preempt[0].gives_up_devices);
+}
+
+#[test]
 fn r3_14_gpu_jobs_come_before_cpu_jobs_each_on_a_device() {
     let jobs = [job(1, 1, 1), job(2, 1, 1), gpu_job(3, 2, 1.0, 1.0), gpu_job(4, 2, 1.0, 1.0)];
     let projects = [project(1, 300.0), project(2, -300.0)];

@@ -18,6 +18,7 @@ pub(crate) fn job(id: u64, project: u32, deadline_hours: i64) -> JobSnapshot {
         id: JobId(id),
         project: ProjectId(project),
         application: None,
+        barred: Devices::NONE,
         usage: Usage::ONE_CPU,
         state: RunState::Unstarted,
         deadline: at_min(60 * deadline_hours),

@@ -8,8 +8,9 @@ use fallow_boinc::scheduler::SchedulerReply;
 use fallow_boinc::signature::{PrivateKey, PublicKey};
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, Instant, Preferences,
-    ProjectAssignment, ResourceTypes, Share, SlotId, Usage,
+    ProjectAssignment, RequiredLayer, ResourceTypes, Share, SlotId, Usage,
 };
+use fallow_policy::confinement::HostLayer;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
@@ -205,6 +206,25 @@ fn r6_5_a_host_that_a_version_suspends_does_not_compute_again_because_nothing_wa
     host.pass(LIMIT * 2);
     assert_eq!((host.version(), host.links), (2, 1));
     assert!(host.client.preferences().suspended);
+}
+
+#[test]
+fn r6_5_r6_10_a_host_that_lacks_what_a_version_requires_does_not_compute_again_unacknowledged() {
+    let required = |version| {
+        let required_layers = [RequiredLayer::all()].into();
+        document(version, &["a"], Preferences { required_layers, ..plain(version).preferences })
+    };
+    let layer = |off: Option<&str>| {
+        let off = off.map(str::to_owned);
+        Event::LayersSeen(vec![HostLayer { name: "files".to_owned(), off, is_of_all: true }])
+    };
+    for (off, came_to) in [(Some("no Landlock"), (2, true)), (None, (1, false))] {
+        let mut host = Host::of_version_1();
+        host.event(layer(off));
+        host.offer(required(2));
+        host.pass(LIMIT * 3);
+        assert_eq!((host.version(), host.client.preferences().suspended), came_to, "{off:?}");
+    }
 }
 
 #[test]

@@ -49,10 +49,8 @@ impl World {
             let sum = projects.entry(file.key.project).or_default();
             *sum = sum.plus(file.blocks);
         }
-        let volume = self.volume.as_ref()?;
         let ours = self.on_disk() + OWN.0;
-        let size = Bytes(volume.size);
-        let free = Bytes(volume.size.saturating_sub(volume.foreign + ours));
+        let (size, free) = (Bytes(self.volume.as_ref()?.size), Bytes(self.free()?));
         let (projects, slots) = (projects.into_iter().collect(), Vec::new());
         let took = Duration::from_micros(1_000);
         Some(DiskFound {
@@ -75,22 +73,26 @@ impl World {
         FileFound { key: key.clone(), blocks: length, length, changed, is_part: false }
     }
 
-    /// As a shell does: what seems to be missing is looked at once more.
+    /// What is free, if there is a volume.
+    fn free(&self) -> Option<u64> {
+        let volume = self.volume.as_ref()?;
+        Some(volume.size.saturating_sub(volume.foreign + self.on_disk() + OWN.0))
+    }
+
+    /// As a shell does: what seems to be missing is looked at once more, and what is free by now.
     pub(super) fn look_again(&self, event: &mut Event) {
         let Event::DiskMeasured(Ok(found)) = event else { return };
-        for key in self.client.doubtful_files(found) {
-            found.files.retain(|file| file.key != key);
-            if self.files.contains(&key) {
-                found.files.push(self.look_at(&key, self.now));
-            }
-        }
+        found.free = self.free().map_or(found.free, Bytes);
+        let looked = self.client.doubtful_files(found).into_iter().map(|key| {
+            let here = self.files.contains(&key).then(|| self.look_at(&key, self.now));
+            (key, here.into_iter().collect())
+        });
+        found.put(looked.collect());
     }
 
     /// As a shell does in every turn: the client is told when another amount is free than before.
     pub(super) fn see_volume(&mut self) {
-        let ours = self.on_disk() + OWN.0;
-        let Some(volume) = &mut self.volume else { return };
-        let free = volume.size.saturating_sub(volume.foreign + ours);
+        let (Some(free), Some(volume)) = (self.free(), &mut self.volume) else { return };
         if volume.told != Some(free) {
             volume.told = Some(free);
             self.event(Event::VolumeSeen { free: Bytes(free) });

@@ -23,6 +23,7 @@ use fallow_domain::{
 
 pub(crate) use disk::ModelVolume;
 use fallow_policy::composition::Composition;
+use fallow_policy::confinement::TaskLayers;
 pub(crate) use server::CODE_SIGN_KEY;
 use server::Project;
 use shadow::Shadow;
@@ -107,6 +108,8 @@ pub(crate) struct World {
     pub(crate) start_times: Vec<Instant>,
     /// What a project changes in its reply, given the number of replies before.
     pub(crate) alter: Option<fn(&mut SchedulerReply, usize)>,
+    /// What the shell cannot give to tasks that start.
+    pub(crate) without: TaskLayers,
     /// Schedulers take requests and never answer.
     pub(crate) silent: bool,
     /// Scheduler URLs that a master page names.
@@ -209,6 +212,7 @@ impl World {
             acks_no_trickles: false,
             start_times: Vec::new(),
             alter: None,
+            without: TaskLayers::default(),
             silent: false,
             schedulers: 1,
             fail_starts: 0,
@@ -332,6 +336,14 @@ impl World {
     }
     pub(crate) fn computing(&self) -> usize {
         self.tasks.values().filter(|task| task.executing).count()
+    }
+    /// Tasks that compute and have the network.
+    pub(crate) fn networked(&self) -> usize {
+        self.tasks.values().filter(|task| task.executing && task.setup.network).count()
+    }
+    /// What tasks have to have to be started.
+    pub(crate) fn required(&self) -> TaskLayers {
+        self.tasks.values().next().map(|task| task.setup.required).unwrap_or_default()
     }
     pub(crate) fn slots_in_use(&self) -> usize {
         self.disk.len()

@@ -196,7 +196,7 @@ impl World {
             finished: false,
         };
         assert!(self.tasks.insert(job, task).is_none(), "one process per job");
-        self.later(Event::TaskStarted { job, pid: 1_000 });
+        self.later(Event::TaskStarted { job, pid: 1_000, without: self.without });
     }
 
     pub(super) fn assert_nobody_in(&self, slot: SlotId) {

@@ -77,6 +77,8 @@ impl From<&Preferences> for ClientModel {
             run_in_use: _,
             run_gpu_in_use: _,
             idle_after: _,
+            required_layers: _,
+            jobs_network: _,
         } = *preferences;
         Self {
             scheduling_period,

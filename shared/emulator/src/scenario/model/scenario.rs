@@ -71,6 +71,8 @@ impl Scenario {
             run_in_use: true,
             run_gpu_in_use: true,
             idle_after: Preferences::default().idle_after,
+            required_layers: BTreeSet::new(),
+            jobs_network: None,
         }
     }
 }

@@ -1,0 +1,36 @@
+//! What keeps jobs in their slots, as the client is told of it (R6.10).
+
+use fallow_client::Event;
+use fallow_policy::confinement::HostLayer;
+
+use super::Engine;
+use crate::confine::Layer;
+use crate::error::AgentError;
+
+impl Engine {
+    /// The layers as they are now, and whether jobs have control groups.
+    pub(super) fn layers(&self) -> Vec<Layer> {
+        self.confinement.layers().into_iter().chain([self.groups.clone()]).collect()
+    }
+
+    /// Tells the client of them, if they are not what it was told: one may be lost while jobs start, and come
+    /// back.
+    pub(super) async fn tell_layers(&mut self) -> Result<(), AgentError> {
+        let layers = host_layers(&self.layers(), &self.confinement.missing());
+        if self.told_layers.as_ref() == Some(&layers) {
+            return Ok(());
+        }
+        self.told_layers = Some(layers.clone());
+        self.tell(Event::LayersSeen(layers), None).await
+    }
+}
+
+/// The layers as the client is told of them. Of those that are off, the `missing` ones could be on.
+fn host_layers(layers: &[Layer], missing: &[Layer]) -> Vec<HostLayer> {
+    let told = |layer: &Layer| HostLayer {
+        name: layer.name.clone(),
+        off: (!layer.on).then(|| layer.why.clone()),
+        is_of_all: layer.on || missing.iter().any(|one| one.name == layer.name),
+    };
+    layers.iter().map(told).collect()
+}

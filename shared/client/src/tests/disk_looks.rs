@@ -1,0 +1,105 @@
+//! Files that come while the disk is measured: what they take of the volume is theirs, and held against
+//! nobody.
+
+use fallow_domain::{Bytes, Duration};
+
+use super::NOW;
+use super::comings::new_file;
+use super::disk::{asks, deleted, found_with, keep, others, with_two_files};
+use crate::state::Transfer;
+use crate::{Direction, DiskFound, Event, FileFound, FileKey};
+
+/// So much is on the disk of a file by now.
+fn put(look: &mut DiskFound, key: &FileKey, bytes: u64, is_part: bool) {
+    let (blocks, length) = (Bytes(bytes), Bytes(bytes));
+    let file = FileFound { key: key.clone(), blocks, length, changed: NOW, is_part };
+    look.put([(key.clone(), vec![file])].into());
+}
+
+#[test]
+fn r4_1_what_comes_or_is_on_its_way_while_the_disk_is_measured_costs_no_other_file() {
+    let (mut client, first, second) = with_two_files();
+    let now = NOW + Duration::from_mins(1);
+    assert!(asks(&mut client, now));
+    let came = keep(&mut client, "a", 2, 150);
+    let coming = FileKey { project: came.project, name: "coming".to_owned() };
+    let mut file = new_file(true);
+    file.info.nbytes = Some(Bytes(100));
+    file.transfer.as_mut().unwrap().active = true;
+    client.insert_file(coming.clone(), file);
+    // A look that has passed before that, and asked what is free after it: a part of one had come by then.
+    let Event::DiskMeasured(Ok(mut look)) = found_with(&[(&first, 300), (&second, 300)]) else { panic!() };
+    look.free = Bytes(look.free.0 - 150 - 40);
+    assert_eq!(client.doubtful_files(&look), [came.clone(), coming.clone()]);
+    put(&mut look, &came, 150, false);
+    put(&mut look, &coming, 30, true);
+    // Once more of the same counts once.
+    put(&mut look, &coming, 40, true);
+    let step = client.handle(now, Event::DiskMeasured(Ok(look)));
+    assert_eq!(deleted(&step), vec![]);
+    let view = client.disk_view().unwrap();
+    assert_eq!((view.limit, view.used), (Bytes(900), Bytes(10 + 600 + 150 + 100)));
+    assert_eq!(others(&mut client), [Bytes(0), Bytes(0)]);
+}
+
+#[test]
+fn r4_1_a_file_that_is_found_as_it_is_recorded_is_not_looked_at_once_more() {
+    let (mut client, first, second) = with_two_files();
+    let mut waiting = new_file(true);
+    waiting.info.nbytes = Some(Bytes(100));
+    client.insert_file(FileKey { project: first.project, name: "waiting".to_owned() }, waiting);
+    let doubtful = |client: &crate::Client, found: &[(&FileKey, u64)]| {
+        let Event::DiskMeasured(Ok(look)) = found_with(found) else { panic!() };
+        client.doubtful_files(&look)
+    };
+    assert_eq!(doubtful(&client, &[(&first, 300), (&second, 300)]), vec![]);
+    assert_eq!(doubtful(&client, &[(&first, 300), (&second, 299)]), std::slice::from_ref(&second));
+    assert_eq!(doubtful(&client, &[(&second, 300)]), [first]);
+}
+
+#[test]
+fn r4_1_an_output_that_leaves_its_slot_while_the_disk_is_measured_costs_no_file() {
+    let (mut client, first, second) = with_two_files();
+    let now = NOW + Duration::from_mins(1);
+    assert!(asks(&mut client, now));
+    // Its project's directory was looked at before it came there, and its slot after that.
+    let output = keep(&mut client, "a", 2, 150);
+    client.edit_file(&output, |file| {
+        file.found = Some((Bytes(150), "0".repeat(32)));
+        file.info.upload_urls = vec!["http://127.0.0.1:9/up".to_owned()];
+        file.transfer = new_file(true).transfer.map(|it| Transfer { direction: Direction::Upload, ..it });
+    });
+    let Event::DiskMeasured(Ok(mut look)) = found_with(&[(&first, 300), (&second, 300)]) else { panic!() };
+    look.free = Bytes(look.free.0 - 150);
+    assert_eq!(client.doubtful_files(&look), std::slice::from_ref(&output));
+    put(&mut look, &output, 150, false);
+    assert_eq!(client.doubtful_files(&look), vec![]);
+    let step = client.handle(now, Event::DiskMeasured(Ok(look)));
+    assert_eq!(deleted(&step), vec![]);
+    let view = client.disk_view().unwrap();
+    assert_eq!((view.limit, view.used), (Bytes(900), Bytes(10 + 600 + 150)));
+}
+
+#[test]
+fn r4_7_what_goes_by_a_measurement_takes_nothing_from_then_on_and_each_file_of_it_is_counted_and_named() {
+    let (mut client, first, second) = with_two_files();
+    let over: Vec<FileKey> = (2..5).map(|number| keep(&mut client, "a", number, 20)).collect();
+    for key in &over {
+        client.edit_file(key, |file| file.kept.sticky_until = Some(NOW));
+    }
+    let stray = FileKey { project: second.project, name: "stray".to_owned() };
+    let now = NOW + Duration::from_hours(5);
+    assert!(asks(&mut client, now));
+    let mut found = vec![(&first, 300), (&second, 300), (&stray, 40)];
+    found.extend(over.iter().map(|key| (key, 20)));
+    let step = client.handle(now, found_with(&found));
+    assert_eq!(deleted(&step), [over.clone(), vec![stray]].concat());
+    assert_eq!(others(&mut client), [Bytes(0), Bytes(0)]);
+    let view = client.disk_view().unwrap();
+    // They are on the volume until that is done.
+    assert_eq!((view.limit, view.used), (Bytes(900), Bytes(10 + 600)));
+    let space = client.disk_space().unwrap();
+    assert_eq!((space.deleted_files, space.deleted), (4, Bytes(100)));
+    let names = over.iter().map(|key| key.name.as_str()).collect::<Vec<_>>().join(", ");
+    assert!(view.deeds.iter().any(|deed| deed.text.ends_with(&names)), "{:?}", view.deeds);
+}
