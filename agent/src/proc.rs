@@ -36,6 +36,13 @@ pub fn last_id() -> Option<u32> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().last()?.parse().ok()
 }
 
+/// For how long the present thread has waited for a CPU since it began. None where the kernel does not count
+/// it.
+pub fn thread_waited() -> Option<StdDuration> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().nth(1)?.parse().ok().map(StdDuration::from_nanos)
+}
+
 /// How many processes and threads a user has, as far as they can be seen.
 pub fn threads_of_user(user: rustix::fs::Uid) -> u32 {
     use std::os::unix::fs::MetadataExt as _;

@@ -88,11 +88,14 @@ impl Engine {
     /// seems to be missing or is on its way is looked at once more, now that nothing is decided meanwhile.
     /// Else what they take would be missing from the volume and not be theirs, and the limit would be less by
     /// it. What is free is asked for before that: what a download grows by in between makes the limit a
-    /// little larger, until the free space is next looked at, and costs no file.
+    /// little larger, until the free space is next looked at, and costs no file. And it is asked for after
+    /// the news: what the client deletes because the volume is short has gone from what was found, and so has
+    /// to be free.
     pub(super) async fn disk_found(
         &mut self,
         found: Result<Box<DiskFound>, String>,
     ) -> Result<(), AgentError> {
+        self.tell_news().await?;
         let found = found.map(|mut found| {
             found.free = scan::free(self.dir.path()).unwrap_or(found.free).min(found.size);
             let mut now = BTreeMap::new();
@@ -115,7 +118,7 @@ impl Engine {
             }
             found
         });
-        self.turn(Event::DiskMeasured(found), None).await
+        self.turn_only(Event::DiskMeasured(found), None).await
     }
 
     fn look_at(&self, key: &FileKey) -> Result<Vec<FileFound>, Errno> {

@@ -178,12 +178,23 @@ impl Engine {
 
     /// One turn of the client. `trace` is the context of a change that the coordinator is to hear of at once.
     async fn turn(&mut self, event: Event, trace: Option<String>) -> Result<(), AgentError> {
+        self.tell_news().await?;
+        self.turn_only(event, trace).await
+    }
+
+    /// What the client hears before all else: the hour, and what is free on the volume.
+    async fn tell_news(&mut self) -> Result<(), AgentError> {
         if let Some(local) = self.wall_clock.due(clock::now()) {
             self.tell(Event::LocalTime(local), None).await?;
         }
         if let Some(free) = self.disk.news(self.dir.path()) {
             self.tell(Event::VolumeSeen { free }, None).await?;
         }
+        Ok(())
+    }
+
+    /// A turn of the client that has heard the news.
+    async fn turn_only(&mut self, event: Event, trace: Option<String>) -> Result<(), AgentError> {
         let of_owner = matches!(event, Event::OwnerInput { .. } | Event::OwnerUnseen(_));
         let tries = matches!(event, Event::TaskStarted { .. } | Event::TaskStartFailed { .. });
         let rests = self.client.lacks_layers();

@@ -1,9 +1,10 @@
 //! How long a look has worked.
 
-use std::fs;
 use std::time::Instant;
 
 use fallow_domain::Duration;
+
+use crate::proc;
 
 /// Of the present thread, from its making on: the time that has passed, but for that in which others had the
 /// CPUs. A look has the lowest urgency, and on a busy machine most of its time may be such waiting: what it
@@ -29,9 +30,7 @@ impl Work {
 /// For how long the present thread has waited for a CPU since it began; nothing where the kernel does not
 /// count it.
 fn waited() -> Duration {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanoseconds = text.split_whitespace().nth(1).and_then(|field| field.parse::<u64>().ok());
-    Duration::from_secs_f64(nanoseconds.unwrap_or_default() as f64 / 1e9)
+    Duration::from_secs_f64(proc::thread_waited().unwrap_or_default().as_secs_f64())
 }
 
 #[cfg(test)]
@@ -39,18 +38,17 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-    use rustix::time::{ClockId, clock_gettime};
 
     use super::*;
+    use crate::sys;
 
     fn computed() -> f64 {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+        sys::thread_cpu_time().unwrap().as_secs_f64()
     }
 
     #[test]
     fn r4_8_a_look_that_waits_for_a_cpu_does_not_work_meanwhile() {
-        if fs::read_to_string("/proc/thread-self/schedstat").is_err() {
+        if proc::thread_waited().is_none() {
             println!("skipped: this kernel does not count what threads wait for CPUs");
             return;
         }

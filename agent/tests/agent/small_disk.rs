@@ -10,6 +10,7 @@ mod given_back;
 mod histories;
 mod keeper;
 mod lab;
+mod news;
 mod plan;
 mod preferences;
 mod shares;

@@ -36,6 +36,9 @@ const ANSWER_MAX: Duration = Duration::from_mins(30);
 const GONE_MAX: usize = 10_000;
 /// So long it may take until a file system is free of what was deleted.
 const FREEING: Duration = Duration::from_mins(1);
+/// A measurement that ends so soon after files were deleted for want of space is made once more: XFS and
+/// others free what they took in the background.
+const SETTLING: Duration = Duration::from_secs(5);
 /// So many times as long as a measurement took passes before the next one at least.
 const REST: i64 = 20;
 
@@ -67,6 +70,10 @@ pub(crate) struct Disk {
     /// Until then it is not believed that the volume is short: files were deleted, and some file systems take
     /// a while until they are free of them.
     freeing_until: Instant,
+    /// Until then what they took may count as used: see [`SETTLING`].
+    settles_at: Instant,
+    /// A measurement came before that, and is made once more at this time.
+    again_at: Option<Instant>,
     /// Files that a shell was told to delete while nothing could be stored, which no record tells of.
     given_up: BTreeSet<FileKey>,
     /// Files that were deleted since then: a look may have seen them before.
@@ -165,14 +172,28 @@ impl Disk {
 
     /// A measurement came to nothing.
     pub(crate) fn failed(&mut self, now: Instant) {
-        (self.asked, self.failed_at) = (None, Some(now));
+        (self.asked, self.again_at, self.failed_at) = (None, None, Some(now));
         self.gone.clear();
+    }
+
+    /// Whether what was measured now is not to be believed, for files that were deleted may still take their
+    /// space: then it is measured once more, and that counts.
+    pub(crate) fn settles(&mut self, now: Instant) -> bool {
+        let settles = now < self.settles_at && self.again_at.is_none();
+        if settles {
+            (self.asked, self.again_at) = (None, Some(self.settles_at));
+            self.gone.clear();
+        }
+        settles
     }
 
     /// When it is to be measured next. While that goes on: when to ask again, for the answer may never come.
     pub(crate) fn due_at(&self, period: Duration) -> Option<Instant> {
         if let Some(at) = self.asked {
             return Some(at + ANSWER_MAX);
+        }
+        if let Some(at) = self.again_at {
+            return Some(at);
         }
         let period = period.min(MEASURE_PERIOD);
         let short = period.min(SHORT_PERIOD);
@@ -191,6 +212,8 @@ impl Disk {
         self.asked = self.asked.map(|at| at.min(now));
         self.failed_at = self.failed_at.map(|at| at.min(now));
         self.freeing_until = self.freeing_until.min(now + FREEING);
+        self.settles_at = self.settles_at.min(now + SETTLING);
+        self.again_at = self.again_at.map(|at| at.min(now + SETTLING));
         self.is_wanted |= self.books.as_ref().is_some_and(|books| books.volume.at() > now);
         if let Some(books) = &mut self.books
             && books.volume.at() > now
@@ -220,7 +243,7 @@ impl Disk {
         changed.extend(Changed::all(state));
         granted.retain(|key, _| state.files.contains_key(key));
         self.books = Some(Books { disk, volume, took, changed, whole, parts, slots, beside, granted });
-        (self.asked, self.failed_at, self.seen) = (None, None, None);
+        (self.asked, self.again_at, self.failed_at, self.seen) = (None, None, None, None);
         self.gone.clear();
         self.given_up.clear();
     }
@@ -293,7 +316,7 @@ impl Disk {
 
     /// Files are deleted for want of space.
     pub(crate) fn frees(&mut self, now: Instant) {
-        self.freeing_until = now + FREEING;
+        (self.freeing_until, self.settles_at) = (now + FREEING, now + SETTLING);
     }
 
     /// An output has become known, which was written at some time.

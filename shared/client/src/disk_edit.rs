@@ -99,6 +99,9 @@ impl Client {
     pub(crate) fn disk_measured(&mut self, found: Result<DiskFound, String>) {
         self.timers.stale(Timer::Disk);
         let now = self.now();
+        if found.is_ok() && self.disk.settles(now) {
+            return;
+        }
         let usable = found.and_then(|mut found| {
             self.disk.complete(&mut found, &self.state);
             let volume = Volume::measured(now, found.size, found.free, found.ours);

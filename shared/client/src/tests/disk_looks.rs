@@ -103,3 +103,45 @@ fn r4_7_what_goes_by_a_measurement_takes_nothing_from_then_on_and_each_file_of_i
     let names = over.iter().map(|key| key.name.as_str()).collect::<Vec<_>>().join(", ");
     assert!(view.deeds.iter().any(|deed| deed.text.ends_with(&names)), "{:?}", view.deeds);
 }
+
+#[test]
+fn r4_8_what_a_file_system_frees_in_the_background_costs_no_other_file() {
+    let (mut client, first, second) = with_two_files();
+    let mut at = NOW + Duration::from_secs(30);
+    let step = client.handle(at, Event::VolumeSeen { free: Bytes(90) });
+    assert_eq!(deleted(&step), std::slice::from_ref(&first));
+    // The file is gone, and its space is not free yet.
+    let found = |free: u64| {
+        let Event::DiskMeasured(Ok(mut look)) = found_with(&[(&second, 300)]) else { panic!() };
+        look.free = Bytes(free);
+        Event::DiskMeasured(Ok(look))
+    };
+    let step = client.handle(at, found(90));
+    assert_eq!(deleted(&step), vec![]);
+    at = at + Duration::from_secs(4);
+    assert!(!asks(&mut client, at));
+    at = at + Duration::from_secs(2);
+    assert!(asks(&mut client, at), "it is measured once more");
+    assert_eq!(deleted(&client.handle(at, found(390))), vec![]);
+    // Where it is still short then, it is.
+    assert_eq!(
+        deleted(&client.handle(at + Duration::from_secs(30), found(90))),
+        std::slice::from_ref(&second)
+    );
+}
+
+#[test]
+fn r4_8_deletions_one_after_the_other_put_off_one_measurement_and_not_all() {
+    let (mut client, first, second) = with_two_files();
+    let at = NOW + Duration::from_secs(30);
+    let found = |free: u64| {
+        let Event::DiskMeasured(Ok(mut look)) = found_with(&[(&second, 300)]) else { panic!() };
+        look.free = Bytes(free);
+        Event::DiskMeasured(Ok(look))
+    };
+    let step = client.handle(at, Event::VolumeSeen { free: Bytes(90) });
+    assert_eq!(deleted(&step), std::slice::from_ref(&first));
+    assert_eq!(deleted(&client.handle(at, found(90))), vec![]);
+    let soon = at + Duration::from_secs(1);
+    assert_eq!(deleted(&client.handle(soon, found(90))), std::slice::from_ref(&second));
+}
