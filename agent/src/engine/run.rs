@@ -854,7 +854,12 @@ impl Life<'_> {
                     does_something = false;
                     self.engine.turn(Event::WakeUp, None).await?;
                 }
-                () = clock_set.changed() => self.engine.turn(Event::WakeUp, None).await?,
+                () = clock_set.changed() => {
+                    if let Some(link) = &self.engine.link {
+                        link.wake();
+                    }
+                    self.engine.turn(Event::WakeUp, None).await?;
+                }
                 _ = measure.tick() => {
                     self.measured(dir, &host_cpid, speed, &virtualization).await?;
                 }

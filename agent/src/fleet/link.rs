@@ -18,8 +18,8 @@ use fallow_proto::fleet::v1::{
 };
 use fallow_proto::fleet::{document, entry, entry_key, limits, signed};
 use fallow_tls::{ConnectError, Dialled};
+use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{self, Sender};
 use tokio::sync::{Notify, oneshot, watch};
@@ -45,8 +45,13 @@ const ACKNOWLEDGE: Duration = Duration::from_secs(30);
 const GOOD: Duration = Duration::from_secs(5);
 /// How long after a certificate was not renewed it is tried again.
 const RENEW_AGAIN: Duration = Duration::from_secs(60);
-/// What the coordinator may ask for as heartbeat interval.
-const INTERVAL: std::ops::RangeInclusive<i64> = 100_000..=600_000_000;
+/// So many heartbeats of one's own go to a coordinator that says nothing, which is taken for gone at the next
+/// one. An agent that itself stood still is due for one alone.
+const SILENT: u32 = 2;
+/// Not before that, for machines may be busy.
+const SILENT_MIN: Duration = Duration::from_secs(30);
+/// How often the coordinator may send heartbeats.
+const INTERVAL: std::ops::RangeInclusive<i64> = 100_000..=3_600_000_000;
 
 /// What the link says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +85,8 @@ struct Shared {
     urgent: AtomicBool,
     /// The link is to be begun anew, if it stands.
     anew: AtomicBool,
+    /// The machine may have slept.
+    woken: AtomicBool,
     /// The trace context of the change that made it urgent.
     trace: Mutex<Option<String>>,
     status: Mutex<LinkStatus>,
@@ -114,6 +121,7 @@ impl Link {
             changed: Notify::new(),
             urgent: AtomicBool::new(false),
             anew: AtomicBool::new(false),
+            woken: AtomicBool::new(false),
             trace: Mutex::default(),
             status: Mutex::new(status),
         });
@@ -146,6 +154,13 @@ impl Link {
     /// Begins the link anew, if it stands.
     pub fn begin_anew(&self) {
         self.shared.anew.store(true, Ordering::Release);
+        self.shared.changed.notify_one();
+    }
+
+    /// The machine may have slept, or its clock was set: something is said at once, by which it shows whether
+    /// the link still stands.
+    pub fn wake(&self) {
+        self.shared.woken.store(true, Ordering::Release);
         self.shared.changed.notify_one();
     }
 
@@ -386,9 +401,11 @@ impl<E: Engine> Session<E> {
     ) -> Result<(), End> {
         let micros = welcome.heartbeat_interval_micros.clamp(*INTERVAL.start(), *INTERVAL.end());
         let interval = Duration::from_micros(micros.unsigned_abs());
-        let mut beat_at = Instant::now() + self.jittered(interval);
+        // The coordinator's beats are answered: so the host wakes once for both. Not all of a flood are.
+        let (mut heard, mut beat_at) = (Instant::now(), Instant::now() + interval);
+        let (mut last_beat, mut unheard) = (None, 0);
         let mut flush_at = Some(Instant::now());
-        let mut waiting_since = None;
+        let mut waiting_since: Option<Instant> = None;
         let mut renewal = Renewal::due(Instant::now() + self.renews_in());
         let shared = Arc::clone(&self.shared);
         let mut stop = self.stop.clone();
@@ -397,7 +414,14 @@ impl<E: Engine> Session<E> {
             tokio::select! {
                 message = stream.message() => {
                     let message = message?.ok_or_else(|| End::Lost("the coordinator closed the stream".into()))?;
-                    if let Some(from_coordinator::Body::Probe(probe)) = &message.body {
+                    (heard, unheard) = (Instant::now(), 0);
+                    if let Some(from_coordinator::Body::Heartbeat(_)) = &message.body {
+                        if last_beat.is_none_or(|at: Instant| at.elapsed() >= interval / 2) {
+                            last_beat = Some(heard);
+                            beat_at = heard + interval * 2;
+                            self.beat(to).await?;
+                        }
+                    } else if let Some(from_coordinator::Body::Probe(probe)) = &message.body {
                         // Whoever asks waits for it.
                         let answer = ProbeAnswer { number: probe.number };
                         send(to, from_agent::Body::ProbeAnswer(answer), None).await?;
@@ -413,6 +437,9 @@ impl<E: Engine> Session<E> {
                     if shared.anew.swap(false, Ordering::AcqRel) {
                         return Err(End::Lost("the host went back from a version of the document".into()));
                     }
+                    if shared.woken.swap(false, Ordering::AcqRel) {
+                        self.beat(to).await?;
+                    }
                     let urgent = shared.urgent.swap(false, Ordering::AcqRel);
                     let at = Instant::now() + if urgent { Duration::ZERO } else { GATHER };
                     flush_at = Some(flush_at.map_or(at, |other: Instant| other.min(at)));
@@ -422,10 +449,15 @@ impl<E: Engine> Session<E> {
                     self.flush(to).await?;
                 }
                 () = sleep_until(beat_at) => {
-                    beat_at = Instant::now() + self.jittered(interval);
-                    send(to, from_agent::Body::Heartbeat(Heartbeat { sent_at_micros: clock::now().as_micros() }), None).await?;
-                    self.look_again().await;
+                    let silence = heard.elapsed();
+                    if unheard >= SILENT && silence >= SILENT_MIN {
+                        return Err(End::Lost(format!("nothing came from the coordinator for {} s", silence.as_secs())));
+                    }
+                    self.beat(to).await?;
+                    (beat_at, unheard) = (Instant::now() + interval, unheard + 1);
                 }
+                // It is looked below.
+                () = sleep_until(waiting_since.map_or(far, |since| since + ACKNOWLEDGE)) => {}
                 certificate = renewal.next(&self.member, &channel) => {
                     let renewed = match certificate {
                         Ok(certificate) => self.member.renewed(certificate).await,
@@ -449,21 +481,22 @@ impl<E: Engine> Session<E> {
             }
             if !lock(&shared.outbox).is_waiting() {
                 waiting_since = None;
-            } else if waiting_since.get_or_insert_with(Instant::now).elapsed() > ACKNOWLEDGE {
+            } else if waiting_since.get_or_insert_with(Instant::now).elapsed() >= ACKNOWLEDGE {
                 return Err(End::Lost(format!("nothing was acknowledged for {} s", ACKNOWLEDGE.as_secs())));
             }
         }
     }
 
+    async fn beat(&mut self, to: &Sender<FromAgent>) -> Result<(), End> {
+        let beat = Heartbeat { sent_at_micros: clock::now().as_micros() };
+        send(to, from_agent::Body::Heartbeat(beat), None).await?;
+        self.look_again().await;
+        Ok(())
+    }
+
     /// How long until the certificate is to be renewed.
     fn renews_in(&self) -> Duration {
         self.member.identity().renews_in(clock::now()).into()
-    }
-
-    /// A random time up to the interval, so that a fleet's heartbeats do not fall together; never longer, for
-    /// the interval is a promise.
-    fn jittered(&mut self, interval: Duration) -> Duration {
-        interval.mul_f64(self.rng.random_range(0.75..=1.0))
     }
 
     /// Takes a message in. True if it acknowledged something.
@@ -485,9 +518,9 @@ impl<E: Engine> Session<E> {
                 Ok(url) => self.engine.arrived(Arrived::Contact(url)).await,
                 Err(error) => tracing::warn!(%error, "the coordinator wants an unusable URL contacted"),
             },
-            Some(from_coordinator::Body::Heartbeat(_)) => {}
             Some(
-                from_coordinator::Body::Welcome(_)
+                from_coordinator::Body::Heartbeat(_)
+                | from_coordinator::Body::Welcome(_)
                 | from_coordinator::Body::Copied(_)
                 | from_coordinator::Body::Probe(_),
             )

@@ -305,15 +305,11 @@ async fn answered<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T,
     tokio::time::timeout(PATIENCE, call).await.unwrap_or_else(silent)
 }
 
-/// How connections to a coordinator behave. Which address and who is there, the connector says.
+/// How connections to a coordinator behave. Which address and who is there, the connector says, and it ends
+/// those on which nothing gets through. That a coordinator is gone without a word, as when its machine lost
+/// power, is noticed by heartbeats that do not come: pings of HTTP/2's would wake an idle host besides.
 fn endpoint() -> Endpoint {
-    Endpoint::from_static("http://coordinator.fallow.invalid")
-        .connect_timeout(Duration::from_secs(40))
-        // A coordinator that is gone without a word, as when its machine lost power, is noticed after half a
-        // minute.
-        .http2_keep_alive_interval(Duration::from_secs(20))
-        .keep_alive_timeout(Duration::from_secs(10))
-        .keep_alive_while_idle(true)
+    Endpoint::from_static("http://coordinator.fallow.invalid").connect_timeout(Duration::from_secs(40))
 }
 
 #[cfg(test)]

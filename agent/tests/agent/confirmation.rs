@@ -17,7 +17,7 @@ fn is_silent(coordinator: &Coordinator, is_silent: bool) {
     coordinator.0.lock().unwrap().is_silent = is_silent;
 }
 
-/// So many heartbeats come, of which each takes an agent 0.15 to 0.2 s.
+/// So many heartbeats come, of which each takes 0.2 s.
 async fn heartbeats(coordinator: &Coordinator, count: u32) {
     let before = coordinator.0.lock().unwrap().heartbeats;
     coordinator.until("heartbeats", |held| (held.heartbeats >= before + count).then_some(())).await;

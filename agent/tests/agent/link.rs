@@ -13,9 +13,9 @@ use fallow_fleet::{DocumentSet, Groups, KeyPair, Statement, content_of, signed_f
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1::fleet_server::{Fleet, FleetServer};
 use fallow_proto::fleet::v1::{
-    Acknowledge, Copied, Document, EnrollReply, EnrollRequest, Entry, FromAgent, FromCoordinator, Hello,
-    Preferences, ProjectAssignment, Received, RenewReply, RenewRequest, SeparateReply, SeparateRequest,
-    SuspendedBy, Welcome, entry, from_agent, from_coordinator,
+    Acknowledge, Copied, Document, EnrollReply, EnrollRequest, Entry, FromAgent, FromCoordinator, Heartbeat,
+    Hello, Preferences, ProjectAssignment, Received, RenewReply, RenewRequest, SeparateReply,
+    SeparateRequest, SuspendedBy, Welcome, entry, from_agent, from_coordinator,
 };
 use fallow_tls::{AccessString, Authority, CoordinatorCertificate, Peer, Purpose};
 use tokio::sync::mpsc;
@@ -49,8 +49,15 @@ pub(crate) struct Held {
     pub(crate) takes_disk: bool,
     pub(crate) disk_told: u32,
     pub(crate) snapshots: u32,
+    /// By how much the sequence of the last snapshot was beyond what was applied; none for a host that begins
+    /// anew.
+    beyond: Option<u64>,
     pub(crate) hellos: Vec<Hello>,
     pub(crate) heartbeats: u32,
+    /// In microseconds; 0 for `BEAT`.
+    heartbeat_interval: i64,
+    /// It sends no heartbeats, as if it had gone without a word.
+    is_mute: bool,
     /// How often the certificate was renewed, and the life of those that are made; 0 for an hour.
     renewals: u32,
     life: fallow_domain::Duration,
@@ -177,6 +184,7 @@ impl Coordinator {
         match message.body? {
             from_agent::Body::Snapshot(snapshot) => {
                 held.snapshots += 1;
+                held.beyond = snapshot.sequence.checked_sub(held.applied);
                 held.entries = snapshot.entries.into_iter().map(|entry| (entry.key.clone(), entry)).collect();
                 held.applied = snapshot.sequence;
             }
@@ -264,18 +272,33 @@ impl Fleet for Coordinator {
                 protocol: PROTOCOL,
                 epoch: held.epoch.clone(),
                 applied_sequence: held.applied,
-                heartbeat_interval_micros: 200_000,
+                heartbeat_interval_micros: match held.heartbeat_interval {
+                    0 => i64::try_from(BEAT.as_micros()).unwrap(),
+                    micros => micros,
+                },
             };
             held.epoch.clone_from(&hello.epoch);
             held.hellos.push(hello);
-            held.out = Some(out.clone());
             welcome
         };
         let body = Some(from_coordinator::Body::Welcome(welcome));
         out.send(Ok(FromCoordinator { traceparent: String::new(), body })).await.unwrap();
+        self.0.lock().unwrap().out = Some(out.clone());
         let this = self.clone();
         let talk = tokio::spawn(async move {
-            while let Ok(Some(message)) = incoming.message().await {
+            let mut ticks = tokio::time::interval(BEAT);
+            loop {
+                let message = tokio::select! {
+                    message = incoming.message() => message,
+                    _ = ticks.tick() => {
+                        if !this.0.lock().unwrap().is_mute {
+                            // Where the agent does not take it, it gets the next one.
+                            let _ = out.try_send(Ok(beat()));
+                        }
+                        continue;
+                    }
+                };
+                let Ok(Some(message)) = message else { return };
                 if let Some(sequence) = this.leave_unstored(&message) {
                     let body = Some(from_coordinator::Body::Received(Received { sequence }));
                     let _ = out.send(Ok(FromCoordinator { traceparent: String::new(), body })).await;
@@ -304,6 +327,14 @@ impl Held {
     pub(crate) fn agent(&self) -> String {
         format!("agent-{}", self.copies + 1)
     }
+}
+
+/// How often it sends heartbeats.
+const BEAT: Duration = Duration::from_millis(200);
+
+fn beat() -> FromCoordinator {
+    let body = Some(from_coordinator::Body::Heartbeat(Heartbeat { sent_at_micros: 1 }));
+    FromCoordinator { traceparent: String::new(), body }
 }
 
 pub(crate) struct Agent(pub(crate) Child);
@@ -432,13 +463,12 @@ async fn r6_3_an_agent_enrols_reports_applies_documents_and_resumes_after_a_loss
 
     // Another life of the agent begins with a snapshot behind what was applied; it needs no token any more.
     drop(process);
-    let before = coordinator.0.lock().unwrap().applied;
     coordinator.0.lock().unwrap().entries.insert("task/stale".into(), Entry::default());
     let _process = Agent::start(dir.path(), "");
     coordinator.until("a second snapshot", |held| (held.snapshots == 2).then_some(())).await;
     {
         let held = coordinator.0.lock().unwrap();
-        assert_eq!(held.applied, before + 1);
+        assert_eq!(held.beyond, Some(1));
         assert!(!held.entries.contains_key("task/stale"), "a snapshot replaces everything");
         assert_eq!(held.hellos[2].document_version, good + 2, "the document is kept");
         assert_eq!(held.hellos[2].document_content, format!("c{}", good + 2));
@@ -472,6 +502,38 @@ async fn r6_10_a_document_that_requires_a_layer_suspends_hosts_that_lack_it_and_
         };
         coordinator.until(&format!("{layers:?}"), is_so).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r6_3_a_heartbeat_is_answered_by_one_and_a_flood_of_them_by_no_more() {
+    let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
+    {
+        let mut held = coordinator.0.lock().unwrap();
+        (held.is_mute, held.heartbeat_interval) = (true, 600_000_000);
+    }
+    let (address, _serving) = coordinator.serve(None).await;
+    let _process = Agent::start(dir.path(), &token(&coordinator, address, GOOD));
+    let out = coordinator.until("the link", |held| held.out.clone()).await;
+    for _ in 0..50 {
+        out.send(Ok(beat())).await.unwrap();
+    }
+    coordinator.send(document(1, 75.0), "").await;
+    let follows = |held: &Held| (host(held)?.document_version == 1).then_some(held.heartbeats);
+    assert_eq!(coordinator.until("what came after them", follows).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r6_3_a_coordinator_that_has_gone_without_a_word_is_noticed_and_looked_for() {
+    let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
+    let (address, _serving) = coordinator.serve(None).await;
+    let _process = Agent::start(dir.path(), &token(&coordinator, address, GOOD));
+    coordinator.until("heartbeats", |held| (held.heartbeats >= 5).then_some(())).await;
+    let before = {
+        let mut held = coordinator.0.lock().unwrap();
+        held.is_mute = true;
+        held.hellos.len()
+    };
+    coordinator.until("another link", |held| (held.hellos.len() > before).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

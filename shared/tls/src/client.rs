@@ -20,6 +20,8 @@ use tokio_rustls::client::TlsStream;
 use crate::proxy::{self, Proxies, Proxy, ProxyFault};
 use crate::{ALPN, Address, COORDINATOR_NAME, ConnectError, Fingerprint, HostKey, TlsError, provider};
 
+/// What was sent has to be taken by the other side within so many milliseconds.
+const TAKEN_WITHIN_MS: u32 = 30_000;
 /// A connection has to stand within so long.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// How long the handshake over it may take. A coordinator that is flooded with connections takes them one
@@ -255,6 +257,9 @@ impl Connector {
         };
         // Messages are small and waited for.
         let _ = stream.set_nodelay(true);
+        // The kernel ends what takes nothing any more, also where the other side lives and reads nothing.
+        // That wakes nobody.
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, TAKEN_WITHIN_MS);
         let name =
             ServerName::try_from(COORDINATOR_NAME).map_err(|error| unreachable(io::Error::other(error)))?;
         let handshake = TlsConnector::from(self.config.clone()).connect(name, stream);

@@ -71,8 +71,9 @@ pub(crate) struct Run {
     /// use TLS. To be said at each start.
     #[arg(long)]
     allow_plain_http: bool,
-    /// How often each side of a link says something at least; after three times that in silence it is closed.
-    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = heartbeat)]
+    /// How often the coordinator says something to each agent, which answers; after four times that in
+    /// silence their link is closed, by agents after half a minute at least.
+    #[arg(long, default_value = "15s", value_name = "TIME", value_parser = heartbeat)]
     heartbeat: Duration,
 }
 

@@ -81,4 +81,4 @@ pub const RENEWAL: Life = Life::from_secs(10);
 /// Heartbeats of the coordinator's without a word from an agent, which is taken for gone at the next one.
 pub const SILENT: u32 = 3;
 /// Heartbeats after which it is stored anew that an agent is heard of.
-pub const SEEN_KEPT: u32 = 6;
+pub const SEEN_KEPT: u32 = 4;

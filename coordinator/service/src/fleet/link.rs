@@ -420,7 +420,8 @@ impl<'a> Connection<'a> {
         let mut stopping = self.fleet.stopping.subscribe();
         let mut removed = self.agent.removed.subscribe();
         let mut ticks = interval(self.fleet.settings.heartbeat);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Those of many links do not fall together because the coordinator stood still.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         ticks.reset();
         // Of what was not stored: how the link ends, and when.
         let mut end: Option<(Instant, Status)> = None;
@@ -469,6 +470,9 @@ impl<'a> Connection<'a> {
                     Ok(())
                 }
                 _ = ticks.tick() => {
+                    let turn = self.tick();
+                    // Before what waits for the store: while that stands still, agents hear something.
+                    self.say_pending();
                     if self.is_withheld {
                         self.take_document().await;
                     }
@@ -476,7 +480,7 @@ impl<'a> Connection<'a> {
                     if self.agent.has_expired(clock::now()) {
                         return expired();
                     }
-                    self.tick()
+                    turn
                 }
                 _ = probe.changed() => {
                     self.pending.probe = Some(*probe.borrow_and_update());
@@ -806,6 +810,14 @@ impl<'a> Connection<'a> {
         if is_due && self.pipeline.is_empty() {
             self.kept = Instant::now();
             keep_seen(self.fleet, self.agent).await;
+        }
+    }
+
+    /// Says what there is room for.
+    fn say_pending(&mut self) {
+        while let Ok(permit) = self.outgoing.try_reserve() {
+            let Some(message) = self.pending.next() else { return };
+            permit.send(Box::new(Ok(message)));
         }
     }
 
