@@ -279,8 +279,10 @@ fn r6_2_sensors_that_cannot_be_had_say_why_and_a_server_has_none() {
     let daemon = run(dir, nothing, NO_BUS);
     let (on, why) = sensor(dir, "input devices");
     assert!(!on && why.contains("input: No such file"), "{why}");
-    let (on, why) = sensor(dir, "sessions");
-    assert!(!on && why.contains("no logind on the system bus"), "{why}");
+    wait_for("that to be told", || {
+        let (on, why) = sensor(dir, "sessions");
+        (!on && why.contains("no logind on the system bus")).then_some(())
+    });
     assert_eq!(status(dir)["host"]["in_use"], false);
     // Nothing is to be seen: what waits for it sleeps.
     let pid = u32::try_from(status(dir)["pid"].as_u64().unwrap()).unwrap();
@@ -408,8 +410,10 @@ fn r6_2_a_logind_that_starts_after_the_agent_is_heard_of_from_the_bus() {
     let dir = dir.path();
     let _daemon = run(dir, nothing.path(), &logind.address);
     // It has a bus, and listens there.
-    let (on, why) = sensor(dir, "sessions");
-    assert!(!on && why.contains("logind does not answer"), "{why}");
+    wait_for("that to be told", || {
+        let (on, why) = sensor(dir, "sessions");
+        (!on && why.contains("logind does not answer")).then_some(())
+    });
     logind.start_again();
     wait_for("it to be heard", || sensor(dir, "sessions").0.then_some(()));
     // The same once it was there.
@@ -418,6 +422,28 @@ fn r6_2_a_logind_that_starts_after_the_agent_is_heard_of_from_the_bus() {
         let (on, why) = sensor(dir, "sessions");
         (!on && why.contains("logind does not answer")).then_some(())
     });
+}
+
+#[test]
+fn r6_2_who_unlocks_a_session_for_a_moment_right_after_another_change_of_it_is_noticed() {
+    let (server, nothing, dir) =
+        (working(TREE.as_bytes()), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(logind) = Logind::start(nothing.path()) else { return };
+    logind.tell("", "m.AddSession('c1', 'seat0', 1000, 'anna', True)").unwrap();
+    logind.session("{'Type': 'tty', 'LockedHint': True}");
+    let dir = dir.path();
+    let _daemon = run(dir, nothing.path(), &logind.address);
+    assert_eq!(attach(dir, &server.url(""), RIGHT, &["--no-wait"]).0, 0);
+    wait_for("it to be heard", || sensor(dir, "sessions").0.then_some(()));
+    let tasks = trees(dir);
+    // A change has the sessions looked at, and then not again for a second: all this happens in that.
+    let changes = "import time
+m.UpdateProperties('', {'IdleHint': False})
+time.sleep(0.3)
+for what in ({'IdleHint': False}, {'LockedHint': False}, {'LockedHint': True}):
+    m.UpdateProperties('', what)";
+    logind.tell("/session/c1", changes).unwrap();
+    wait_for("all to be stopped", || are_stopped(&tasks));
 }
 
 #[test]

@@ -9,7 +9,8 @@
 //! counts as used as long as it is active, not locked and not said to be idle.
 //!
 //! A signal that itself says of a known session that it is active, unlocked or no longer idle is input at
-//! once, before the look that follows: answers of logind's may take long on a busy machine.
+//! once, before the look that follows and however soon after the one before: answers of logind's may take
+//! long on a busy machine.
 //!
 //! Signals have a connection of their own: what is not taken from it holds up nothing else.
 
@@ -23,7 +24,7 @@ use fallow_daemon::clock;
 use fallow_domain::{Duration, Instant};
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch as channel;
-use tokio::time::{Instant as TokioInstant, sleep, timeout};
+use tokio::time::{Instant as TokioInstant, sleep, sleep_until, timeout};
 use zbus::{Connection, MatchRule, MessageStream, connection};
 use zbus::{OwnedObjectPath, OwnedVariant};
 
@@ -46,6 +47,8 @@ const VAIN_MAX: u32 = 5;
 const RETRY: StdDuration = StdDuration::from_secs(60);
 /// The longest that is waited for it.
 const RETRY_MAX: StdDuration = StdDuration::from_secs(3600);
+/// So many signals are read between two looks.
+const READ_MAX: u32 = 100;
 /// How soon it is tried again where it was there before, or somebody may be there of whom only logind tells;
 /// and for how long the latter.
 const SOON: StdDuration = StdDuration::from_secs(2);
@@ -73,18 +76,24 @@ struct Session {
 }
 
 impl Session {
-    /// What it is now, if what has changed of it shows that somebody uses it who did not before.
-    fn turned_by(&self, changed: &Properties) -> Option<Self> {
-        let says = |key: &str, what: bool| {
-            changed.get(key).and_then(|value| value.downcast_ref::<bool>().ok()) == Some(what)
-        };
+    /// What it is now by what has changed of it, if that is something else; and whether that shows that
+    /// somebody uses it who did not before. Since when it is idle, a look tells.
+    fn after(&self, changed: &Properties) -> Option<(Self, bool)> {
+        let says = |key: &str| changed.get(key).and_then(|value| value.downcast_ref::<bool>().ok());
         let now = Self {
-            active: self.active || says("Active", true),
-            locked: self.locked && !says("LockedHint", false),
-            idle: self.idle.filter(|_| !says("IdleHint", false)),
+            active: says("Active").unwrap_or(self.active),
+            locked: says("LockedHint").unwrap_or(self.locked),
+            idle: self.idle.filter(|_| says("IdleHint") != Some(false)),
             ..self.clone()
         };
-        (now != *self).then_some(now)
+        (now != *self).then(|| (now.clone(), now.has_turned_from(self)))
+    }
+
+    /// Whether somebody has come to it who was not there as it was before.
+    fn has_turned_from(&self, before: &Self) -> bool {
+        !before.active && self.active
+            || before.locked && !self.locked
+            || before.idle.is_some() && self.idle.is_none()
     }
 }
 
@@ -213,7 +222,7 @@ async fn follow(
     sight: &mut channel::Receiver<Sight>,
     known: &mut Known,
 ) -> (zbus::Error, bool) {
-    let (mut vain, mut away, mut has_seen, mut has_turned) = (0, SOON, false, false);
+    let (mut vain, mut away, mut has_seen, mut has_changed) = (0, SOON, false, false);
     loop {
         let sessions = match timeout(ANSWER, sessions(calls)).await.unwrap_or_else(|_| Err(late())) {
             Ok(sessions) => sessions,
@@ -244,7 +253,7 @@ async fn follow(
             Err(error) => return (error, has_seen),
         };
         away = SOON;
-        let is_news = known.sessions.as_ref() != Some(&sessions) || std::mem::take(&mut has_turned);
+        let is_news = known.sessions.as_ref() != Some(&sessions) || has_changed;
         vain = if is_news { 0 } else { vain + 1 };
         // At the start nobody knows since when things are as they are.
         for (session, event) in news(known.sessions.as_ref().unwrap_or(&sessions), &sessions, clock::now()) {
@@ -260,29 +269,58 @@ async fn follow(
         known.sessions = Some(sessions);
         has_seen = true;
         report.note(NAME, true, "as logind has them");
-        sleep(if vain < VAIN_MAX { PAUSE } else { LONG_PAUSE }).await;
-        tokio::select! {
-            turned = next_change(&mut signals, known.sessions.as_ref()) => match turned {
-                Ok(None) => {}
-                Ok(Some((id, session))) => {
-                    say(tell, Event::OwnerInput { ago: Duration::ZERO }).await;
-                    report.saw(&format!("the session {id}"));
-                    // The look that follows need not tell of it once more.
-                    known.sessions.get_or_insert_default().insert(id, session);
-                    has_turned = true;
-                }
-                Err(error) => return (error, true),
-            },
-            // It has gone, or is back: the look says which.
-            owner = owners.next() => if !matches!(owner, Some(Ok(_))) { return (closed(), true) },
-            changed = sight.changed() => if changed.is_err() {
-                // The thread that listens to devices is gone; nothing changes there any more.
-                drop(signals.next().await);
-            },
-        }
+        let pause = if vain < VAIN_MAX { PAUSE } else { LONG_PAUSE };
+        has_changed = match rest(pause, (&mut signals, &mut owners), tell, report, sight, known).await {
+            Ok(has_changed) => has_changed,
+            Err(error) => return (error, true),
+        };
         // Those that have come together are looked at together.
         drain(&mut signals);
         drain(&mut owners);
+    }
+}
+
+/// Waits until there is to be another look: after a pause, and not before something has changed. Input that a
+/// signal itself shows is told at once, also in the pause; once, for the tasks rest then. Says whether
+/// signals have told how sessions are.
+async fn rest(
+    pause: StdDuration,
+    (signals, owners): (&mut MessageStream, &mut MessageStream),
+    tell: &Tell,
+    report: &Report,
+    sight: &mut channel::Receiver<Sight>,
+    known: &mut Known,
+) -> zbus::Result<bool> {
+    let until = TokioInstant::now() + pause;
+    let (mut is_due, mut has_changed, mut has_told, mut sees) = (false, false, false, true);
+    let mut read = 0;
+    loop {
+        tokio::select! {
+            // A look is due before more than these are worth reading.
+            changed = next_change(signals, known.sessions.as_ref()), if read < READ_MAX => {
+                (read, is_due) = (read + 1, true);
+                if let Some((id, session, turned)) = changed? {
+                    if turned && !has_told {
+                        has_told = true;
+                        say(tell, Event::OwnerInput { ago: Duration::ZERO }).await;
+                        report.saw(&format!("the session {id}"));
+                    }
+                    // The look that follows need not tell of it once more.
+                    known.sessions.get_or_insert_default().insert(id, session);
+                    has_changed = true;
+                }
+            }
+            // It has gone, or is back: the look says which.
+            owner = owners.next() => {
+                is_due = true;
+                if !matches!(owner, Some(Ok(_))) {
+                    return Err(closed());
+                }
+            }
+            // Where the thread that listens to devices is gone, nothing changes there any more.
+            changed = sight.changed(), if sees => (sees, is_due) = (changed.is_ok(), is_due || changed.is_ok()),
+            () = sleep_until(until), if is_due => return Ok(has_changed),
+        }
     }
 }
 
@@ -295,12 +333,12 @@ fn drain(signals: &mut MessageStream) {
     }
 }
 
-/// Waits for a signal that something of logind's has changed: it may send others. Names the session that
-/// somebody has turned to, if the signal says so itself.
+/// Waits for a signal that something of logind's has changed: it may send others. Names the session that has
+/// changed, if the signal says so itself, with what it is now and whether somebody has turned to it.
 async fn next_change(
     signals: &mut MessageStream,
     known: Option<&Sessions>,
-) -> zbus::Result<Option<(String, Session)>> {
+) -> zbus::Result<Option<(String, Session, bool)>> {
     loop {
         let signal = signals.next().await.ok_or_else(closed)??;
         let header = signal.header();
@@ -313,7 +351,8 @@ async fn next_change(
                 return Ok(None);
             };
             let of = of.filter(|_| of_what == SESSION);
-            return Ok(of.and_then(|(id, session)| Some((id.clone(), session.turned_by(&changed)?))));
+            let after = of.and_then(|(id, session)| Some((id, session.after(&changed)?)));
+            return Ok(after.map(|(id, (now, turned))| (id.clone(), now, turned)));
         }
         if interface.starts_with(LOGIND) {
             return Ok(None);
@@ -335,11 +374,7 @@ fn news<'a>(before: &Sessions, now: &'a Sessions, at: Instant) -> Vec<(&'a str, 
     for (id, session) in now {
         let was = before.get(id);
         let began = was.is_none();
-        let turned = was.is_some_and(|was| {
-            !was.active && session.active
-                || was.locked && !session.locked
-                || was.idle.is_some() && session.idle.is_none()
-        });
+        let turned = was.is_some_and(|was| session.has_turned_from(was));
         if began || turned {
             events.push((id.as_str(), Event::OwnerInput { ago: Duration::ZERO }));
         } else if let (Some(None), Some(idle)) = (was.map(|was| was.idle), session.idle) {
@@ -476,13 +511,18 @@ mod tests {
             (idle, [false, false, true]),
             (desktop(), [false; 3]),
         ] {
-            let turned = says.map(|(key, value)| session.turned_by(&changed(key, value)));
-            assert_eq!(turned.clone().map(|now| now.is_some()), expected);
+            let after = says.map(|(key, value)| session.after(&changed(key, value)));
+            let turned = after.clone().map(|after| after.is_some_and(|(_, turned)| turned));
+            assert_eq!(turned, expected);
             // The look that finds it so has nothing to tell.
-            assert!(turned.into_iter().flatten().all(|now| now == desktop()));
+            assert!(after.into_iter().flatten().all(|(now, _)| now == desktop()));
             // That somebody goes is no input, nor is another word.
-            assert!(says.iter().all(|(key, value)| session.turned_by(&changed(key, !value)).is_none()));
-            assert_eq!(session.turned_by(&changed("Remote", false)), None);
+            let goes = says.map(|(key, value)| session.after(&changed(key, !value)));
+            assert!(goes.into_iter().flatten().all(|(_, turned)| !turned));
+            assert_eq!(session.after(&changed("Remote", false)), None);
         }
+        // Who comes back before the next look is noticed.
+        let (locked, _) = desktop().after(&changed("LockedHint", true)).unwrap();
+        assert_eq!(locked.after(&changed("LockedHint", false)), Some((desktop(), true)));
     }
 }
