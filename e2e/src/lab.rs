@@ -40,7 +40,7 @@ impl Lab {
             lab.agents.push(None);
             lab.start_agent(number);
             // One machine in the place of hundreds has not their CPUs: agents give up that get no answer.
-            if number.is_multiple_of(25) {
+            if number.is_multiple_of(5) {
                 wait_for("agents to enrol", PATIENCE, || (lab.hosts().len() == number).then_some(()));
             }
         }

@@ -45,7 +45,7 @@ pub fn command(name: &str) -> Command {
 
 /// What has to come is waited for at least so long: it costs nothing where it comes, and a machine may be
 /// slow.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Looks again and again until there is something, for at most so long.
 ///

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use fallow_e2e::{Killed, PATIENCE, command, fallow_json, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
@@ -67,15 +66,14 @@ impl Lab {
         let follows = || self.agent().filter(|host| host["document_version"] == version);
         wait_for("the version", PATIENCE, follows);
         self.signal(Signal::STOP);
-        let went_back = self.agent().is_some_and(|host| host["document_on_trial"] == true);
-        if went_back {
-            wait_for("the agent to go back", PATIENCE, || {
-                self.agent().filter(|host| {
-                    host["document_version"].as_u64() < Some(version)
-                        && host["document_rolled_back"][0] == version
-                })
-            });
-        }
+        // An acknowledgement may have been on its way.
+        let went_back = wait_for("it to be confirmed, or the agent to go back", PATIENCE, || {
+            let host = self.agent()?;
+            let follows = host["document_version"].as_u64()?;
+            let is_confirmed = follows == version && host["document_on_trial"] == false;
+            let went_back = follows < version && host["document_rolled_back"][0] == version;
+            (is_confirmed || went_back).then_some(went_back)
+        });
         self.signal(Signal::CONT);
         went_back
     }
@@ -111,7 +109,7 @@ fn r6_5_an_agent_goes_back_from_what_a_coordinator_that_stands_still_does_not_ac
 
     // A newer version is another matter.
     let newer = lab.set(85);
-    wait_for("the newer version to be confirmed", Duration::from_secs(60), || {
+    wait_for("the newer version to be confirmed", PATIENCE, || {
         lab.host().filter(|host| {
             host["document_version"] == newer
                 && host["document_rolled_back_version"] == 0

@@ -111,7 +111,7 @@ fn r6_10_of_a_copied_image_that_runs_twice_one_goes_on_and_the_other_is_a_host_o
     assert_ne!(other["agent_id"], first);
     // It has nothing of the first one's, and runs in the process that it ran in.
     assert!(second.0.try_wait().unwrap().is_none());
-    wait_for("its report without tasks", MINUTE, || {
+    wait_for("its report without tasks", PATIENCE, || {
         let hosts = lab.hosts();
         (hosts[1]["name"] == "agent-2" && hosts[1]["tasks_held"] == 0).then_some(())
     });
@@ -123,7 +123,7 @@ fn r6_10_of_a_copied_image_that_runs_twice_one_goes_on_and_the_other_is_a_host_o
         (project["workunits_validated"] == 1).then_some(project)
     });
     assert_eq!(project["workunits_failed"], 0, "{project}");
-    wait_for("the first one to say so", MINUTE, || (lab.hosts()[0]["jobs_finished"] == 1).then_some(()));
+    wait_for("the first one to say so", PATIENCE, || (lab.hosts()[0]["jobs_finished"] == 1).then_some(()));
     let (first_log, second_log) = (lab.log("first.log"), lab.log("second.log"));
     assert_eq!(
         (&lab.hosts()[1]["jobs_finished"], &lab.hosts()[1]["tasks_held"]),
@@ -145,7 +145,7 @@ fn r6_10_of_a_copied_image_that_runs_twice_one_goes_on_and_the_other_is_a_host_o
     let other = other["agent_id"].as_str().unwrap();
     assert!(said.contains(&format!("({other}), a copy of it, is no host of the fleet any more")), "{said}");
     assert!(!said.contains("was a copy of it, and is still"), "{said}");
-    wait_for("both to be out", MINUTE, || {
+    wait_for("both to be out", PATIENCE, || {
         lab.hosts().iter().all(|host| host["connected"] == false).then_some(())
     });
 }

@@ -7,8 +7,6 @@
     reason = "tests: failures are panics"
 )]
 
-use std::time::Duration;
-
 use fallow_e2e::{PATIENCE, Up, command, wait_for};
 use serde_json::Value;
 
@@ -77,7 +75,7 @@ fn r6_4_a_group_suspends_the_real_agents_that_it_chooses_and_the_owner_of_anothe
 
     // Without its label the host is as the others again, under the same version.
     up.json(&["hosts", "label", "agent-1", "room-"]);
-    wait_for("the agent to compute again", Duration::from_secs(60), || {
+    wait_for("the agent to compute again", PATIENCE, || {
         (host(&up, "agent-1")["suspended_by"] == "").then_some(())
     });
 

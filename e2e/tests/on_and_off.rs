@@ -60,6 +60,17 @@ const LESS: f64 = 0.75;
 
 #[test]
 fn r5_31_hosts_that_are_off_now_and_then_waste_less_by_the_default_than_by_what_was_published() {
+    // Jobs sleep in seconds of the clock: where the machine stands still for some, nothing is shown.
+    let [ours, published] = (0..3).find_map(|_| trial()).expect("the machine keeps no time");
+    assert!(ours.wasted() < LESS * published.wasted(), "less is wasted");
+    // Where others take the CPUs, some jobs more or less are at the wrong side of the span's end.
+    assert!(ours.in_time * 10 > published.in_time * 9, "and it is not that fewer are in time");
+    assert!(ours.idle() < published.idle() + 0.05, "nor that hosts idle");
+}
+
+/// What became of the jobs of two fleets whose hosts go off and on at the same times. None where that came
+/// late.
+fn trial() -> Option<[Found; 2]> {
     let mut ours = Fleet::start("default", &[]);
     let mut published = Fleet::start("published", &["send=WS2,ws2=published"]);
     [&ours, &published].iter().for_each(|fleet| fleet.submit(LESSONS, 1, 1, "1h"));
@@ -75,21 +86,21 @@ fn r5_31_hosts_that_are_off_now_and_then_waste_less_by_the_default_than_by_what_
     let mut all: Vec<(Duration, usize)> =
         switches.iter().enumerate().flat_map(|(host, each)| each.iter().map(move |at| (*at, host))).collect();
     all.sort_unstable();
+    let mut late = Duration::ZERO;
     for (at, host) in all {
         std::thread::sleep((begin + at).saturating_duration_since(Instant::now()));
+        late = late.max((begin + at).elapsed());
         [&mut ours, &mut published].into_iter().for_each(|fleet| fleet.switch(host));
     }
     std::thread::sleep((begin + SPAN).saturating_duration_since(Instant::now()));
-    let [ours, published] = [&mut ours, &mut published].map(|fleet| {
+    let found = [&mut ours, &mut published].map(|fleet| {
         fleet.stop();
         let found = fleet.found(begin);
         println!("{}: {found:.0?}, wasted {:.2}, idle {:.2}", fleet.policy, found.wasted(), found.idle());
         found
     });
-    assert!(ours.wasted() < LESS * published.wasted(), "less is wasted");
-    // Where others take the CPUs, some jobs more or less are at the wrong side of the span's end.
-    assert!(ours.in_time * 10 > published.in_time * 9, "and it is not that fewer are in time");
-    assert!(ours.idle() < published.idle() + 0.05, "nor that hosts idle");
+    println!("a host went off or on {:.1} s late at most", late.as_secs_f64());
+    (late < Duration::from_secs(2)).then_some(found)
 }
 
 /// When each host goes off, on, off, ... By turns, from the beginning of the span.

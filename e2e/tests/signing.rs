@@ -258,7 +258,7 @@ fn r6_5_what_was_signed_and_does_harm_is_taken_back_to_what_was_signed_before_it
     fleet.sign("org.key");
     let _agent = fleet.agent();
     fleet.follows(1);
-    fleet.ok(&["rollout", "plan", "--waves", "100%", "--soak", "6s"]);
+    fleet.ok(&["rollout", "plan", "--waves", "100%", "--soak", "1h"]);
     let said = fleet.ok(&["preferences", "set", "--cpu-fraction", "1%"]);
     assert!(!said.contains("rollout"), "{said}");
     let said = fleet.sign("org.key");
@@ -290,7 +290,7 @@ fn r6_5_who_takes_back_to_what_was_never_signed_is_told_that_it_waits() {
     fleet.follows(1);
     let key = fleet.new_key("org.key");
     fleet.ok(&["organisation", "set", &key]);
-    fleet.ok(&["rollout", "plan", "--waves", "100%", "--soak", "60s"]);
+    fleet.ok(&["rollout", "plan", "--waves", "100%", "--soak", "1h"]);
     fleet.ok(&["preferences", "set", "--cpu-fraction", "1%"]);
     let said = fleet.sign("org.key");
     assert!(said.contains("as rollout 1"), "{said}");

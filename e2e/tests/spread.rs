@@ -85,7 +85,14 @@ impl Fleet {
         fs::write(&program, format!("#!/bin/sh\nsleep {SECONDS}\necho 0 >boinc_finish_called\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         fleet.json(&["app", "add", "batch", "nap", program.to_str().unwrap(), "--version", "1.0"]);
-        (0..AGENTS).for_each(|number| fleet.enrol(number));
+        for number in 0..AGENTS {
+            fleet.enrol(number);
+            // Agents give up that get no answer for long.
+            if number % 5 == 4 {
+                let identity = fleet.path(&format!("agent-{number}/identity.json"));
+                wait_for("it to enrol", PATIENCE, || identity.exists().then_some(()));
+            }
+        }
         wait_for("every agent to ask in vain", PATIENCE, || {
             let has_asked = |number| {
                 let log = fs::read_to_string(fleet.path(&format!("agent-{number}.log")));

@@ -155,7 +155,7 @@ fn r6_4_an_unmodified_client_runs_no_more_than_the_same_app_config_lets_it() {
         "<app_config>\n<app>\n<name>slow</name>\n<max_concurrent>1</max_concurrent>\n</app>\n</app_config>\n";
     fs::write(project.join("app_config.xml"), file).unwrap();
     client.cmd(&["--read_cc_config"]).unwrap();
-    wait_for("one of them to rest", Duration::from_mins(2), || (executing() == 1).then_some(()));
+    wait_for("one of them to rest", Duration::from_mins(10), || (executing() == 1).then_some(()));
     assert!(client.log().contains("slow: Max 1 concurrent jobs") || client.log().contains("app_config.xml"));
 }
 

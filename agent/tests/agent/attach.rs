@@ -75,9 +75,13 @@ pub(crate) fn attach(dir: &Path, url: &str, key: &str, more: &[&str]) -> (i32, S
     (output.status.code().unwrap(), text)
 }
 
+/// On a busy machine an agent may not answer in time: it is asked again.
 pub(crate) fn status(dir: &Path) -> serde_json::Value {
-    let output = command(dir, &["status", "--json"]).output().unwrap();
-    serde_json::from_slice(&output.stdout).unwrap()
+    wait_for("a status", || {
+        let output = command(dir, &["status", "--json"]).output().unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+        (status["running"] != false).then_some(status)
+    })
 }
 
 fn attached(dir: &Path) -> usize {

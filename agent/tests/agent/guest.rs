@@ -11,7 +11,7 @@ use fallow_domain::{JobId, SlotId};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::supervision::Bench;
-use crate::support::wait_for;
+use crate::support::{copy_program, wait_for};
 
 /// The number of an ordinary user.
 const NOBODY: u32 = 65534;
@@ -153,7 +153,7 @@ fn tasks_of_an_ordinary_user_that_start_at_once_all_yield() {
     let dir = tempfile::tempdir().unwrap();
     // Where everybody may run it, and the program of the guard beside it.
     let program = dir.path().join("tests");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    copy_program(&std::env::current_exe().unwrap(), &program);
     let mut command = Command::new(&program);
     command
         .args(["guest::tasks_that_start_at_once", "--exact", "--ignored", "--nocapture"])

@@ -13,7 +13,7 @@ use fallow_boinc::runtime::exit::Ended;
 use fallow_client::{Event, SlotFile, StartFault};
 use fallow_domain::{Bytes, Duration};
 
-use crate::supervision::{Bench, JOB, OUTPUT, SLOT};
+use crate::supervision::{Bench, ENDLESS, JOB, OUTPUT, SLOT};
 use crate::support::{project, put, signed, wait_for};
 
 /// Puts a text into a channel of the slot, the flag last.
@@ -220,15 +220,17 @@ fn r6_10_a_program_that_was_replaced_since_it_came_is_not_started() {
 #[test]
 fn r6_10_what_is_executed_is_what_was_looked_at_under_its_own_name() {
     let bench = Bench::new();
-    bench.stock(1);
+    bench.stock(ENDLESS);
     bench.supervisor.start_task(bench.setup(true, false));
     let pid = bench.started();
+    bench.sample("it to be up", |sample| sample.status.is_some());
     let link = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
     assert_eq!(link, bench.data.project(&project()).join("app").canonicalize().unwrap());
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
     assert!(line.starts_with(b"../../projects/127.0.0.1_9_test/app\0"), "{}", String::from_utf8_lossy(&line));
     assert_eq!(std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "app\n");
-    assert!(bench.ended().finish.is_some());
+    bench.supervisor.kill(JOB);
+    bench.ended();
 }
 
 /// An application as they were before API 6.0: finds its channel by the key in `init_data.xml`.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::daemon::{Daemon, command, outcome};
-use crate::support::{agent, wait_for};
+use crate::support::{agent, copy_program, wait_for};
 
 /// A user who is nobody, and a group of people.
 const NOBODY: &str = "65534";
@@ -32,7 +32,7 @@ fn r6_4_people_of_a_group_see_what_the_agent_does_and_pause_it_and_do_nothing_el
     let home = dir.path();
     fs::set_permissions(home, fs::Permissions::from_mode(0o755)).unwrap();
     let program = home.join("fallow-agent");
-    fs::copy(agent(), &program).unwrap();
+    copy_program(agent().as_ref(), &program);
     let run = home.join("run");
     fs::create_dir(&run).unwrap();
     chown(&run, None, Some(PEOPLE)).unwrap();

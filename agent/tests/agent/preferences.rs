@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::attach::{RIGHT, attach, status};
 use crate::daemon::{Daemon, command, outcome};
 use crate::owner::Dev;
-use crate::support::wait_for;
+use crate::support::{copy_program, wait_for};
 use crate::transfers::Server;
 use crate::turns::{calls, working, working_with};
 
@@ -411,7 +411,7 @@ fn r6_4_what_the_owner_forbids_stops_tasks_and_they_go_on_when_it_is_over() {
     host.goes_on();
     // An exclusive program.
     let program = host.power.path().join("a-game-of-this-test");
-    fs::copy("/bin/sleep", &program).unwrap();
+    copy_program("/bin/sleep".as_ref(), &program);
     host.owner("exclusive_programs = [\"A-Game-Of-This-Test\"]\n");
     let game = Program::start(&program, &["1000"]);
     host.stops("other programs");
@@ -631,6 +631,7 @@ fn r6_4_finished_jobs_are_reported_at_once_where_boincs_client_configuration_say
     host.start();
     host.owner("cpus_max = 1\nbuffer_min = \"0 s\"\nbuffer_additional = \"0 s\"\n");
     host.begin(&server);
+    wait_for("its process", || crate::spinning::running(host.path()).first().copied());
     host.write("slots/0/end", "");
     let phases = || {
         let tasks = status(host.path())["tasks"].clone();
@@ -684,7 +685,7 @@ fn r6_4_boincs_override_and_client_configuration_are_read_and_shown() {
     assert!(disk["value"] == "3 GiB" && disk["source"] == "global_prefs_override.xml", "{disk}");
     host.write("global_prefs_override.xml", "<global_preferences></global_preferences>");
     let program = host.power.path().join("another-game-here");
-    fs::copy("/bin/sleep", &program).unwrap();
+    copy_program("/bin/sleep".as_ref(), &program);
     host.write(
         "cc_config.xml",
         "<cc_config><options><exclusive_app>another-game-here</exclusive_app></options></cc_config>",

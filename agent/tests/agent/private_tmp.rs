@@ -377,14 +377,10 @@ fn r6_10_a_host_that_requires_them_computes_again_when_the_system_gives_them_aga
     };
     assert_eq!(attach(dir, &server.url(""), RIGHT, &["--no-wait"]).0, 0);
     stands(serde_json::Value::Null, true);
+    let pids =
+        wait_for("its process", || Some(crate::spinning::running(dir)).filter(|pids| !pids.is_empty()));
     // The next start fails for want of one.
     most("0");
-    let pids = status(dir)["tasks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|task| task["pid"].as_u64())
-        .collect::<Vec<_>>();
     for pid in pids {
         let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();

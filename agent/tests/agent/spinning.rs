@@ -172,6 +172,12 @@ fn are_suspended_while_the_cpus_are_measured(after_secs: u64) -> bool {
 
 #[test]
 fn r6_2_the_first_job_of_a_new_agent_begins_before_the_cpus_are_measured() {
+    // On a busy machine nothing may come of measuring, and then it is tried much later: another agent is.
+    assert!((0..4).any(|_| is_measured_after_its_first_job()), "the CPUs were never measured");
+}
+
+/// Whether the CPUs are measured beside tasks of a new agent, of which none waits for that.
+fn is_measured_after_its_first_job() -> bool {
     let server = project("first", "sleep 1000", "");
     let dir = tempfile::tempdir().unwrap();
     let agent_dir = dir.path().join("agent");
@@ -186,9 +192,13 @@ fn r6_2_the_first_job_of_a_new_agent_begins_before_the_cpus_are_measured() {
         assert!(!said().contains(measured), "it waits for the CPUs to be measured");
         running(&agent_dir).first().copied()
     });
-    // They are measured all the same, beside tasks that have begun.
-    wait_for("the measurement", || said().contains(measured).then_some(()));
+    let is_measured = wait_for("the measurement", || {
+        let said = said();
+        let failed = said.contains("the speed of the CPUs could not be measured");
+        (said.contains(measured) || failed).then(|| said.contains(measured))
+    });
     assert_eq!(outcome(&agent_dir, &["stop"]).0, 0);
+    is_measured
 }
 
 #[test]

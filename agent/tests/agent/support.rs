@@ -35,6 +35,12 @@ pub(crate) fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) 
     }
 }
 
+/// Copies a program by another process: what is open for writing here is so in whatever other tests fork
+/// meanwhile, and then it cannot be executed.
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    assert!(std::process::Command::new("cp").args([from, to]).status().unwrap().success());
+}
+
 /// True while a process exists that computes or could.
 pub(crate) fn is_alive(pid: u32) -> bool {
     fallow_agent::proc::find(pid).is_some_and(|process| !process.zombie)

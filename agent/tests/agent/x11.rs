@@ -40,7 +40,8 @@ fn r6_2_at_a_key_in_a_session_of_x11_all_processes_of_all_tasks_stop() {
     let Some(server) = Server::start() else { return };
     let (runtime, nothing) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
     let yielding = Yielding::start(&runtime, &listening_to(&server.display, &nothing));
-    assert_eq!(stands(&yielding), (true, format!("display {}", server.display)));
+    let answers = (true, format!("display {}", server.display));
+    wait_for("the server to answer", || (stands(&yielding) == answers).then_some(()));
     for round in 0..2 {
         // The end of a pause is what is told at once.
         wait_for("a pause", || (idle(&server) > 1_500).then_some(()));
@@ -74,7 +75,7 @@ fn r6_2_an_x_server_that_goes_or_never_answers_holds_up_nothing() {
     drop(yielding);
     let Some(server) = Server::start() else { return };
     let yielding = Yielding::start(&runtime, &listening_to(&server.display, &nothing));
-    assert!(stands(&yielding).0);
+    wait_for("the server to answer", || stands(&yielding).0.then_some(()));
     drop(server);
     wait_for("its end to be told", || (!stands(&yielding).0).then_some(()));
 }

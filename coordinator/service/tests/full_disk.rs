@@ -29,7 +29,7 @@ const URL: &str = "http://127.0.0.1:1/a/";
 #[tokio::test]
 async fn child_on_a_small_volume() {
     let Ok(dir) = std::env::var(CHILD) else { return };
-    let (heartbeat, unstored) = (Duration::from_hours(1), Duration::from_secs(6));
+    let (heartbeat, unstored) = (Duration::from_hours(1), Duration::from_secs(15));
     let link = LinkSettings { heartbeat, unstored, ..LinkSettings::default() };
     let options = Options { link, ..Options::at(Path::new(&dir).join("coordinator")) };
     let coordinator = Coordinator::start(options).await.unwrap();

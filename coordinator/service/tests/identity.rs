@@ -25,7 +25,7 @@ use wire::entry::Value;
 use wire::from_coordinator::Body as Heard;
 
 async fn start(dir: &Path, certificate_life: fallow_domain::Duration) -> (Coordinator, Client) {
-    let link = LinkSettings { heartbeat: Duration::from_millis(500), ..LinkSettings::default() };
+    let link = LinkSettings { heartbeat: Duration::from_secs(2), ..LinkSettings::default() };
     let options = Options { link, certificate_life, ..Options::at(dir) };
     let coordinator = Coordinator::start(options).await.unwrap();
     let operator = connect(coordinator.access()).await.unwrap();

@@ -292,7 +292,7 @@ async fn r6_10_a_copied_identity_that_asks_to_part_and_gives_up_delays_no_revoca
         "{begun} calls begun; revocation after {after:?} ({is_revoked}), slowest list {slowest:?}, memory {} MiB more",
         most.saturating_sub(before) / MIB
     );
-    assert!(is_revoked && after < Duration::from_secs(5), "{after:?}");
+    assert!(is_revoked && after < Duration::from_secs(5) + 10 * quiet, "{after:?}");
     assert!(most.saturating_sub(before) < 300 * MIB, "{most}");
     target.stop().await;
 }

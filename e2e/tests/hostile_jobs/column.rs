@@ -116,9 +116,11 @@ impl Column {
         }
         // The neighbour first, so that it is there when the others come.
         attach(&ask, &lab.account(NEIGHBOURS, &kind.name()), &dir.with_extension("key"), kind);
+        // And not one that it has forked: that has its command line until it executes another program.
         let neighbour = wait_for("the neighbour", PATIENCE, || {
-            let slots = dir.join("slots");
-            processes_in(&slots).into_iter().find(|process| process.command.contains("neighbour"))
+            let status: Value = serde_json::from_slice(&ask(&["status", "--json"]).stdout).ok()?;
+            let pid = u32::try_from(status["tasks"].get(0)?["pid"].as_u64()?).ok()?;
+            Process::read(pid).filter(|process| process.command.contains("neighbour"))
         });
         let datagrams = UnixDatagram::bind(dir.join("datagrams")).unwrap();
         own(kind, &dir.join("datagrams"));

@@ -31,8 +31,8 @@ pub(crate) const GREEDS: &[Greed] = &[
     Greed(
         "forks without end",
         // Twice as many each half second: what is there before it is looked at is not more than the machine
-        // bears.
-        "exec perl -e 'for (1..13) { fork; select undef, undef, undef, 0.5 } sleep 1000' TOKEN",
+        // bears, nor than leaves a few processes to other agents of the same user.
+        "exec perl -e 'for (1..12) { fork; select undef, undef, undef, 0.5 } sleep 1000' TOKEN",
         Failed(194, "processes"),
     ),
     Greed(
@@ -59,8 +59,7 @@ pub(crate) const GREEDS: &[Greed] = &[
          printf '\\001' | dd of=boinc_mmap_file bs=1 seek=5120 conv=notrunc 2>/dev/null; \
          perl -e 'for (1..15) { open F, \">\", $_; print F \"x\" x 20_000_000; select undef, undef, undef, 0.2 }' TOKEN; \
          until grep -aq '<abort/>' boinc_mmap_file; do sleep 0.2; done; rm -f [0-9]*; \
-         exec perl -e '$SIG{$_} = \"IGNORE\" for qw(TERM INT HUP QUIT); \
-         while (1) { $x .= \"x\" x 20_000_000; select undef, undef, undef, 0.05 }' TOKEN",
+         exec perl -e '$SIG{$_} = \"IGNORE\" for qw(TERM INT HUP QUIT); $n = 1e9; $x = \"x\" x $n; sleep 1000' TOKEN",
         Failed(196, "disk"),
     ),
     Greed(

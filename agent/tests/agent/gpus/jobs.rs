@@ -16,7 +16,7 @@ use super::stand_in::StandIn;
 use super::{daemon, states};
 use crate::attach::{RIGHT, attach, status};
 use crate::daemon::outcome;
-use crate::support::{is_alive, put, wait_for};
+use crate::support::{copy_program, is_alive, put, wait_for};
 use crate::transfers::{Server, http};
 use crate::turns::{call, calls, random, unknown};
 
@@ -307,7 +307,7 @@ fn r6_4_boincs_client_configuration_keeps_gpus_from_projects_from_all_jobs_and_w
 
     // A program that wants GPUs for itself.
     let program = dir.join("a-gpu-game-here");
-    std::fs::copy("/bin/sleep", &program).unwrap();
+    copy_program("/bin/sleep".as_ref(), &program);
     let mut game = Command::new(&program).arg("1000").spawn().unwrap();
     config("<exclusive_gpu_app>a-gpu-game-here</exclusive_gpu_app>");
     let left = wait_for("that they are left to it", || on(dir, &[]));

@@ -133,7 +133,11 @@ type Case = (String, String, bool, bool);
 fn turn(wall: Wall, cases: &[Case]) -> bool {
     let start = |case: &Case| Agent::start(&case.0, &case.1, project(vec![WAITS]));
     let agents: Vec<(Agent, &Case)> = cases.iter().map(|case| (start(case), case)).collect();
-    if !agents.iter().all(|(agent, case)| before(wall, || agent.stands(case.2))) {
+    // One that is only being begun "runs", and has no process yet.
+    let is_up = |agent: &Agent, runs: bool| {
+        agent.stands(runs) && runs != crate::spinning::running(agent.host.path()).is_empty()
+    };
+    if !agents.iter().all(|(agent, case)| before(wall, || is_up(agent, case.2))) {
         return false;
     }
     let pids: Vec<Vec<u32>> =

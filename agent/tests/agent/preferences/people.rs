@@ -9,7 +9,7 @@ use fallow_agent::proc;
 
 use super::project::{WAITS, project};
 use super::{Host, Program};
-use crate::attach::status;
+use crate::attach::{RIGHT, attach, status};
 use crate::daemon::outcome;
 use crate::owner::Dev;
 use crate::support::wait_for;
@@ -28,11 +28,12 @@ fn r6_2_r6_4_after_a_key_a_host_rests_for_as_long_as_the_override_says() {
     let pressed = Instant::now();
     dev.key();
     wait_for("the task to be stopped", || stopped(&pids));
-    let (_, text) = outcome(host.path(), &["status"]);
-    assert!(
-        text.starts_with("resting: somebody uses the machine; goes on 12 s after the last input"),
-        "{text}"
-    );
+    // Tasks stop before the engine has heard why.
+    wait_for("the reason to be told", || {
+        let (_, text) = outcome(host.path(), &["status"]);
+        text.starts_with("resting: somebody uses the machine; goes on 12 s after the last input")
+            .then_some(())
+    });
     host.goes_on();
     assert!(pressed.elapsed() > Duration::from_secs(11), "{:?}", pressed.elapsed());
     assert_eq!(host.runs(1), pids);
@@ -45,9 +46,15 @@ fn r6_4_a_host_that_nobody_has_used_for_a_minute_rests_until_somebody_does_where
     let says = "<run_if_user_active>1</run_if_user_active>\n\
                 <suspend_if_no_recent_input>1</suspend_if_no_recent_input>";
     host.write_over(says);
-    let begun = Instant::now();
     host.watch(&dev);
-    host.begin(&server);
+    assert_eq!(attach(host.path(), &server.url(""), RIGHT, &["--no-wait"]).0, 0);
+    // Until a task runs, somebody is there.
+    let mut begun = Instant::now();
+    wait_for("a task that runs", || {
+        begun = Instant::now();
+        dev.key();
+        (host.stand() == (serde_json::Value::Null, true)).then_some(())
+    });
     host.stops("no input");
     assert!(begun.elapsed() > Duration::from_secs(59), "{:?}", begun.elapsed());
     let (_, text) = outcome(host.path(), &["status"]);
