@@ -270,6 +270,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, AgentError> {
         // One turns the client, one moves bytes: an agent is to be light.
         .worker_threads(2)
         .thread_name("agent")
+        .on_thread_park(sys::sleeps)
         .enable_all()
         .build()
         .map_err(|error| AgentError::system("cannot start the runtime", error))

@@ -43,7 +43,7 @@ use tokio::io::unix::AsyncFd;
 pub use confined::{Filter, Means, Rules, as_user, confine, filter_calls, give_up_new_privileges};
 pub use entry::{Entry, enter};
 pub use limits::{Limits, limit, lock_limit};
-pub use own_code::give_back_code;
+pub use own_code::{give_back_code, rests, sleeps, works};
 pub use own_places::{OwnPlaces, Placing};
 pub use sockets::{Held, held_by};
 

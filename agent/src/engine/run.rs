@@ -41,6 +41,7 @@ use crate::fleet::membership::{self, Membership};
 use crate::fleet::process::Process;
 use crate::fleet::separation::{self, Separated};
 use crate::guard::GuardHandle;
+use crate::host::alarm::Alarm;
 use crate::host::clock_set::ClockSet;
 use crate::host::local_time::WallClock;
 use crate::host::owner::{OwnerSensors, Sensors, Tell};
@@ -833,6 +834,7 @@ impl Life<'_> {
         });
         let mut has_looked = false;
         let mut clock_set = ClockSet::watch();
+        let alarm = Alarm::new();
         let mut measure = interval_at(Instant::now() + MEASURE, MEASURE);
         let mut rest = pin!(sleep(AT_REST));
         let mut is_at_rest = false;
@@ -850,7 +852,7 @@ impl Life<'_> {
                 }
                 Some(asked) = self.engine.requests.recv() => self.engine.serve(asked).await?,
                 Some(input) = self.incoming.recv() => self.engine.take(input).await?,
-                () = sleep(nap) => {
+                () = alarm.after(nap) => {
                     does_something = false;
                     self.engine.turn(Event::WakeUp, None).await?;
                 }
@@ -911,6 +913,7 @@ impl Life<'_> {
             // Counted from the first thing: whoever types, or asks every second, keeps it from nothing.
             if does_something && is_at_rest {
                 is_at_rest = false;
+                crate::sys::works();
                 rest.as_mut().reset(Instant::now() + AT_REST);
             }
             if std::mem::take(&mut self.engine.gives_up_measuring) {
@@ -930,7 +933,8 @@ impl Life<'_> {
     /// While there is no task, what the agent ran is not to take memory of its machine.
     fn rests(&self) {
         if !self.engine.client.has_processes() {
-            tokio::task::block_in_place(crate::sys::give_back_code);
+            // Some milliseconds, in which nothing waits: another thread for it would have to be woken, and end.
+            crate::sys::rests();
         }
     }
 

@@ -1,5 +1,6 @@
 //! Facts about this machine.
 
+pub mod alarm;
 mod benchmark;
 pub mod clock_set;
 mod cpu;

@@ -3,32 +3,63 @@
 //! A process keeps what it has read of its program's file mapped: after its start that is most of it, for a
 //! start does a little of everything. An agent that waits, and its guard, run next to nothing of that. The
 //! pages stay in the system's cache as long as it has room, and come back by themselves when they are run.
+//!
+//! Each wake-up brings some of them back, and what lies around them. So a process that has come to rest gives
+//! them back again whenever one of its threads goes to sleep ([`sleeps`]), until it works again ([`works`]).
 
 use std::io::Read as _;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Mutex;
+
+/// What a process at rest gives back, where it is at rest.
+static AT_REST: Mutex<Option<Vec<Range<usize>>>> = Mutex::new(None);
 
 /// Gives back the code of this process, and the memory that it has freed. To be called when it comes to
 /// rest. Where the system does not say what is mapped, nothing is done.
 pub fn give_back_code() {
     fallow_daemon::give_back_memory();
-    let Ok(program) = std::fs::read_link("/proc/self/exe") else { return };
+    own_code().iter().for_each(give_back);
+}
+
+/// This process comes to rest: gives back its code, and again whenever it [`sleeps`].
+pub fn rests() {
+    fallow_daemon::give_back_memory();
+    *fallow_daemon::lock(&AT_REST) = Some(own_code());
+    sleeps();
+}
+
+/// This process works again: its code stays.
+pub fn works() {
+    *fallow_daemon::lock(&AT_REST) = None;
+}
+
+/// To be called by a thread that is about to sleep. Takes some microseconds where the process is at rest, and
+/// next to nothing where it is not.
+pub fn sleeps() {
+    // Where another thread does so, that is enough.
+    let Ok(code) = AT_REST.try_lock() else { return };
+    code.iter().flatten().for_each(give_back);
+}
+
+/// Where this process has code that is as the program's file has it.
+fn own_code() -> Vec<Range<usize>> {
+    let Ok(program) = std::fs::read_link("/proc/self/exe") else { return Vec::new() };
     let mut text = Vec::new();
     let read = std::fs::File::open("/proc/self/smaps").and_then(|mut file| file.read_to_end(&mut text));
-    if read.is_err() {
-        return;
+    match read {
+        Ok(_) => unchanged(&text, program.as_os_str().as_bytes()),
+        Err(_) => Vec::new(),
     }
-    for place in unchanged(&text, program.as_os_str().as_bytes()) {
-        // SAFETY: the mapping is the program's own file, mapped for the whole life of the process, that
-        // nobody may write to; the system said that no page of it differs from the file. What is accessed
-        // later is read from the file again, as at the first time.
-        unsafe {
-            libc::madvise(
-                std::ptr::with_exposed_provenance_mut(place.start),
-                place.len(),
-                libc::MADV_DONTNEED,
-            );
-        }
+}
+
+fn give_back(place: &Range<usize>) {
+    // SAFETY: the mapping is the program's own file, mapped for the whole life of the process, that nobody
+    // may write to; the system said that no page of it differs from the file, and nobody but a debugger makes
+    // it differ later, whose breakpoints would be lost. What is accessed later is read from the file again,
+    // as at the first time.
+    unsafe {
+        libc::madvise(std::ptr::with_exposed_provenance_mut(place.start), place.len(), libc::MADV_DONTNEED);
     }
 }
 
@@ -91,20 +122,6 @@ mod tests {
 
     #[test]
     fn r6_12_a_process_that_comes_to_rest_gives_back_its_code_and_goes_on() {
-        let mapped = || {
-            let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-            let mut ours = false;
-            let mut sum = 0;
-            for line in smaps.lines() {
-                if let Some((_, permissions, path)) = mapping(line.as_bytes()) {
-                    ours = permissions == b"r-xp"
-                        && path == std::env::current_exe().unwrap().as_os_str().as_bytes();
-                } else if let Some(rss) = line.strip_prefix("Rss:").filter(|_| ours) {
-                    sum += rss.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
-                }
-            }
-            sum
-        };
         // Other tests run in this process meanwhile, and may map as much between two looks.
         let is_less = |_| {
             let before = mapped();
@@ -112,5 +129,34 @@ mod tests {
             mapped() < before
         };
         assert!((0..20).any(is_less), "{} kB", mapped());
+    }
+
+    #[test]
+    fn r6_12_a_process_at_rest_gives_back_its_code_whenever_a_thread_sleeps_and_none_when_it_works() {
+        rests();
+        let is_less = |_| {
+            let before = mapped();
+            sleeps();
+            mapped() < before
+        };
+        assert!((0..20).any(is_less), "{} kB", mapped());
+        works();
+        assert!(fallow_daemon::lock(&AT_REST).is_none());
+    }
+
+    /// Kibibytes of its own code that this process has in memory.
+    fn mapped() -> u64 {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut ours = false;
+        let mut sum = 0;
+        for line in smaps.lines() {
+            if let Some((_, permissions, path)) = mapping(line.as_bytes()) {
+                ours =
+                    permissions == b"r-xp" && path == std::env::current_exe().unwrap().as_os_str().as_bytes();
+            } else if let Some(rss) = line.strip_prefix("Rss:").filter(|_| ours) {
+                sum += rss.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
+            }
+        }
+        sum
     }
 }

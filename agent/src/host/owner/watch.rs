@@ -148,6 +148,7 @@ impl Watching {
         fds.extend(changes.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let others = fds.len();
         fds.extend(listened.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
+        crate::sys::sleeps();
         if poll(&mut fds, Some(&wait)).is_err() {
             // A signal.
             return None;
