@@ -625,6 +625,7 @@ fn restore(
         confirm_within: Some(Duration::from_secs_f64(settings.confirm_within.as_secs_f64())),
         measure_disk: Some(Duration::from_secs_f64(settings.measure_disk.as_secs_f64())),
         jobs_network: settings.allowed.network,
+        answers_looks: true,
         ..ClientConfig::new(host_identity.seed, VERSION)
     };
     Client::restore(config, records.client()?).map_err(|error| AgentError::Records {

@@ -12,6 +12,7 @@ use fallow_domain::{
     LocalTime, MasterUrl, OwnerLimits, Preferences, ProjectId,
 };
 use fallow_policy::confinement::{HostLayer, Lacking, TaskLayers, lacking, required_of_tasks};
+use fallow_policy::looks::Stakes;
 use fallow_preferences::{InForce, Said};
 
 use crate::in_force::{PreferenceFiles, Sources};
@@ -49,6 +50,8 @@ pub(crate) struct HostRecord {
     told_in_use: bool,
     /// What else goes on around the tasks; not stored.
     around: Around,
+    /// What looks at that would be for, as far as jobs and projects say; not stored.
+    stakes: Stakes,
     /// What stops computing by that, and in words.
     stop: Option<(SuspendedBy, String)>,
     /// When there was no input for so long that it stops.
@@ -124,6 +127,7 @@ impl From<Meta> for HostRecord {
             in_use: InUse::default(),
             told_in_use: false,
             around: Around::default(),
+            stakes: Stakes::default(),
             stop: None,
             silent_at: None,
             delayed_until: None,
@@ -212,6 +216,12 @@ impl HostRecord {
         &mut self.around
     }
 
+    /// What looks at that would be for, and whether the shell answers each. True if that is new.
+    pub(crate) fn set_stakes(&mut self, stakes: Stakes, answers: bool) -> bool {
+        self.around.set_answers(answers);
+        std::mem::replace(&mut self.stakes, stakes) != stakes
+    }
+
     /// The same, to be looked at.
     pub(crate) const fn around(&self) -> &Around {
         &self.around
@@ -235,6 +245,10 @@ impl HostRecord {
     /// What is to be told of that: why, or that it is over. None if that was told.
     pub(crate) fn tell_stop(&mut self) -> Option<Option<String>> {
         let is = self.stopped_by();
+        if is.is_none() && self.told_stop.is_some_and(is_seen_by_looks) && !self.around.is_known() {
+            // It is not over: nobody has looked.
+            return None;
+        }
         let is_new = std::mem::replace(&mut self.told_stop, is) != is;
         is_new.then(|| self.stop.as_ref().map(|(_, why)| why.clone()))
     }
@@ -247,6 +261,9 @@ impl HostRecord {
     /// What is to be told of that: why, or that it is over. None if that was told.
     pub(crate) fn tell_devices_stop(&mut self) -> Option<Option<String>> {
         let is = self.devices_stop.is_some();
+        if !is && !self.around.is_known() {
+            return None;
+        }
         let is_new = std::mem::replace(&mut self.told_devices_stop, is) != is;
         is_new.then(|| self.devices_stop.clone())
     }
@@ -396,7 +413,7 @@ impl HostRecord {
         self.delayed_until = delayed_until.filter(|until| now < *until);
         self.devices_stop = self.around.stops_devices(local);
         self.lacking = lacking(&preferences.required_layers, self.layers.as_deref());
-        self.stop = match () {
+        let stop = match () {
             () if !self.sources.troubles().is_empty() => {
                 Some((SuspendedBy::PreferenceFile, "a preference file cannot be read".to_owned()))
             }
@@ -412,11 +429,14 @@ impl HostRecord {
                 SuspendedBy::NoInput,
                 "nobody has used the machine for long, and it may go to sleep".to_owned(),
             )),
-            () => self.around.stops(local),
+            () => None,
         };
         let gives_way = in_use && !preferences.run_in_use;
         preferences.suspended |=
-            self.rests || self.is_snoozed || gives_way || self.stop.is_some() || self.lacks_disk;
+            self.rests || self.is_snoozed || gives_way || stop.is_some() || self.lacks_disk;
+        self.around.ask(Stakes { rests: preferences.suspended, ..self.stakes }, local);
+        self.stop = stop.or_else(|| self.around.stops(local));
+        preferences.suspended |= self.stop.is_some() || self.around.is_awaited();
         if in_use {
             least(&mut preferences.cpu_fraction, local.cpu_fraction_in_use);
             least(&mut preferences.cpu_time_fraction, local.cpu_time_fraction_in_use);
@@ -445,6 +465,11 @@ impl HostRecord {
         let Difference { fits, network, .. } = found;
         (told, Difference { store, durable, rules, fits, network, reports: document })
     }
+}
+
+/// Whether it is a look that shows this, and that it is over.
+const fn is_seen_by_looks(by: SuspendedBy) -> bool {
+    matches!(by, SuspendedBy::Battery | SuspendedBy::OtherPrograms)
 }
 
 fn least(one: &mut Fraction, other: Fraction) {

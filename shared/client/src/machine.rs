@@ -52,7 +52,7 @@ pub struct ClientConfig {
     /// The policies that it follows (R5).
     pub composition: Composition,
     /// Whether the shell says when the host goes off or to sleep ([`Event::HostAway`]), as a simulation does.
-    /// One that does not is asked to call every few seconds while there are tasks: a longer time without a
+    /// One that does not is asked to call every few seconds while tasks compute: a longer time without a
     /// call was slept through.
     pub tells_away: bool,
     /// Whether a later life of the client may follow other policies, as an agent's may. Then it learns what
@@ -68,6 +68,10 @@ pub struct ClientConfig {
     /// Whether jobs may have the network where preferences allow it and their application asks for it
     /// (R6.10): the owner's word that no document widens.
     pub jobs_network: bool,
+    /// Whether the shell looks around as [`Client::looks_for`] asks, and answers each question. Then no job
+    /// is started before the first look that was made for it. One that does not, as in a simulation, says by
+    /// itself what happens there.
+    pub answers_looks: bool,
 }
 
 impl ClientConfig {
@@ -83,6 +87,7 @@ impl ClientConfig {
             confirm_within: None,
             measure_disk: None,
             jobs_network: false,
+            answers_looks: false,
         }
     }
 
@@ -343,6 +348,7 @@ impl Client {
 
     /// Does what time alone makes due, and what the event left to be decided.
     fn poll(&mut self) {
+        self.poll_looks();
         self.poll_in_use();
         self.poll_hours();
         self.poll_devices();

@@ -54,6 +54,10 @@ impl SetAside {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
     /// Until when a job waits, if it is set aside and does.
     pub(crate) fn until(&self, id: JobId) -> Option<Instant> {
         self.jobs.get(&id).and_then(|(_, _, until)| *until)

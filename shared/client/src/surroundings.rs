@@ -2,16 +2,19 @@
 //! `run_on_batteries`, `battery_charge_min_pct`, `battery_max_temperature`, `network_wifi_only`,
 //! `suspend_cpu_usage`, `exclusive_app`).
 //!
-//! Model: the shell looks every few seconds while there is something to look for ([`Client::looks_for`]) and
-//! tells what it saw. The load of other programs is what the CPUs did without the tasks: the shell knows the
-//! first, the client the second. It is taken over two looks, for the tasks' time is known a little late, and
-//! computing rests for a while from the last look at which it was too high, so that it does not come and go.
+//! Model: the shell looks every few seconds while there is something to look for and some job depends on it
+//! ([`Client::looks_for`], [`fallow_policy::looks`]), and tells what it saw. While no job does, what was seen
+//! before keeps nobody; no job is started before the first look that was made for it. The load of other
+//! programs is what the CPUs did without the tasks: the shell knows the first, the client the second. It is
+//! taken over two looks, for the tasks' time is known a little late, and computing rests for a while from the
+//! last look at which it was too high, so that it does not come and go.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{Duration, Fraction, Instant, LocalPreferences};
+use fallow_policy::looks::{Asked, LookPace, Looking, Stakes};
 
 use crate::machine::Client;
 use crate::state::{Job, Process};
@@ -31,6 +34,8 @@ const COOLED: u32 = 5;
 /// What the shell sees around the tasks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Surroundings {
+    /// For which question ([`LooksFor::number`]).
+    pub number: u64,
     /// The host runs on its battery.
     pub on_battery: bool,
     /// How far its battery is charged; none where that is not told, or was not looked at.
@@ -72,6 +77,12 @@ pub struct CpuWork {
 /// What there is to look for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LooksFor {
+    /// How often.
+    pub pace: LookPace,
+    /// And why, as far as it is about computing.
+    pub why: Looking,
+    /// The number of this question, which the answer has as well. It rises when jobs wait for the answer.
+    pub number: u64,
     /// Whether the host runs on its battery.
     pub battery: bool,
     /// How far its battery is charged.
@@ -104,6 +115,9 @@ struct Look {
 /// What is known of all that; not stored.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Around {
+    asked: Asked,
+    /// The shell answers what it is asked, so jobs wait for that.
+    answers: bool,
     seen: Surroundings,
     /// Its battery was hotter than it may be, and has not cooled since.
     is_hot: bool,
@@ -116,9 +130,51 @@ pub(crate) struct Around {
     busy: Option<(Fraction, Fraction, &'static str)>,
 }
 
+impl LooksFor {
+    /// Whether there is nothing to look at.
+    pub fn is_nothing(&self) -> bool {
+        let Self { pace, why, number, .. } = *self;
+        *self == Self { pace, why, number, ..Self::default() }
+    }
+}
+
+impl Surroundings {
+    /// Whether nothing is seen.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self { number: self.number, ..Self::default() }
+    }
+}
+
 impl Around {
+    /// It is looked for what these stakes say, from now on.
+    pub(crate) fn ask(&mut self, stakes: Stakes, local: &LocalPreferences) {
+        // The load of others is no matter of a start: it is known after two looks beside tasks.
+        let wanted = !local.run_on_batteries
+            || local.battery_charge_min.is_some()
+            || local.battery_temperature_max.is_some()
+            || !local.exclusive_programs.is_empty()
+            || !local.exclusive_gpu_programs.is_empty();
+        self.asked.look(Looking::at(stakes), wanted);
+    }
+
+    /// Whether the shell answers what it is asked.
+    pub(crate) const fn set_answers(&mut self, answers: bool) {
+        self.answers = answers;
+    }
+
+    /// Whether jobs wait for a look.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.answers && self.asked.is_stale()
+    }
+
+    /// Whether it is looked, and what was seen is not from before.
+    pub(crate) fn is_known(&self) -> bool {
+        self.asked.looking().pace() > LookPace::Never && !self.is_awaited()
+    }
+
     /// Takes in what was seen. `ours` is the CPU time of all tasks so far.
     fn take(&mut self, seen: Surroundings, now: Instant, ours: Duration) {
+        self.asked.answer(seen.number);
         let is_soon = self.looks.last().is_some_and(|last| last.at <= now && now - last.at < TOO_SOON);
         match seen.cpu_worked {
             None => {
@@ -247,16 +303,40 @@ impl Client {
     pub fn looks_for(&self) -> LooksFor {
         let local = self.local_preferences();
         let limited = local.other_load_max.is_some() || local.other_load_max_in_use.is_some();
+        let asked = &self.state.host.around().asked;
+        let of_jobs = asked.looking().pace();
+        let is_looked = of_jobs > LookPace::Never;
+        let programs = |of: &BTreeSet<String>| if is_looked { of.clone() } else { BTreeSet::new() };
+        let of_files = match local.network_wifi_only {
+            // Projects may be contacted at any time.
+            true if self.state.transfers.any() => LookPace::Often,
+            true => LookPace::Seldom,
+            false => LookPace::Never,
+        };
         LooksFor {
-            battery: !local.run_on_batteries,
-            charge: local.battery_charge_min.is_some(),
-            heat: local.battery_temperature_max.is_some(),
+            pace: of_jobs.max(of_files),
+            why: asked.looking(),
+            number: asked.number(),
+            battery: is_looked && !local.run_on_batteries,
+            charge: is_looked && local.battery_charge_min.is_some(),
+            heat: is_looked && local.battery_temperature_max.is_some(),
             wifi: local.network_wifi_only,
-            programs: local.exclusive_programs.clone(),
-            gpu_programs: local.exclusive_gpu_programs.clone(),
+            programs: programs(&local.exclusive_programs),
+            gpu_programs: programs(&local.exclusive_gpu_programs),
             network: self.watches_network(),
             memory: self.may_leave_memory().next().is_some(),
-            load: limited && (self.executing().next().is_some() || self.state.host.is_busy()),
+            load: is_looked && limited && (self.executing().next().is_some() || self.state.host.is_busy()),
+        }
+    }
+
+    /// Says for what it would be looked now. What follows is seen to with what people do.
+    pub(crate) fn poll_looks(&mut self) {
+        let jobs = self.has_processes()
+            || !self.workload.queue().is_empty()
+            || !self.workload.set_aside().is_empty();
+        let stakes = Stakes { jobs, projects: !self.state.projects.is_empty(), rests: false };
+        if self.state.host.set_stakes(stakes, self.config.answers_looks) {
+            self.timers.stale(Timer::InUse);
         }
     }
 

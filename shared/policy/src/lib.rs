@@ -40,6 +40,7 @@ pub mod due;
 pub mod fetch;
 pub mod hopeless;
 pub mod job_queue;
+pub mod looks;
 pub mod math;
 pub mod metrics;
 pub mod net_rate;

@@ -2,11 +2,14 @@
 //! WiFi, which programs run, how much its CPUs work, how much goes over its network. What follows from it is
 //! the client's to say.
 //!
-//! Model: a task of the runtime looks every ten seconds, at what the client asks for and at nothing else:
-//! where there is no battery, no exclusive program, no limit on the load of others and no task that waits in
-//! memory, every ten minutes whether a battery has come. What it saw is told when it is something else than
-//! before; of the CPUs each time. Between two looks the kernel says by itself that programs wait for memory
-//! (`pressure`). Another task looks at the network (`network`).
+//! Model: a task of the runtime looks as often as the client asks for, at what it asks for and at nothing
+//! else: every ten seconds while jobs depend on the answer, once a minute while there is none and one may be
+//! asked for, and else not at all. Where there is no battery, no exclusive program, no limit on the load of
+//! others and no task that waits in memory, it looks every ten minutes whether a battery has come. When it is
+//! asked for something else it looks at once. What it saw is told when it is something else than before, or
+//! the answer to another question; of the CPUs each time. The kernel says by itself that programs wait for
+//! memory (`pressure`), so that for it alone a look in a minute is enough. Another task looks at the network
+//! (`network`).
 //!
 //! Left out: the kernel's own word that power was lost, which would come at once.
 
@@ -24,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use fallow_client::{Event, LooksFor, Surroundings};
+use fallow_policy::looks::LookPace;
 use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
 
@@ -35,6 +39,8 @@ use pressure::Pressure;
 /// Without anything that changes from one moment to the next, a look so often: a battery is seldom put into a
 /// machine that had none.
 const SELDOM: StdDuration = StdDuration::from_mins(10);
+/// While nothing has to be known soon, a look so many times more seldom.
+const UNHURRIED: u32 = 6;
 
 /// Where to look, and how often.
 #[derive(Clone, Debug)]
@@ -51,7 +57,7 @@ pub struct Places {
     pub interfaces: PathBuf,
     /// Where it lists routes: `/proc/net`.
     pub routes: PathBuf,
-    /// How long between two looks.
+    /// How long between two looks that jobs depend on.
     pub every: StdDuration,
     /// How the marks of all tasks of this agent begin.
     pub mark: String,
@@ -126,7 +132,7 @@ async fn watch(
     mut wants: channel::Receiver<LooksFor>,
     open: impl Fn(&Path) -> Option<Pressure> + Send,
 ) {
-    let mut told = Surroundings::default();
+    let (mut told, mut why) = (Surroundings::default(), None);
     let (mut trigger, mut is_pressed) = (None, false);
     loop {
         let wanted = wants.borrow_and_update().clone();
@@ -137,7 +143,10 @@ async fn watch(
             true => trigger.or_else(|| open(&places.pressure)),
             false => None,
         };
-        if wanted == LooksFor::default() && told == Surroundings::default() {
+        if why.replace(wanted.why) != Some(wanted.why) {
+            tracing::debug!("{}", wanted.why);
+        }
+        if wanted.is_nothing() && told.is_nothing() {
             if wants.changed().await.is_err() {
                 return;
             }
@@ -149,23 +158,45 @@ async fn watch(
         });
         let Ok((seen, has_battery)) = looked.await else { return };
         // That memory is short is said again as long as it is.
-        let is_news = seen != told || seen.memory_short;
-        if is_news && tell(Event::SurroundingsSeen(seen.clone())) {
+        let (is_news, memory_short) = (seen != told || seen.memory_short, seen.memory_short);
+        let is_told = !is_news || tell(Event::SurroundingsSeen(seen.clone()));
+        if is_news && is_told {
             told = seen;
         }
-        let of_battery = wanted.battery || wanted.charge || wanted.heat;
-        let is_busy = (of_battery && has_battery)
-            || wanted.wifi
-            || !(wanted.programs.is_empty() && wanted.gpu_programs.is_empty())
-            || wanted.load
-            || wanted.memory;
-        let nap = if is_busy { places.every } else { SELDOM };
+        let is_told_of_memory = trigger.is_some() && !memory_short;
+        let nap = match is_told {
+            true => nap(&wanted, places.every, has_battery, is_told_of_memory),
+            // Jobs may wait for it.
+            false => places.every,
+        };
         tokio::select! {
             () = tokio::time::sleep(nap) => {}
             () = felt(trigger.as_ref()) => is_pressed = true,
             changed = wants.changed() => if changed.is_err() { return },
         }
     }
+}
+
+/// How long until the next look, if nothing comes between. `is_told_of_memory`: it is not short by the last
+/// look, and the kernel says when programs wait for it.
+fn nap(wanted: &LooksFor, every: StdDuration, has_battery: bool, is_told_of_memory: bool) -> StdDuration {
+    let unhurried = every.saturating_mul(UNHURRIED);
+    let of_battery = wanted.battery || wanted.charge || wanted.heat;
+    let changes = (of_battery && has_battery)
+        || wanted.wifi
+        || !(wanted.programs.is_empty() && wanted.gpu_programs.is_empty())
+        || wanted.load;
+    let of_changes = match wanted.pace {
+        LookPace::Often if changes => every,
+        LookPace::Seldom if changes => unhurried,
+        LookPace::Never | LookPace::Seldom | LookPace::Often => SELDOM,
+    };
+    let of_memory = match wanted.memory {
+        true if is_told_of_memory => unhurried,
+        true => every,
+        false => SELDOM,
+    };
+    of_changes.min(of_memory)
 }
 
 /// Comes back when memory pressure is felt, if that is told.
@@ -178,6 +209,7 @@ async fn felt(trigger: Option<&Pressure>) {
 
 fn look(places: &Places, wanted: &LooksFor, is_pressed: bool) -> Surroundings {
     Surroundings {
+        number: wanted.number,
         on_battery: wanted.battery && power::is_on_battery(&places.power),
         battery_charge: wanted.charge.then(|| power::charge(&places.power)).flatten(),
         battery_temperature: wanted.heat.then(|| power::temperature(&places.power)).flatten(),

@@ -118,6 +118,48 @@ async fn r6_4_the_kernel_tells_nothing_more_once_no_task_could_leave_memory() {
     assert!(matches!(end, Ok(0)), "its file is still open: {end:?}");
 }
 
+#[tokio::test]
+async fn r6_4_a_question_that_jobs_wait_for_is_answered_although_nothing_is_new() {
+    let mut host = Host::new(500);
+    for number in [1, 2] {
+        let wanted = LooksFor { battery: true, pace: LookPace::Often, number, ..LooksFor::default() };
+        host.wanted.send_replace(wanted);
+        assert_eq!(host.hears().await, Surroundings { number, ..Surroundings::default() });
+    }
+}
+
+#[test]
+fn r6_4_a_look_comes_soon_only_where_something_changes_by_itself_that_jobs_depend_on() {
+    let every = StdDuration::from_secs(10);
+    let minute = StdDuration::from_mins(1);
+    let with = |pace, change: fn(&mut LooksFor)| {
+        let mut wanted = LooksFor { pace, ..LooksFor::default() };
+        change(&mut wanted);
+        wanted
+    };
+    let (often, seldom, never) = (LookPace::Often, LookPace::Seldom, LookPace::Never);
+    let programs: fn(&mut LooksFor) = |wanted| wanted.programs = ["game".to_owned()].into();
+    let table = [
+        // What is wanted; whether there is a battery, and whether the kernel tells of memory.
+        (with(often, |wanted| wanted.battery = true), true, false, every),
+        (with(seldom, |wanted| wanted.battery = true), true, false, minute),
+        (with(often, |wanted| wanted.battery = true), false, false, SELDOM),
+        (with(often, programs), false, false, every),
+        (with(seldom, programs), false, false, minute),
+        (with(often, |wanted| wanted.load = true), false, false, every),
+        (with(often, |wanted| wanted.wifi = true), false, false, every),
+        (with(seldom, |wanted| wanted.wifi = true), false, false, minute),
+        (with(never, |wanted| wanted.memory = true), true, false, every),
+        (with(never, |wanted| wanted.memory = true), true, true, minute),
+        (with(often, programs), false, true, every),
+        (with(often, |_| ()), true, true, SELDOM),
+    ];
+    for (wanted, has_battery, is_told_of_memory, expected) in table {
+        let found = nap(&wanted, every, has_battery, is_told_of_memory);
+        assert_eq!(found, expected, "{wanted:?} {has_battery} {is_told_of_memory}");
+    }
+}
+
 /// A machine whose network can be looked at as long as it is wanted.
 struct Network {
     dir: tempfile::TempDir,

@@ -13,6 +13,7 @@ mod in_use;
 mod jobs_network;
 mod just_in_time;
 mod life;
+mod looks;
 mod other_network;
 mod preferences;
 mod records;

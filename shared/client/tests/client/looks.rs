@@ -1,0 +1,120 @@
+//! When it is looked what goes on around the tasks, and that no job starts on what was seen before (R6.4).
+
+use fallow_client::{ClientConfig, Event, Surroundings};
+use fallow_domain::Duration;
+use fallow_domain::agent_state::SuspendedBy;
+use fallow_policy::looks::LookPace;
+
+use crate::life::document;
+use crate::preferences::{two_cpus, url};
+use crate::world::{World, attach_unseen, version};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// A host whose shell answers what it is asked.
+fn host(seed: u64) -> World {
+    let config = ClientConfig { answers_looks: true, ..ClientConfig::new(seed, version()) };
+    let mut world = World::with(config);
+    world.add_project("a", 1_000, Duration::from_mins(10));
+    world
+}
+
+/// The shell has looked, and answers a question.
+fn answer(world: &mut World, number: u64, on_battery: bool) {
+    world.event(Event::SurroundingsSeen(Surroundings { number, on_battery, ..Surroundings::default() }));
+}
+
+fn pace(world: &World) -> LookPace {
+    world.client.looks_for().pace
+}
+
+fn asked(world: &World) -> u64 {
+    world.client.looks_for().number
+}
+
+fn rests_on_battery(world: &World) -> bool {
+    world.client.host_view().suspended_by == Some(SuspendedBy::Battery)
+}
+
+#[test]
+fn r6_4_no_job_starts_on_the_battery_because_the_last_look_was_old() {
+    let mut world = host(61);
+    world.run_for(MINUTE);
+    assert_eq!(pace(&world), LookPace::Never, "no job can come");
+    assert!(!world.client.looks_for().battery);
+    world.event(attach_unseen(url("a"), "key", None));
+    assert_eq!(pace(&world), LookPace::Seldom, "work may be asked for");
+    assert!(world.client.looks_for().battery);
+    let before = asked(&world);
+    answer(&mut world, before, false);
+    world.run_until("a job is here", MINUTE * 10, |world| !world.client.task_views().is_empty());
+    world.run_for(MINUTE * 2);
+    assert_eq!(pace(&world), LookPace::Often);
+    assert!(asked(&world) > before);
+    // What is known is from before: it was on mains then.
+    assert!(world.start_times.is_empty());
+    answer(&mut world, before, false);
+    world.run_for(SECOND * 5);
+    assert!(world.start_times.is_empty(), "that look was made before there were jobs");
+    let now = asked(&world);
+    answer(&mut world, now, true);
+    world.run_for(SECOND * 5);
+    assert!(world.start_times.is_empty() && rests_on_battery(&world));
+    assert_eq!(pace(&world), LookPace::Often, "it is looked when that is over");
+    answer(&mut world, now, false);
+    world.run_until("it computes", MINUTE, |world| world.computing() > 0);
+}
+
+#[test]
+fn r6_4_while_computing_is_paused_nothing_is_looked_at_and_no_job_goes_on_before_the_first_look_after_it() {
+    let mut world = host(62);
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
+    let first = asked(&world);
+    answer(&mut world, first, false);
+    world.run_until("it computes", MINUTE * 10, |world| world.computing() == 2);
+    // A task that runs does not wait for looks: they go on.
+    world.run_for(MINUTE * 5);
+    assert_eq!((asked(&world), world.computing()), (first, 2));
+    world.event(Event::OwnerSuspended(true));
+    world.run_for(SECOND * 2);
+    assert_eq!((world.computing(), pace(&world)), (0, LookPace::Never));
+    assert!(!world.client.looks_for().battery);
+    world.event(Event::OwnerSuspended(false));
+    world.run_for(SECOND * 5);
+    assert_eq!((world.computing(), pace(&world)), (0, LookPace::Often));
+    let again = asked(&world);
+    assert!(again > first);
+    answer(&mut world, again, true);
+    world.run_for(SECOND * 5);
+    assert!(world.computing() == 0 && rests_on_battery(&world));
+    answer(&mut world, again, false);
+    world.run_until("it computes", MINUTE, |world| world.computing() == 2);
+}
+
+/// What is told when it is.
+const OVER: &str = "what computing rested for is over";
+
+#[test]
+fn r6_4_that_a_host_is_off_its_battery_is_not_said_while_nobody_looks() {
+    let mut world = host(63);
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
+    let number = asked(&world);
+    answer(&mut world, number, true);
+    let told = |world: &World, what: &str| world.notices().filter(|text| text.contains(what)).count();
+    assert_eq!((told(&world, "runs on its battery"), told(&world, OVER)), (1, 0));
+    world.event(Event::OwnerSuspended(true));
+    // Nobody looks any more, and so nothing is seen.
+    answer(&mut world, number, false);
+    world.run_for(MINUTE);
+    assert_eq!(told(&world, OVER), 0);
+    world.event(Event::OwnerSuspended(false));
+    let number = asked(&world);
+    answer(&mut world, number, true);
+    world.run_for(MINUTE);
+    assert_eq!((told(&world, "runs on its battery"), told(&world, OVER)), (1, 0), "it was said before");
+    answer(&mut world, number, false);
+    assert_eq!(told(&world, OVER), 1);
+}

@@ -1,0 +1,196 @@
+//! How often it is looked what goes on around the tasks of a host (R6.4): its battery, exclusive programs,
+//! the load of other programs.
+//!
+//! Each look wakes the machine. So it is looked every few seconds only while the answer lets a task run or
+//! stops one. A host without jobs is to know whether it may compute before it asks for some, which has time:
+//! what it asks for too much waits here until it may run. Where something else keeps the host from computing
+//! anyway, or it has no project, nothing follows from a look.
+//!
+//! What was seen before says nothing when looks begin to be close: no task starts before the first of them
+//! ([`Asked`]). A task that runs goes on until then.
+
+use std::fmt;
+
+/// What a look would be for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stakes {
+    /// Jobs are here that run, or can be started now or later.
+    pub jobs: bool,
+    /// It has projects that could be asked for jobs.
+    pub projects: bool,
+    /// Something that no look can see keeps the host from computing: its owner's word, its hours, people.
+    pub rests: bool,
+}
+
+/// Whether it is looked, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Looking {
+    /// Not at all: there is no job, and nobody to ask for one.
+    #[default]
+    NothingToDo,
+    /// Not at all: the host rests whatever is seen.
+    RestsAnyway,
+    /// Now and then: it may be asked for work.
+    ForFetch,
+    /// Every few seconds: jobs run, or could.
+    ForJobs,
+}
+
+/// How often it is looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LookPace {
+    /// Not at all.
+    #[default]
+    Never,
+    /// About once a minute.
+    Seldom,
+    /// Every few seconds.
+    Often,
+}
+
+impl Looking {
+    /// What these stakes come to.
+    #[must_use]
+    pub const fn at(stakes: Stakes) -> Self {
+        match stakes {
+            Stakes { rests: true, .. } => Self::RestsAnyway,
+            Stakes { jobs: true, .. } => Self::ForJobs,
+            Stakes { projects: true, .. } => Self::ForFetch,
+            _ => Self::NothingToDo,
+        }
+    }
+
+    /// How often it is looked for that.
+    #[must_use]
+    pub const fn pace(self) -> LookPace {
+        match self {
+            Self::NothingToDo | Self::RestsAnyway => LookPace::Never,
+            Self::ForFetch => LookPace::Seldom,
+            Self::ForJobs => LookPace::Often,
+        }
+    }
+}
+
+impl fmt::Display for Looking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NothingToDo => "nothing is looked at: there is no job here, and no project to ask for one",
+            Self::RestsAnyway => "nothing is looked at: the host rests whatever would be seen",
+            Self::ForFetch => {
+                "it is looked about once a minute: no job is here, and projects may be asked for some"
+            }
+            Self::ForJobs => "it is looked every few seconds: jobs are here that run or could be started",
+        })
+    }
+}
+
+/// Which look was asked for, and which is the last that was answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    looking: Looking,
+    asked: u64,
+    answered: u64,
+}
+
+impl Asked {
+    /// From now on it is looked like this. `wanted` says whether there is anything to look for: where there
+    /// is nothing, nothing has to be known.
+    pub fn look(&mut self, looking: Looking, wanted: bool) {
+        let is_often = |looking: Looking| looking.pace() == LookPace::Often;
+        if is_often(looking) && !is_often(self.looking) {
+            self.asked += 1;
+        }
+        self.looking = looking;
+        if !wanted {
+            self.answered = self.asked;
+        }
+    }
+
+    /// A look was made that had been asked for under this number.
+    pub fn answer(&mut self, number: u64) {
+        self.answered = self.answered.max(number.min(self.asked));
+    }
+
+    /// How it is looked.
+    #[must_use]
+    pub const fn looking(&self) -> Looking {
+        self.looking
+    }
+
+    /// The number of the look that was asked for last.
+    #[must_use]
+    pub const fn number(&self) -> u64 {
+        self.asked
+    }
+
+    /// Whether what is known is older than the jobs: nothing is to be started before the next look.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.looking.pace() == LookPace::Often && self.answered < self.asked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_4_it_is_looked_often_for_jobs_seldom_for_fetch_and_never_where_nothing_follows_from_it() {
+        let table = [
+            // jobs, projects, rests
+            ((false, false, false), Looking::NothingToDo, LookPace::Never),
+            ((false, true, false), Looking::ForFetch, LookPace::Seldom),
+            ((true, true, false), Looking::ForJobs, LookPace::Often),
+            ((true, false, false), Looking::ForJobs, LookPace::Often),
+            ((false, false, true), Looking::RestsAnyway, LookPace::Never),
+            ((false, true, true), Looking::RestsAnyway, LookPace::Never),
+            ((true, true, true), Looking::RestsAnyway, LookPace::Never),
+        ];
+        for ((jobs, projects, rests), looking, pace) in table {
+            let stakes = Stakes { jobs, projects, rests };
+            let found = Looking::at(stakes);
+            assert_eq!((found, found.pace()), (looking, pace), "{stakes:?}");
+        }
+    }
+
+    #[test]
+    fn r6_4_what_was_seen_before_looks_were_close_is_stale_until_the_next_look() {
+        let mut asked = Asked::default();
+        asked.look(Looking::ForFetch, true);
+        assert!(!asked.is_stale(), "for a request it has time");
+        asked.answer(asked.number());
+        asked.look(Looking::ForJobs, true);
+        assert!(asked.is_stale());
+        // The answer to a look of before.
+        asked.answer(0);
+        assert!(asked.is_stale());
+        asked.answer(asked.number());
+        assert!(!asked.is_stale());
+        asked.look(Looking::ForJobs, true);
+        assert!(!asked.is_stale(), "it goes on being looked");
+        for between in [Looking::ForFetch, Looking::RestsAnyway, Looking::NothingToDo] {
+            asked.look(between, true);
+            assert!(!asked.is_stale());
+            let before = asked.number();
+            asked.look(Looking::ForJobs, true);
+            assert!(asked.is_stale(), "{between:?}");
+            asked.answer(before);
+            assert!(asked.is_stale(), "{between:?}: that look is older");
+            asked.answer(asked.number());
+        }
+        // A number that nobody has asked for yet answers nothing that comes later.
+        asked.answer(1_000);
+        asked.look(Looking::RestsAnyway, true);
+        asked.look(Looking::ForJobs, true);
+        assert!(asked.is_stale());
+    }
+
+    #[test]
+    fn r6_4_where_nothing_is_looked_for_nothing_waits_and_what_runs_goes_on_when_that_changes() {
+        let mut asked = Asked::default();
+        asked.look(Looking::ForJobs, false);
+        assert!(!asked.is_stale());
+        asked.look(Looking::ForJobs, true);
+        assert!(!asked.is_stale());
+    }
+}
