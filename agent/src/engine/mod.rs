@@ -260,7 +260,7 @@ impl Engine {
         self.supervisor.freezer().arm(self.client.is_armed());
         self.supervisor.freezer().set_wanted(self.client.is_wanted_by_people());
         if let Some(sensors) = &self.sensors {
-            sensors.attend(self.client.has_processes());
+            sensors.attend(self.client.attention());
         }
         self.supervisor.look_at_swap(self.client.counts_swap());
         let (up, down) = self.client.rates_max();

@@ -1,9 +1,9 @@
 //! Tasks as processes: starts them, talks to them, watches them, and tells how they ended.
 //!
-//! Model: one thread holds all tasks. Once a second it looks at the kernel's counters, turns the control
-//! queues, sends heartbeats, and reports samples. Each task has a thread of its own, which fills the slot,
-//! starts the process and waits for its end, so that a large copy or MD5 sum never holds up another task's
-//! heartbeat.
+//! Model: one thread holds all tasks. Once a second, or more seldom while all are stopped (`pace`), it
+//! looks at the kernel's counters, turns the control queues, sends heartbeats, and reports samples. Each task
+//! has a thread of its own, which fills the slot, starts the process and waits for its end, so that a large
+//! copy or MD5 sum never holds up another task's heartbeat.
 //!
 //! The orders come from the client, which gives a bounded number of them per task; hence the queue has no
 //! bound.
@@ -26,6 +26,7 @@ pub mod leftovers;
 mod members;
 mod memory;
 mod messages;
+mod pace;
 mod record;
 mod reports;
 mod restless;
@@ -62,6 +63,7 @@ use eviction::EndedTasks;
 use freezer::Freezer;
 use groups::Groups;
 use members::Members;
+use pace::Matters;
 use reports::Reports;
 use slot_dir::SlotDir;
 use swap_looks::SwapLooks;
@@ -81,13 +83,6 @@ pub type TrySendEvent = Arc<dyn Fn(Event) -> bool + Send + Sync>;
 const TELL_MODES: StdDuration = StdDuration::from_hours(1);
 /// Orders that are carried out before anything else is looked at, at most.
 const AT_ONCE: usize = 100;
-/// How often tasks are looked at.
-const TICK: StdDuration = StdDuration::from_secs(1);
-
-/// How often it is looked whether guard and trash are all right, while there is no task.
-/// A guard that is gone is missed when the next task starts, and is started again then.
-const IDLE_TICK: StdDuration = StdDuration::from_secs(300);
-
 /// How soon the engine is told again what it had no room for.
 const TELL_AGAIN: StdDuration = StdDuration::from_millis(50);
 
@@ -342,7 +337,7 @@ impl Supervision {
     fn run(mut self, incoming: &Receiver<Order>) {
         let mut looked = StdInstant::now();
         loop {
-            let next = looked + if self.is_idle() { IDLE_TICK } else { TICK };
+            let next = looked + self.matters().pace();
             let mut wait = next.saturating_duration_since(StdInstant::now());
             if !self.reports.is_empty() {
                 wait = wait.min(TELL_AGAIN);
@@ -369,9 +364,15 @@ impl Supervision {
         }
     }
 
-    /// There is nothing to be looked at each second.
-    fn is_idle(&self) -> bool {
-        self.tasks.is_empty() && self.unsent.is_empty()
+    /// What there is to look at.
+    fn matters(&self) -> Matters {
+        let makes_room = self.room.is_some() && !self.tasks.is_empty();
+        Matters {
+            tasks: !self.tasks.is_empty(),
+            all_stopped: self.tasks.values().all(Task::is_still),
+            under_way: !self.unsent.is_empty() || self.stopping && !self.tasks.is_empty() || makes_room,
+            swap: self.swap.is_wanted(),
+        }
     }
 
     fn carry_out(&mut self, order: Order) {
@@ -566,9 +567,14 @@ impl Supervision {
         let overdue = self.kill_all_at.is_some_and(|at| at <= StdInstant::now());
         let used = self.members.look(&self.tasks.values().filter_map(Task::leader).collect());
         self.tasks.values().for_each(|task| task.note_strays(&self.members));
-        let goes_on =
-            |task: &mut Task| task.is_frozen() && task.pid().is_some_and(|pid| self.members.is_awake(pid));
-        if self.tasks.values_mut().any(goes_on) {
+        let mut goes_on = false;
+        for task in self.tasks.values_mut() {
+            if task.is_frozen() && task.pid().is_some_and(|pid| self.members.is_awake(pid)) {
+                task.is_restless();
+                goes_on = true;
+            }
+        }
+        if goes_on {
             self.freezer.enforce();
         }
         self.shared.guard.keep_strays(&self.members.all_strays());
@@ -588,7 +594,9 @@ impl Supervision {
                 Some(TaskSample { job, cpu_time, working_set, swap, threads, disk, status })
             })
             .collect();
-        self.freezer.freeze_some(&self.tasks.values_mut().filter_map(Task::heedless).collect());
+        let heedless = self.tasks.values_mut().filter_map(Task::heedless).collect::<Vec<_>>();
+        let rested = self.tasks.values().filter_map(Task::has_rested);
+        self.freezer.freeze_some(&heedless.into_iter().chain(rested).collect());
         let (tasks, shared) = (&self.tasks, &self.shared);
         let (news, unsure) =
             (tasks.values().any(Task::is_uncounted), tasks.values().any(Task::is_unsurely_counted));

@@ -21,9 +21,14 @@ impl SwapLooks {
         Arc::clone(&self.wanted)
     }
 
+    /// Whether somebody wants to know.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
     /// Whether it is time; then the next one is in ten seconds.
     pub(super) fn is_due(&mut self) -> bool {
-        let is_due = self.wanted.load(Ordering::Relaxed) && self.last.is_none_or(|at| at.elapsed() >= EVERY);
+        let is_due = self.is_wanted() && self.last.is_none_or(|at| at.elapsed() >= EVERY);
         if is_due {
             self.last = Some(Instant::now());
         }

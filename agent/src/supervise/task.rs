@@ -23,6 +23,7 @@ use super::groups::TaskGroup;
 use super::hearing::Hearing;
 use super::members::{First, Members};
 use super::memory::SharedMemory;
+use super::pace::{Rest, Stillness};
 use super::record::{Leader, Output, SlotRecord};
 use super::restless::Restless;
 use super::slot::StartFailure;
@@ -206,8 +207,12 @@ pub(super) struct Task {
     hurry_by: Option<StdInstant>,
     /// Whether it goes on although it is stopped.
     restless: Restless,
+    /// For how many looks it was stopped.
+    stillness: Stillness,
     /// It was told to rest by a message.
     is_to_rest: bool,
+    /// For how many looks it has rested since.
+    rest: Rest,
     /// Whether it goes on although it was told that.
     heedless: Restless,
     is_heedless: bool,
@@ -246,7 +251,9 @@ impl Task {
             leave_by: None,
             hurry_by: None,
             restless: Restless::stopped(),
+            stillness: Stillness::default(),
             is_to_rest: false,
+            rest: Rest::default(),
             heedless: Restless::told(),
             is_heedless: false,
             was_heedless: false,
@@ -409,8 +416,18 @@ impl Task {
         Some((self.process.as_ref()?.pid, First { urgency, brand }))
     }
 
-    /// The once-a-second look: what it uses, what its application says; messages and a heartbeat go the other
-    /// way.
+    /// Whether there is nothing to look at: all of it is stopped, has been for some looks, and is to stay.
+    pub(super) fn is_still(&self) -> bool {
+        let is_to_stay = self.killed.is_none() && self.discarded.is_none() && !self.meter.is_leaving();
+        self.process.is_some()
+            && !self.meter.is_gone()
+            && self.meter.is_frozen()
+            && is_to_stay
+            && self.stillness.is_so()
+    }
+
+    /// The look of each second: what it uses, what its application says; messages and a heartbeat go the
+    /// other way.
     pub(super) fn look(
         &mut self,
         shared: &Arc<Shared>,
@@ -449,10 +466,12 @@ impl Task {
         if !frozen {
             self.kill_if_overdue(now, is_wanted);
         }
+        self.stillness.look(frozen, used.cpu);
         if self.restless.look(frozen, used.cpu) {
             self.kill("it goes on although it is stopped");
         }
         let is_to_rest = self.is_to_rest && !frozen;
+        self.rest.look(is_to_rest, used.cpu);
         self.is_heedless = self.heedless.look(is_to_rest, used.cpu) || (is_to_rest && self.is_deaf());
         Some((used, status))
     }
@@ -473,6 +492,20 @@ impl Task {
             }
         }
         Some(pid)
+    }
+
+    /// Its first process, where it was told to rest and has done so for some looks. It is stopped then: one
+    /// that rests by itself wakes ten times a second to look whether it may go on, and wants a heartbeat. One
+    /// that has finished is about to end.
+    pub(super) fn has_rested(&self) -> Option<u32> {
+        let stays = self.finished_since.is_none() && !self.meter.is_leaving() && !self.meter.is_gone();
+        let stays = stays && self.rest.is_so();
+        self.pid().filter(|_| stays && !self.meter.is_frozen())
+    }
+
+    /// Something of it goes on although it is stopped.
+    pub(super) fn is_restless(&mut self) {
+        self.stillness.goes_on();
     }
 
     /// Whether it hears no messages: there is no channel, or nobody has ever read it.
@@ -498,8 +531,10 @@ impl Task {
 
     /// It is let go on.
     pub(super) fn goes_on(&mut self) {
+        self.stillness.goes_on();
         self.restless.goes_on();
         self.heedless.goes_on();
+        self.rest = Rest::default();
         self.is_to_rest = false;
     }
 

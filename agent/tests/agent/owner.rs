@@ -299,12 +299,42 @@ fn r6_2_sensors_that_cannot_be_had_say_why_and_a_server_has_none() {
     }
 }
 
+#[test]
+fn r6_2_while_all_tasks_are_stopped_they_are_not_looked_at_each_second() {
+    let (server, dir) = (working(TREE.as_bytes()), tempfile::tempdir().unwrap());
+    let dir = dir.path();
+    let _daemon = Daemon::start(dir);
+    assert_eq!(attach(dir, &server.url(""), RIGHT, &["--no-wait"]).0, 0);
+    let tasks = trees(dir);
+    let pid = u32::try_from(status(dir)["pid"].as_u64().unwrap()).unwrap();
+    assert_eq!(outcome(dir, &["snooze", "2h"]).0, 0);
+    wait_for("all to be stopped", || are_stopped(&tasks));
+    let (mut count, mut since) = (wake_ups_of(pid, "supervisor"), Instant::now());
+    wait_for("a sleep of five seconds", || {
+        let now = wake_ups_of(pid, "supervisor");
+        if now != count {
+            (count, since) = (now, Instant::now());
+        }
+        (since.elapsed() >= Duration::from_secs(5)).then_some(())
+    });
+    // One that is told to go on is looked at each second again.
+    assert_eq!(outcome(dir, &["snooze", "off"]).0, 0);
+    wait_for("all to go on", || go_on(&tasks));
+    wait_for("looks", || (wake_ups_of(pid, "supervisor") >= count + 5).then_some(()));
+}
+
 /// How often the thread of an agent that waits for input has slept.
 fn wake_ups(agent: u32) -> u64 {
+    wake_ups_of(agent, "owner")
+}
+
+/// The same of any of its threads.
+fn wake_ups_of(agent: u32, thread: &str) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{agent}/task")).unwrap().flatten();
-    let is_owner =
-        |path: &PathBuf| std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name == "owner\n");
-    let thread = threads.map(|entry| entry.path()).find(is_owner).unwrap();
+    let is_it = |path: &PathBuf| {
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim_end() == thread)
+    };
+    let thread = threads.map(|entry| entry.path()).find(is_it).unwrap();
     let status = std::fs::read_to_string(thread.join("status")).unwrap();
     let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
     count.trim().parse().unwrap()

@@ -19,6 +19,10 @@ use crate::machine::Client;
 use crate::timers::Timer;
 use crate::{Cause, Effect, Entity, NoticeLevel};
 
+/// Where use goes on for at least so long after an input, an input is seen in time that is seen twenty
+/// seconds late.
+const LATE_IS_FINE: Duration = Duration::from_secs(30);
+
 /// What is known of people who use the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InUse {
@@ -55,6 +59,30 @@ pub enum Rests {
     Coprocessors,
     /// Nothing.
     Nothing,
+}
+
+/// How closely it is to be looked whether somebody uses the host, where nothing tells of it by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Attention {
+    /// There is no task that he could notice.
+    #[default]
+    Idle,
+    /// All tasks that are there rest.
+    Resting,
+    /// Tasks compute.
+    Close,
+}
+
+impl Attention {
+    /// What it is with tasks that are `there`, some of which may `compute`. Where use ends soon after the
+    /// last input, input has to be seen soon, or tasks would go on beside somebody who types.
+    const fn of(there: bool, compute: bool, idle_after: Duration) -> Self {
+        match (there, compute) {
+            (false, _) => Self::Idle,
+            (true, false) if idle_after.as_micros() >= LATE_IS_FINE.as_micros() => Self::Resting,
+            (true, _) => Self::Close,
+        }
+    }
 }
 
 impl InUse {
@@ -142,6 +170,13 @@ impl Client {
         held.into_iter().any(|job| job.process.exists())
     }
 
+    /// How closely it is to be looked whether somebody uses the host.
+    pub fn attention(&self) -> Attention {
+        let held = self.state.jobs.slots().values().filter_map(|id| self.state.jobs.get(id));
+        let computes = held.into_iter().any(|job| job.process.exists() && !job.process.is_suspended());
+        Attention::of(self.has_processes(), computes, self.preferences().idle_after)
+    }
+
     /// Begins or ends the use of the host by people.
     pub(crate) fn poll_in_use(&mut self) {
         let now = self.now();
@@ -174,5 +209,26 @@ impl Client {
             false => "nobody uses the machine any more: computing may go on".to_owned(),
         };
         self.notice(NoticeLevel::Info, None, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_2_it_is_looked_closely_while_tasks_compute_and_also_while_they_rest_where_use_ends_soon() {
+        let table = [
+            (false, false, 180, Attention::Idle),
+            (true, false, 180, Attention::Resting),
+            (true, false, 30, Attention::Resting),
+            (true, false, 29, Attention::Close),
+            (true, false, 10, Attention::Close),
+            (true, true, 180, Attention::Close),
+        ];
+        for (there, compute, idle_after, expected) in table {
+            let found = Attention::of(there, compute, Duration::from_secs(idle_after));
+            assert_eq!(found, expected, "{there} {compute} {idle_after}");
+        }
     }
 }

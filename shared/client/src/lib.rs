@@ -123,7 +123,7 @@ pub use disk_view::{DiskProjectView, DiskView};
 pub use effect::*;
 pub use event::*;
 pub use in_force::PreferenceFiles;
-pub use in_use::{InUseView, Rests};
+pub use in_use::{Attention, InUseView, Rests};
 pub use known_devices::{DeviceTemperature, DeviceUser};
 pub use limits::TaskLimits;
 pub use machine::{Client, ClientConfig};

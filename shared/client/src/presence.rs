@@ -9,7 +9,7 @@ use fallow_domain::{Duration, Instant};
 
 /// A call that comes later than asked for by more than this was slept through, or the clock was set.
 const LATE: Duration = Duration::from_secs(60);
-/// How often a shell that does not say when the host sleeps is asked to call while there are tasks.
+/// How often a shell that does not say when the host sleeps is asked to call while tasks compute.
 const WATCH_PERIOD: Duration = Duration::from_secs(10);
 
 /// Whether the host is there, and when somebody looks at the clock.

@@ -500,6 +500,9 @@ impl Process {
     pub(crate) fn exists(self) -> bool {
         self != Self::None
     }
+    pub(crate) fn is_suspended(self) -> bool {
+        matches!(self, Self::Suspended(_))
+    }
     pub(crate) fn computes(self) -> bool {
         matches!(self, Self::Starting | Self::Executing(_))
     }

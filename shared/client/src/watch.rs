@@ -1,4 +1,7 @@
 //! A host whose sleep nobody tells of: a longer time without a call was slept through.
+//!
+//! Only while a task executes. One that is stopped uses nothing, so it makes no difference to it whether the
+//! host slept; a host is not to be woken for it.
 
 use fallow_domain::Instant;
 
@@ -12,10 +15,9 @@ impl Client {
         self.presence.note_awake(self.clock.now());
     }
 
-    /// When to look again: while a task has a process.
+    /// When to look again: while a task executes.
     pub(crate) fn next_watch(&self) -> Option<Instant> {
-        let has_process = |job| self.state.jobs.get(job).is_some_and(|job| job.process.exists());
-        let watches = !self.config.tells_away && self.state.jobs.slots().values().any(has_process);
+        let watches = !self.config.tells_away && self.executing().next().is_some();
         watches.then(|| self.presence.watch_at())
     }
 }

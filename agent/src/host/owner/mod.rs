@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration as StdDuration;
 
-use fallow_client::Event;
+use fallow_client::{Attention, Event};
 use fallow_daemon::clock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch as channel;
@@ -172,10 +172,10 @@ impl Sensors {
         }
     }
 
-    /// Whether there are tasks that somebody could notice: terminals are looked at more often then.
-    pub fn attend(&self, attentive: bool) {
+    /// How closely it is to be looked at what tells nothing by itself: terminals.
+    pub fn attend(&self, attention: Attention) {
         if let Some(watch) = &self.watch {
-            watch.attend(attentive);
+            watch.attend(attention);
         }
     }
 

@@ -12,14 +12,18 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::{Duration as StdDuration, Instant};
 
+use fallow_client::Attention;
 use fallow_domain::{Duration, Instant as WallInstant};
 
 use crate::sys;
 
 pub(super) const NAME: &str = "terminals";
 
-/// How often they are looked at while there are tasks ...
-const ATTENTIVE: StdDuration = StdDuration::from_secs(1);
+/// How often they are looked at while tasks compute ...
+const CLOSE: StdDuration = StdDuration::from_secs(1);
+/// ... while all that there are rest, so that nobody can be in their way: it is to be known before they go on
+/// whether somebody still types ...
+const RESTING: StdDuration = StdDuration::from_secs(10);
 /// ... and while there are none. They are looked at when one begins, so nothing is missed meanwhile.
 const IDLE: StdDuration = StdDuration::from_mins(3);
 /// A look may take this part of the time between two.
@@ -47,8 +51,13 @@ impl Terminals {
     }
 
     /// When to look again.
-    pub(super) fn due(&self, attentive: bool) -> Instant {
-        let period = if attentive { ATTENTIVE } else { IDLE }.max(self.took.saturating_mul(COST));
+    pub(super) fn due(&self, attention: Attention) -> Instant {
+        let period = match attention {
+            Attention::Close => CLOSE,
+            Attention::Resting => RESTING,
+            Attention::Idle => IDLE,
+        };
+        let period = period.max(self.took.saturating_mul(COST));
         self.looked_at.map_or(self.begun, |at| at + period)
     }
 
@@ -56,10 +65,10 @@ impl Terminals {
     pub(super) fn look_if_due(
         &mut self,
         now: Instant,
-        attentive: bool,
+        attention: Attention,
         wall: WallInstant,
     ) -> Option<(Duration, PathBuf)> {
-        if now < self.due(attentive) {
+        if now < self.due(attention) {
             return None;
         }
         // By CPU time: on a busy machine a look may wait for its turn, and somebody types all the same.
@@ -119,6 +128,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn r6_2_terminals_are_looked_at_each_second_only_while_tasks_compute() {
+        let dev = tempfile::tempdir().unwrap();
+        let mut terminals = Terminals::new(dev.path().to_path_buf());
+        let at = Instant::now() + CLOSE;
+        assert!(terminals.due(Attention::Idle) <= at, "the first look is due at once");
+        terminals.look_if_due(at, Attention::Idle, WallInstant::EPOCH);
+        let waits = [Attention::Close, Attention::Resting, Attention::Idle]
+            .map(|attention| terminals.due(attention).duration_since(at).as_secs());
+        assert_eq!(waits, [1, 10, 180]);
+    }
+
+    #[test]
     fn r6_2_a_time_in_the_future_that_a_job_gave_a_terminal_hides_nobody_who_types_there() {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
@@ -142,8 +163,9 @@ mod tests {
         let mut terminals = Terminals::new(dev.path().to_path_buf());
         let mut at = Instant::now();
         let mut look = |wall: i64| {
-            at += ATTENTIVE * 2;
-            let found = terminals.look_if_due(at, true, WallInstant::from_micros(wall * 1_000_000));
+            at += CLOSE * 2;
+            let found =
+                terminals.look_if_due(at, Attention::Close, WallInstant::from_micros(wall * 1_000_000));
             found.map(|(ago, _)| ago)
         };
         let seconds = |seconds| Some(Duration::from_secs(seconds));

@@ -4,11 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use fallow_client::Event;
+use fallow_client::{Attention, Event};
 use fallow_domain::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use tokio::sync::watch as channel;
@@ -24,8 +25,8 @@ pub(super) struct Watch {
 }
 
 struct Shared {
-    /// There are tasks.
-    attentive: AtomicBool,
+    /// How closely it is to be looked.
+    attention: Mutex<Attention>,
     ends: AtomicBool,
     /// Wakes the thread.
     wake: OwnedFd,
@@ -46,8 +47,7 @@ impl Watch {
         sight: channel::Sender<Sight>,
     ) -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let shared =
-            Arc::new(Shared { attentive: AtomicBool::new(false), ends: AtomicBool::new(false), wake });
+        let shared = Arc::new(Shared { attention: Mutex::default(), ends: AtomicBool::new(false), wake });
         let thread = std::thread::Builder::new().name("owner".into()).spawn({
             let shared = Arc::clone(&shared);
             move || {
@@ -60,9 +60,10 @@ impl Watch {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Whether there are tasks.
-    pub(super) fn attend(&self, attentive: bool) {
-        if self.shared.attentive.swap(attentive, Ordering::Relaxed) != attentive && attentive {
+    /// How closely it is to be looked from now on.
+    pub(super) fn attend(&self, attention: Attention) {
+        let before = std::mem::replace(&mut *fallow_daemon::lock(&self.shared.attention), attention);
+        if attention > before {
             self.shared.wake();
         }
     }
@@ -99,8 +100,8 @@ impl Watching {
                 let all = self.devices.sees_all();
                 self.sight.send_if_modified(|sight| std::mem::replace(&mut sight.devices, all) != all);
             }
-            let attentive = self.shared.attentive.load(Ordering::Relaxed);
-            let seen = self.terminals.look_if_due(now, attentive, fallow_daemon::clock::now());
+            let attention = *fallow_daemon::lock(&self.shared.attention);
+            let seen = self.terminals.look_if_due(now, attention, fallow_daemon::clock::now());
             if let Some((ago, terminal)) = seen {
                 untold = Some(Event::OwnerInput { ago });
                 self.report.saw(&format!("the terminal {}", terminal.display()));
@@ -113,7 +114,7 @@ impl Watching {
             let (on, what) = self.terminals.status();
             self.report.note(super::terminals::NAME, on, &what);
             quiet_until = quiet_until.filter(|until| now < *until);
-            let mut wake_at = self.terminals.due(attentive).min(self.devices.due(now));
+            let mut wake_at = self.terminals.due(attention).min(self.devices.due(now));
             wake_at = quiet_until.map_or(wake_at, |until| wake_at.min(until));
             if untold.is_some() {
                 wake_at = wake_at.min(now + TELL_AGAIN);

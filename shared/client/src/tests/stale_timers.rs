@@ -144,6 +144,18 @@ fn computing() -> (Client, JobId) {
 }
 
 #[test]
+fn r6_2_a_host_is_woken_to_see_that_it_is_awake_only_while_a_task_executes() {
+    let (mut client, id) = computing();
+    assert!(client.next_watch().is_some());
+    client.edit_job(id, |job| job.process = Process::Suspended(7));
+    check(&mut client);
+    assert_eq!(client.next_watch(), None, "it is stopped");
+    client.edit_job(id, |job| job.process = Process::Executing(7));
+    check(&mut client);
+    assert!(client.next_watch().is_some());
+}
+
+#[test]
 fn r2_8_a_limit_on_cpu_time_that_the_coordinator_sets_is_kept_from_then_on() {
     let (mut client, _) = computing();
     assert_eq!(client.next_throttle(), None);
