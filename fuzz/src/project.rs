@@ -64,7 +64,7 @@ pub(crate) const TARGETS: &[Target] = &[
         let after = in_force(&[Source::limits(Origin::OwnerFile, file.0)]).values;
         assert_eq!(after.check(), Ok(()));
         assert!(after.fleet.cpu_fraction <= before.fleet.cpu_fraction);
-        assert!(!after.fleet.run_in_use && !after.local.run_on_batteries);
+        assert!(!after.fleet.run_in_use && !after.fleet.local.run_on_batteries);
     }),
     Target::new("signature", "", |bytes| {
         let text = String::from_utf8_lossy(bytes);

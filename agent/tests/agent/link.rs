@@ -392,6 +392,7 @@ pub(crate) fn document(version: u64, share: f64) -> from_coordinator::Body {
             idle_after_micros: 0,
             required_layers: Vec::new(),
             jobs_network: None,
+            local: None,
         }),
     })
 }

@@ -11,6 +11,7 @@ mod daemon;
 mod deaf;
 mod disk;
 mod disk_reports;
+mod document_words;
 mod gpus;
 mod groups;
 mod guard;

@@ -22,5 +22,8 @@ pub const DISK_NAME_BYTES: usize = 255;
 pub const DISK_RULE_BYTES: usize = 32;
 /// Bytes of its reason.
 pub const DISK_WHY_BYTES: usize = 600;
+/// Programs, and exclusions of devices, in one list of an owner's word: as many as a document and two files
+/// of the host may name together.
+pub const LISTED: usize = 300;
 /// Layers of confinement that may be required: more than there are.
 pub const LAYERS: usize = 32;

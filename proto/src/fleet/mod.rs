@@ -11,6 +11,7 @@ pub mod entry;
 pub mod entry_key;
 pub mod host;
 pub mod limits;
+mod local_preferences;
 pub mod owner;
 pub mod preferences;
 pub mod project;

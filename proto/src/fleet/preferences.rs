@@ -3,7 +3,7 @@
 use fallow_domain::{Bytes, Duration, Fraction, Hours, Invalid, MasterUrl, Preferences, RequiredLayer};
 
 use super::limits::LAYERS;
-use super::v1 as wire;
+use super::{local_preferences, v1 as wire};
 
 /// Preferences on the wire.
 #[must_use]
@@ -30,6 +30,7 @@ pub fn to_wire(preferences: &Preferences) -> wire::Preferences {
         idle_after,
         required_layers,
         jobs_network,
+        local,
     } = preferences;
     wire::Preferences {
         cpu_fraction: cpu_fraction.get(),
@@ -54,6 +55,7 @@ pub fn to_wire(preferences: &Preferences) -> wire::Preferences {
         jobs_network: jobs_network.as_ref().map(|projects| wire::JobsNetwork {
             project_urls: projects.iter().map(ToString::to_string).collect(),
         }),
+        local: local_preferences::to_wire(local),
     }
 }
 
@@ -83,6 +85,7 @@ pub fn from_wire(wire: &wire::Preferences) -> Result<Preferences, Invalid> {
         idle_after_micros,
         required_layers,
         jobs_network,
+        local,
     } = wire;
     let projects = jobs_network.as_ref().map(|wire| &wire.project_urls);
     if let Some(many) = projects.map(Vec::len).filter(|len| *len > Preferences::NETWORK_PROJECTS_MAX) {
@@ -119,6 +122,7 @@ pub fn from_wire(wire: &wire::Preferences) -> Result<Preferences, Invalid> {
         jobs_network: projects
             .map(|urls| urls.iter().map(|url| MasterUrl::parse(url)).collect::<Result<_, _>>())
             .transpose()?,
+        local: local_preferences::from_wire(local.as_ref())?,
     };
     preferences.check()?;
     Ok(preferences)
@@ -126,6 +130,8 @@ pub fn from_wire(wire: &wire::Preferences) -> Result<Preferences, Invalid> {
 
 #[cfg(test)]
 mod tests {
+    use fallow_domain::LocalPreferences;
+
     use super::*;
 
     /// No two alike, and none of them the default: one that took another's place would show.
@@ -151,6 +157,7 @@ mod tests {
             // One that only a newer version knows is among them.
             required_layers: ["files", "newer"].map(|name| RequiredLayer::of_stored(name).unwrap()).into(),
             jobs_network: Some([MasterUrl::parse("http://example.org/a/").unwrap()].into()),
+            local: LocalPreferences { run_on_batteries: true, ..LocalPreferences::default() },
         }
     }
 

@@ -41,7 +41,7 @@ pub enum DeviceState {
     ExcludedByFleet,
     /// A program uses it that is none of our tasks', or did so until a moment ago.
     InUse(String),
-    /// It is hotter than the owner allows, or was and has yet to cool.
+    /// It is hotter than preferences allow, or was and has yet to cool.
     TooHot(String),
     /// It is not there any more, or its driver does not answer.
     Gone,
@@ -90,7 +90,10 @@ impl Client {
             Some(Standing::Gone) => DeviceState::Gone,
             Some(unfit @ Standing::Unfit(_)) => DeviceState::Unfit(unfit.to_string()),
             _ if self.state.host.owner.excluded_devices.contains(&device) => DeviceState::ExcludedByOwner,
-            _ if !self.local_preferences().use_gpus => DeviceState::ExcludedByOwner,
+            _ if !self.local_preferences().use_gpus => match self.state.host.is_of_document("use_gpus") {
+                true => DeviceState::ExcludedByFleet,
+                false => DeviceState::ExcludedByOwner,
+            },
             _ if excluded_devices.contains(&device) => DeviceState::ExcludedByFleet,
             _ if let Some(why) = self.state.host.devices_stopped_for() => DeviceState::InUse(why.to_owned()),
             Some(used @ (Standing::InUse(_) | Standing::Held(_))) => DeviceState::InUse(used.to_string()),

@@ -148,7 +148,7 @@ impl Client {
         let named = bad.filter_map(|number| Device::new(kind, number).ok());
         let mut why: Vec<String> = named.map(|one| format!("{one} is {}", self.device_state(one))).collect();
         if self.state.jobs.get(&id).is_some_and(|job| self.is_barred(job)) {
-            why.push("the owner keeps it from this project (excluded_of_projects)".to_owned());
+            why.push("preferences keep it from this project (excluded_of_projects)".to_owned());
         }
         Cause::DeviceExcluded(why.join(", "))
     }

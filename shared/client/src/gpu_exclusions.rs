@@ -1,4 +1,5 @@
-//! Devices that the owner keeps from jobs of single projects (R6.4; BOINC: `exclude_gpu` in `cc_config.xml`).
+//! Devices that preferences keep from jobs of single projects (R6.4; BOINC: `exclude_gpu` in
+//! `cc_config.xml`).
 //!
 //! A job is placed on none of them. A project that may use no device of a type at all is asked for no jobs
 //! of it. Not foreseen: one that may use some of them is asked as if it could have all.

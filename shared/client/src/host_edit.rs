@@ -13,7 +13,7 @@ use fallow_domain::{
 };
 use fallow_policy::confinement::{HostLayer, Lacking, TaskLayers, lacking, required_of_tasks};
 use fallow_policy::looks::Stakes;
-use fallow_preferences::{InForce, Said};
+use fallow_preferences::{InForce, Origin, Place, Said};
 
 use crate::in_force::{PreferenceFiles, Sources};
 use crate::in_use::{InUse, InUseView, Rests};
@@ -93,6 +93,8 @@ pub(crate) struct Difference {
     reports: bool,
     /// Jobs of some project may have the network no more.
     network: bool,
+    /// A document says something else of what goes on in and around the host, or says nothing of it any more.
+    local: bool,
 }
 
 impl Deref for HostRecord {
@@ -156,6 +158,12 @@ impl HostRecord {
         &self.merged
     }
 
+    /// Whether it is the document that says a preference which is in force.
+    pub(crate) fn is_of_document(&self, key: &str) -> bool {
+        let is_documents = |place: &Place| matches!(place.origin, Origin::Document(_));
+        self.merged.entries.iter().any(|entry| entry.key == key && is_documents(&entry.place))
+    }
+
     /// Whether a file of its owner says that nothing computes, and nothing else does.
     pub(crate) fn is_suspended_by_file(&self) -> bool {
         let wished = self.meta.document.as_ref().is_some_and(|document| document.preferences.suspended);
@@ -186,14 +194,11 @@ impl HostRecord {
 
     /// Its files say this from now on. None if that is what they said before.
     pub(crate) fn set_files(&mut self, files: PreferenceFiles, now: Instant) -> Option<Difference> {
-        let before = self.merged.values.local.clone();
+        let before = self.merged.values.fleet.local.clone();
         let found = self.sources.set_files(files).then(|| self.merge(now))?;
-        let local = &self.merged.values.local;
-        // Of these no other source has a word.
-        let devices = |of: &LocalPreferences| (of.use_gpus, of.excluded_of_projects.clone());
-        let fits = devices(&before) != devices(local);
+        let local = &self.merged.values.fleet.local;
         let reports = before.report_at_once != local.report_at_once;
-        Some(Difference { fits: found.fits || fits, reports: found.reports || reports, ..found })
+        Some(Difference { reports: found.reports || reports, ..found })
     }
 
     /// The same of the web site that counts.
@@ -270,7 +275,7 @@ impl HostRecord {
 
     /// Until when projects may not be contacted, if they may not now.
     pub(crate) fn network_closed_until(&self, now: Instant) -> Option<Instant> {
-        match self.merged.values.local.network_hours.at(now, &self.local) {
+        match self.merged.values.fleet.local.network_hours.at(now, &self.local) {
             (true, _) => None,
             (false, until) => Some(until.unwrap_or(Instant::FAR_FUTURE)),
         }
@@ -394,7 +399,7 @@ impl HostRecord {
     /// Works out the preferences in force anew, as they are now.
     pub(crate) fn look_at_clock(&mut self, now: Instant) -> Difference {
         let spared = self.spares_devices();
-        let (mut preferences, local) = (self.merged.values.fleet.clone(), &self.merged.values.local);
+        let (mut preferences, local) = (self.merged.values.fleet.clone(), &self.merged.values.fleet.local);
         if let Some((facts, most)) = self.facts.as_ref().zip(local.cpus_max) {
             let part = Fraction::clamped(f64::from(most.get()) / f64::from(facts.ncpus.max(1)));
             least(&mut preferences.cpu_fraction, part);
@@ -458,12 +463,14 @@ impl HostRecord {
         let rules = document || was.owner != is.owner || was.snoozed_until != is.snoozed_until;
         let durable = rules || was.declined != is.declined || was.fleet != is.fleet;
         let store = was != *is;
+        let mut local = false;
         if document || was.owner != is.owner {
-            self.merged = self.sources.in_force(&self.meta);
+            let before = std::mem::replace(&mut self.merged, self.sources.in_force(&self.meta)).values;
+            local = before.fleet.local != self.merged.values.fleet.local;
         }
         let found = if rules { self.look_at_clock(now) } else { Difference::default() };
         let Difference { fits, network, .. } = found;
-        (told, Difference { store, durable, rules, fits, network, reports: document })
+        (told, Difference { store, durable, rules, fits, network, reports: document, local })
     }
 }
 
@@ -504,10 +511,14 @@ fn fits_others(was: &Preferences, is: &Preferences) -> bool {
         idle_after: _,
         required_layers: _,
         jobs_network: _,
+        // Of these, whether devices are there at all, and for which projects. A number of CPUs is in the part
+        // of them, and what holds in use is in force while somebody uses the host.
+        local: LocalPreferences { use_gpus, excluded_of_projects, .. },
     } = was;
     (cpu_fraction, memory_fraction, connection_interval)
         != (&is.cpu_fraction, &is.memory_fraction, &is.connection_interval)
         || *excluded_devices != is.excluded_devices
+        || (use_gpus, excluded_of_projects) != (&is.local.use_gpus, &is.local.excluded_of_projects)
 }
 
 impl Client {
@@ -529,6 +540,11 @@ impl Client {
         }
         if found.network {
             self.take_network_back();
+        }
+        // Before the start all is worked out anyway once the host was measured.
+        if found.local && self.state.host.facts().is_some() {
+            self.bar_projects();
+            self.preferences_may_differ();
         }
         if found.rules {
             self.take_unconfined_off();

@@ -7,7 +7,7 @@
 use fallow_boinc::scheduler::PreferenceFile;
 use fallow_domain::agent_state::OwnerWord;
 use fallow_domain::{Bytes, Fraction, Instant, MasterUrl, OwnerLimits};
-use fallow_preferences::{InForce, Origin, Place, Said, Source, in_force, is_in_documents, of_site};
+use fallow_preferences::{InForce, Origin, Place, Said, Source, in_force, of_site};
 
 use crate::machine::Client;
 use crate::state::{Meta, Project};
@@ -103,7 +103,7 @@ impl Sources {
         let places = merged
             .entries
             .iter()
-            .filter(|entry| is_owners(&entry.place.origin) && is_in_documents(entry.key))
+            .filter(|entry| is_owners(&entry.place.origin))
             .map(|entry| (entry.key.to_owned(), place_of_owner(&entry.place)));
         let word = || OwnerWord { said, preferences: merged.values.fleet.clone(), places: places.collect() };
         (said > 0).then(word)
@@ -192,7 +192,7 @@ impl Client {
         }
     }
 
-    fn preferences_may_differ(&mut self) {
+    pub(crate) fn preferences_may_differ(&mut self) {
         self.judge_heat();
         self.timers.all_stale([Timer::InUse, Timer::Hours, Timer::Connection, Timer::Transfer]);
         self.spare_tasks();

@@ -396,7 +396,7 @@ impl Client {
 
     /// The preferences beside those of a document, in force.
     pub(crate) fn local_preferences(&self) -> &LocalPreferences {
-        &self.state.host.merged().values.local
+        &self.state.host.merged().values.fleet.local
     }
 
     /// The preferences in force: the document's under the owner's limits.

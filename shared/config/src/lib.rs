@@ -13,6 +13,7 @@
 mod diagnostic;
 mod problem;
 mod secret;
+mod shown;
 mod suggest;
 mod units;
 mod value;
@@ -20,6 +21,7 @@ mod walk;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Source};
 pub use problem::{Problem, Severity};
+pub use shown::Shown;
 pub use suggest::suggest;
 pub use units::{
     BadAmount, amount, not_negative, parse_bytes, parse_duration, show_bytes, show_duration, show_fraction,

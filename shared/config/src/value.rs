@@ -9,6 +9,7 @@ use fallow_domain::{
 };
 use toml::de::DeValue;
 
+use crate::shown::NO_LIMIT;
 use crate::suggest::suggest;
 use crate::units::{BadAmount, parse_bytes, parse_duration};
 
@@ -249,10 +250,16 @@ impl FromValue for Hours {
     }
 }
 
-/// What is no limit where the key is absent.
+/// What is no limit where the key is absent. A file that goes before another one may take that one's limit
+/// back by `"no limit"`.
 impl<T: FromValue> FromValue for Option<T> {
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        T::from_value(value).map(Some)
+        if value.as_str() == Some(NO_LIMIT) {
+            return Ok(None);
+        }
+        T::from_value(value)
+            .map(Some)
+            .map_err(|bad| BadValue { expected: format!("{}, or {NO_LIMIT:?}", bad.expected), ..bad })
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Device, Invalid, MasterUrl, ResourceType};
 
 /// The longest name of an application.
@@ -14,7 +16,8 @@ const EXPECTED: &str = "a project's URL, then `all`, nvidia, amd, intel or apple
 
 /// GPUs on which no jobs of a project run, or none of one of its applications (BOINC: `exclude_gpu` in
 /// `cc_config.xml`). Written `URL`, `URL nvidia:0` or `URL all app`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct GpuExclusion {
     url: MasterUrl,
     /// Without one, those of all kinds.
@@ -80,6 +83,19 @@ impl fmt::Display for GpuExclusion {
             write!(f, ":{number}")?;
         }
         app.as_ref().map_or(Ok(()), |app| write!(f, " {app}"))
+    }
+}
+
+impl TryFrom<String> for GpuExclusion {
+    type Error = Invalid;
+    fn try_from(text: String) -> Result<Self, Invalid> {
+        text.parse()
+    }
+}
+
+impl From<GpuExclusion> for String {
+    fn from(exclusion: GpuExclusion) -> Self {
+        exclusion.to_string()
     }
 }
 

@@ -1,7 +1,9 @@
-//! What a host may do by the word of those who sit at it: preferences that no coordinator's document names.
+//! What a host may do by what goes on in and around it: people, its battery, other programs, the network.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{Bytes, Duration, Fraction, GpuExclusion, Hours, Invalid};
 
@@ -13,10 +15,11 @@ const EXCLUSIONS_MAX: usize = 100;
 /// The least that is transferred in a second, where that is limited: with less no file would come to an end.
 const RATE_MIN: Bytes = Bytes(1_000);
 
-/// Preferences beside [`crate::Preferences`] that only files of the host and BOINC's web sites say (R6.4).
-/// Each field names the BOINC element it becomes on the wire. While somebody uses the host, what is said of
-/// that holds beside what holds always: the tighter of the two.
-#[derive(Clone, Debug, PartialEq)]
+/// Preferences that lie beside the others in [`crate::Preferences`] (R6.4). Each field names the BOINC
+/// element it becomes on the wire. While somebody uses the host, what is said of that holds beside what
+/// holds always: the tighter of the two. What a stored document leaves out is as the default is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LocalPreferences {
     /// Part of the CPUs while somebody uses the host (BOINC: `max_ncpus_pct`, beside `niu_max_ncpus_pct`).
     pub cpu_fraction_in_use: Fraction,
@@ -149,7 +152,30 @@ impl LocalPreferences {
         self.transfer_period.as_days_f64().round() as i64
     }
 
-    /// Refuses values that nobody can have meant.
+    /// Whether nothing is said here: what a document without them means.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Refuses values that nobody can have meant, and lists that are too long for one source.
+    ///
+    /// # Errors
+    /// [`Invalid`] for the first field out of range.
+    pub fn check_set(&self) -> Result<(), Invalid> {
+        self.check()?;
+        if self.excluded_of_projects.len() > EXCLUSIONS_MAX {
+            return Err(Invalid::new("exclusions", self.excluded_of_projects.len(), "at most 100 of them"));
+        }
+        let programs = [&self.exclusive_programs, &self.exclusive_gpu_programs];
+        match programs.into_iter().find(|programs| programs.len() > PROGRAMS_MAX) {
+            Some(many) => Err(Invalid::new("programs", many.len(), "at most 100 of them")),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses values that nobody can have meant. Lists may be longer than one source may have them: what
+    /// several name is in force together.
     ///
     /// # Errors
     /// [`Invalid`] for the first field out of range.
@@ -200,18 +226,11 @@ impl LocalPreferences {
         if let Some(most) = self.disk_max.filter(|most| *most < Self::DISK_MAX_LEAST) {
             return Err(Invalid::new("most of the disk", most, "at least 100 MB"));
         }
-        if self.excluded_of_projects.len() > EXCLUSIONS_MAX {
-            return Err(Invalid::new("exclusions", self.excluded_of_projects.len(), "at most 100 of them"));
-        }
-        let programs = [&self.exclusive_programs, &self.exclusive_gpu_programs];
-        if let Some(many) = programs.into_iter().find(|programs| programs.len() > PROGRAMS_MAX) {
-            return Err(Invalid::new("programs", many.len(), "at most 100 of them"));
-        }
         let is_bad = |name: &&String| {
             let bad = |c: char| c == '/' || c.is_control();
             name.trim().is_empty() || name.len() > PROGRAM_MAX || name.contains(bad)
         };
-        match programs.into_iter().flatten().find(is_bad) {
+        match self.exclusive_programs.iter().chain(&self.exclusive_gpu_programs).find(is_bad) {
             Some(name) => Err(Invalid::new("program", name, "the name of its file, without a path")),
             None => Ok(()),
         }

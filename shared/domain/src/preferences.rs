@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Device, Duration, Fraction, Hours, Invalid, MasterUrl, RequiredLayer, ResourceType};
+use crate::{
+    Bytes, Device, Duration, Fraction, Hours, Invalid, LocalPreferences, MasterUrl, RequiredLayer,
+    ResourceType,
+};
 
 /// The least part of CPUs, memory or disk that is set: one CPU of a thousand.
 const FRACTION_MIN: f64 = 0.001;
@@ -60,6 +63,9 @@ pub struct Preferences {
     /// application asks for it (R6.10); none: all projects. BOINC knows no such thing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs_network: Option<BTreeSet<MasterUrl>>,
+    /// By what goes on in and around the host.
+    #[serde(default, skip_serializing_if = "LocalPreferences::is_default")]
+    pub local: LocalPreferences,
 }
 
 /// BOINC's default of `idle_time_to_run`.
@@ -101,6 +107,7 @@ impl Default for Preferences {
             idle_after: IDLE_AFTER,
             required_layers: BTreeSet::new(),
             jobs_network: None,
+            local: LocalPreferences::default(),
         }
     }
 }
@@ -146,7 +153,8 @@ impl Preferences {
         within("scheduling period", self.scheduling_period, second, month, "from 1 s to 31 days")?;
         within("checkpoint period", self.checkpoint_period, second, month, "from 1 s to 31 days")?;
         let (least, day) = (Duration::from_secs(10), Duration::from_hours(24));
-        within("time until the host is idle", self.idle_after, least, day, "from 10 s to 24 h")
+        within("time until the host is idle", self.idle_after, least, day, "from 10 s to 24 h")?;
+        self.local.check()
     }
 
     /// Checks ranges of preferences that somebody sets. Narrower than [`Preferences::check`] at the lower
@@ -157,6 +165,7 @@ impl Preferences {
     /// [`Invalid`] for the first field out of range.
     pub fn check_set(&self) -> Result<(), Invalid> {
         self.check()?;
+        self.local.check_set()?;
         let projects = self.jobs_network.as_ref().map_or(0, BTreeSet::len);
         if projects > Self::NETWORK_PROJECTS_MAX {
             return Err(Invalid::new(
@@ -277,6 +286,28 @@ mod tests {
         assert_eq!(serde_json::from_value::<Preferences>(stored).unwrap(), Preferences::default());
         let owner: OwnerLimits = serde_json::from_str("{\"suspended\":true}").unwrap();
         assert_eq!(owner, OwnerLimits { suspended: true, ..OwnerLimits::default() });
+    }
+
+    #[test]
+    fn r6_4_preferences_stored_before_documents_had_a_word_for_all_are_as_by_default_and_written_likewise() {
+        let stored = serde_json::to_value(Preferences::default()).unwrap();
+        assert!(stored.get("local").is_none(), "what hosts have already would have another hash: {stored}");
+        assert_eq!(serde_json::from_value::<Preferences>(stored).unwrap(), Preferences::default());
+        let one = serde_json::json!({ "run_on_batteries": true });
+        let local = LocalPreferences { run_on_batteries: true, ..LocalPreferences::default() };
+        assert_eq!(serde_json::from_value::<LocalPreferences>(one).unwrap(), local);
+        let said = Preferences { local, ..Preferences::default() };
+        let again = serde_json::from_value::<Preferences>(serde_json::to_value(&said).unwrap());
+        assert_eq!(again.unwrap(), said);
+    }
+
+    #[test]
+    fn r6_4_one_source_names_a_hundred_programs_at_most_and_several_together_more() {
+        let programs = (0..101).map(|number| format!("program-{number}")).collect();
+        let local = LocalPreferences { exclusive_programs: programs, ..LocalPreferences::default() };
+        let many = Preferences { local, ..Preferences::default() };
+        assert!(many.check().is_ok());
+        assert!(many.check_set().unwrap_err().to_string().contains("at most 100"));
     }
 
     fn fraction() -> impl Strategy<Value = Fraction> {

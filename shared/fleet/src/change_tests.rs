@@ -224,6 +224,98 @@ fn r6_4_a_file_that_is_too_long_and_an_account_key_that_is_none_are_refused() {
 }
 
 /// A file of a group, with few names so that groups meet.
+/// For each preference a value that can be meant and is not the default, and one that cannot.
+const WORDS: &[(&str, &str, &str)] = &[
+    ("cpu_fraction", "0.5", "\"150%\""),
+    ("cpu_time_fraction", "0.5", "0.001"),
+    ("buffer_min", "\"2 h\"", "2"),
+    ("buffer_additional", "\"2 h\"", "\"400 days\""),
+    ("scheduling_period", "\"2 h\"", "\"1 ms\""),
+    ("checkpoint_period", "\"2 h\"", "\"1 ms\""),
+    ("leave_in_memory", "true", "1"),
+    ("suspended", "true", "\"yes\""),
+    ("memory_fraction", "0.5", "0"),
+    ("disk_fraction", "0.5", "0"),
+    ("disk_free_min", "\"5 GB\"", "5"),
+    ("connection_interval", "\"2 h\"", "\"400 days\""),
+    ("excluded_devices", "[\"nvidia:0\"]", "[\"cpu:0\"]"),
+    ("hours", "\"22:00-06:00\"", "\"never\""),
+    ("run_in_use", "true", "1"),
+    ("run_gpu_in_use", "true", "1"),
+    ("idle_after", "\"10 min\"", "\"1 s\""),
+    ("required_layers", "[\"files\"]", "[\"fils\"]"),
+    ("jobs_network", "[\"https://example.org/p/\"]", "[\"example\"]"),
+    ("cpu_fraction_in_use", "0.5", "0"),
+    ("cpu_time_fraction_in_use", "0.5", "0.001"),
+    ("memory_fraction_in_use", "0.5", "0"),
+    ("swap_fraction", "0.5", "1.5"),
+    ("cpus_max", "2", "0"),
+    ("gpu_temperature_max", "75", "7"),
+    ("use_gpus", "false", "0"),
+    ("excluded_of_projects", "[\"https://example.org/p/ nvidia:0\"]", "[\"nvidia:0\"]"),
+    ("run_on_batteries", "true", "\"yes\""),
+    ("battery_charge_min", "0.5", "0.001"),
+    ("battery_temperature_max", "45", "7"),
+    ("other_load_max", "0.5", "0.001"),
+    ("other_load_max_in_use", "0.25", "0.001"),
+    ("exclusive_programs", "[\"blender\"]", "[\"/usr/bin/blender\"]"),
+    ("exclusive_gpu_programs", "[\"blender\"]", "\"blender\""),
+    ("start_delay", "\"5 min\"", "\"2 days\""),
+    ("stop_without_input", "\"2 h\"", "\"1 s\""),
+    ("disk_max", "\"20 GB\"", "\"1 MB\""),
+    ("network_hours", "\"22:00-06:00\"", "\"22-6\""),
+    ("network_wifi_only", "true", "1"),
+    ("other_network_max", "\"1 MB\"", "\"1 kB\""),
+    ("upload_max", "\"100 kB\"", "\"1 B\""),
+    ("download_max", "\"2 MB\"", "\"1 B\""),
+    ("transfer_max", "\"10 GB\"", "\"1 kB\""),
+    ("transfer_period", "\"30 days\"", "\"36 h\""),
+    ("files_at_once", "4", "0"),
+    ("files_at_once_of_project", "1", "0"),
+    ("report_at_once", "true", "1"),
+];
+
+fn saying(name: &str, precedence: u32, preferences: &str) -> String {
+    format!("name = \"{name}\"\nprecedence = {precedence}\nselector = \"\"\n[preferences]\n{preferences}\n")
+}
+
+#[test]
+fn r6_4_every_preference_is_said_by_a_group_and_a_wrong_value_is_named_with_its_key() {
+    assert_eq!(WORDS.iter().map(|(key, ..)| *key).collect::<Vec<_>>(), crate::PREFERENCE_KEYS);
+    let set = set();
+    for (key, good, bad) in WORDS {
+        let file = saying("lab", 1, &format!("{key} = {good}"));
+        let of = Effective::of(&applied(&set, &change(&[("lab.toml", &file)])), &Labels::default());
+        let said: Vec<_> =
+            of.preferences.iter().filter(|one| one.origin.to_string() == "group lab").collect();
+        assert!(said.len() == 1 && said[0].value.key() == *key, "{key}: {said:?}");
+        let usual =
+            Preference::all_of(&Preferences::default()).into_iter().find(|one| one.key() == *key).unwrap();
+        assert_ne!(said[0].value, usual);
+        let error = wrong(&set, &[("lab.toml", &saying("lab", 1, &format!("{key} = {bad}")))]);
+        assert!(error.contains(&format!("preferences.{key}")) && error.contains("lab.toml:5"), "{error}");
+    }
+}
+
+#[test]
+fn r6_4_a_higher_group_takes_a_limit_of_a_lower_one_back() {
+    let lower = saying("lab", 1, "upload_max = \"100 kB\"\ngpu_temperature_max = 75");
+    let higher = saying("servers", 2, "upload_max = \"no limit\"");
+    let set = applied(&set(), &change(&[("lab.toml", &lower), ("servers.toml", &higher)]));
+    let of = Effective::of(&set, &Labels::default());
+    let shown = |key: &str| {
+        let one = of.preferences.iter().find(|one| one.value.key() == key).unwrap();
+        let lost: Vec<_> = one.losers.iter().map(|(origin, value)| format!("{value} by {origin}")).collect();
+        format!("{} by {} over {}", one.value, one.origin, lost.join(", "))
+    };
+    assert_eq!(
+        shown("upload_max"),
+        "no limit by group servers over 100 kB a second by group lab, no limit by default"
+    );
+    assert_eq!(shown("gpu_temperature_max"), "75 °C by group lab over no limit by default");
+    assert_eq!(of.document(&set).preferences.local.upload_max, None);
+}
+
 fn group(number: u32) -> impl Strategy<Value = (String, String)> {
     let parts = (
         prop::sample::select(vec!["", "room=1", "room=2", "site=a", "!room", "room"]),

@@ -237,7 +237,8 @@ mod tests {
              <ram_max_used_busy_pct>20</ram_max_used_busy_pct><ram_max_used_idle_pct>80</ram_max_used_idle_pct>",
         );
         let part = Fraction::clamped;
-        let Values { fleet, local } = values(said);
+        let Values { fleet } = values(said);
+        let local = fleet.local.clone();
         assert_eq!((fleet.cpu_fraction, local.cpu_fraction_in_use), (part(0.75), part(0.25)));
         assert_eq!((fleet.cpu_time_fraction, local.cpu_time_fraction_in_use), (part(0.4), part(0.4)));
         assert_eq!((fleet.memory_fraction, local.memory_fraction_in_use), (part(0.8), part(0.2)));
@@ -248,7 +249,7 @@ mod tests {
     fn r6_4_what_may_be_transferred_in_days_is_a_limit_only_with_both_of_boincs_elements() {
         let (limit, days) = ("<daily_xfer_limit_mb>200</daily_xfer_limit_mb>", "<daily_xfer_period_days>");
         let of = |said: Said| {
-            let local = values(said).local;
+            let local = values(said).fleet.local;
             (local.transfer_max, local.transfer_days())
         };
         let both = format!("{limit}{days}30</daily_xfer_period_days>");
@@ -268,7 +269,7 @@ mod tests {
 
     #[test]
     fn r6_4_the_older_number_of_cpus_holds_where_no_part_of_them_is_said() {
-        let of = |said: Said| values(said).local.cpus_max.map(NonZeroU32::get);
+        let of = |said: Said| values(said).fleet.local.cpus_max.map(NonZeroU32::get);
         let (two, part) = ("<max_cpus>2</max_cpus>", "<max_ncpus_pct>50</max_ncpus_pct>");
         let none = "<max_ncpus_pct>0</max_ncpus_pct>";
         assert_eq!(
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn r6_4_boincs_part_of_the_swap_space_is_all_of_it_where_it_is_not_said() {
-        let of = |said: Said| values(said).local.swap_fraction;
+        let of = |said: Said| values(said).fleet.local.swap_fraction;
         assert_eq!(of(site("")), Fraction::ONE);
         assert_eq!(of(over("<vm_max_used_pct>75</vm_max_used_pct>")), Fraction::clamped(0.75));
     }
@@ -291,7 +292,7 @@ mod tests {
     #[test]
     fn r6_4_what_boinc_says_for_telephones_holds_only_where_it_is_said() {
         let of = |said: Said| {
-            let local = values(said).local;
+            let local = values(said).fleet.local;
             let degrees = local.battery_temperature_max.map(NonZeroU32::get);
             (local.battery_charge_min, degrees, local.network_wifi_only)
         };

@@ -216,7 +216,8 @@ mod tests {
     fn r6_4_options_of_a_client_configuration_limit_and_what_is_as_usual_says_nothing() {
         let of = |options: &str| {
             let source = Source::limits(Origin::ClientConfig, read(options).unwrap());
-            let Values { fleet, local } = in_force(&[source]).values;
+            let Values { mut fleet } = in_force(&[source]).values;
+            let local = std::mem::take(&mut fleet.local);
             assert_eq!(fleet.cpu_fraction, Fraction::ONE);
             local
         };

@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 
 use fallow_config::{Fields, Walk, write_duration};
 use fallow_domain::{
-    Bytes, Device, Duration, Fraction, GpuExclusion, Hours, Invalid, LocalPreferences, MasterUrl,
-    OwnerLimits, Preferences, RequiredLayer,
+    Bytes, Device, Duration, Fraction, GpuExclusion, Hours, Invalid, MasterUrl, OwnerLimits, Preferences,
+    RequiredLayer,
 };
 
 use crate::merge::{Entry, Source, Trail};
@@ -15,32 +15,21 @@ use crate::tighter;
 /// The values of all preferences.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Values {
-    /// Those that a coordinator's document has.
+    /// As a coordinator's document has them.
     pub fleet: Preferences,
-    /// Those beside.
-    pub local: LocalPreferences,
 }
 
 /// Makes the types from the list, so that none can be left out anywhere.
 macro_rules! preferences {
-    ($($field:ident: $kind:ty, $part:ident, $tighter:ident;)*) => {
+    ($($field:ident: $kind:ty, $($part:ident).+, $tighter:ident;)*) => {
         /// The keys of all preferences, as files and `--json` have them.
         pub const KEYS: &[&str] = &[$(stringify!($field)),*];
-
-        /// Whether a coordinator's document has this preference.
-        #[must_use]
-        pub fn is_in_documents(key: &str) -> bool {
-            match key {
-                $(stringify!($field) => stringify!($part) == "fleet",)*
-                _ => false,
-            }
-        }
 
         /// What a source says: some of the preferences.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Said {
             $(
-                #[allow(missing_docs, reason = "as in `Preferences` and `LocalPreferences`")]
+                #[allow(missing_docs, reason = "as in `Preferences`")]
                 pub $field: Option<$kind>,
             )*
             /// The lines of a file in which keys stand, from 1.
@@ -51,20 +40,13 @@ macro_rules! preferences {
             /// All of a document's preferences.
             #[must_use]
             pub fn all_of(values: &Values) -> Self {
-                Self { $($field: Some(values.$part.$field.clone()),)* lines: BTreeMap::new() }
+                Self { $($field: Some(values.$($part).+.$field.clone()),)* lines: BTreeMap::new() }
             }
 
             /// All that a coordinator's document says.
             #[must_use]
             pub fn of_document(preferences: &Preferences) -> Self {
-                let values = Values { fleet: preferences.clone(), ..Values::default() };
-                let mut said = Self::all_of(&values);
-                $(
-                    if stringify!($part) != "fleet" {
-                        said.$field = None;
-                    }
-                )*
-                said
+                Self::all_of(&Values { fleet: preferences.clone() })
             }
 
             /// What an owner's commands say.
@@ -102,7 +84,7 @@ macro_rules! preferences {
                 $(
                     if let Some(value) = walk.get::<$kind>(fields, stringify!($field)) {
                         let mut values = Values::default();
-                        values.$part.$field = value.clone();
+                        values.$($part).+.$field = value.clone();
                         match values.check() {
                             Ok(()) => {
                                 let line = walk.line(stringify!($field)).unwrap_or(0);
@@ -125,13 +107,13 @@ macro_rules! preferences {
         pub(crate) fn merge(sources: &[Source]) -> (Values, Vec<Entry>) {
             let (mut values, mut entries) = (Values::default(), Vec::new());
             $({
-                let mut trail = Trail::new(stringify!($field), values.$part.$field.clone());
+                let mut trail = Trail::new(stringify!($field), values.$($part).+.$field.clone());
                 for source in sources {
                     if let Some(said) = &source.said.$field {
                         trail.hear(source, said, tighter::$tighter);
                     }
                 }
-                values.$part.$field = trail.value().clone();
+                values.$($part).+.$field = trail.value().clone();
                 entries.push(trail.end());
             })*
             (values, entries)
@@ -147,42 +129,42 @@ preferences! {
     run_in_use: bool, fleet, off;
     run_gpu_in_use: bool, fleet, off;
     idle_after: Duration, fleet, more;
-    stop_without_input: Option<Duration>, local, less_if_any;
-    run_on_batteries: bool, local, off;
-    battery_charge_min: Option<Fraction>, local, more_if_any;
-    battery_temperature_max: Option<NonZeroU32>, local, less_if_any;
-    exclusive_programs: BTreeSet<String>, local, all_of_both;
-    exclusive_gpu_programs: BTreeSet<String>, local, all_of_both;
-    start_delay: Duration, local, more;
-    other_load_max: Option<Fraction>, local, less_if_any;
-    other_load_max_in_use: Option<Fraction>, local, less_if_any;
-    cpus_max: Option<NonZeroU32>, local, less_if_any;
+    stop_without_input: Option<Duration>, fleet.local, less_if_any;
+    run_on_batteries: bool, fleet.local, off;
+    battery_charge_min: Option<Fraction>, fleet.local, more_if_any;
+    battery_temperature_max: Option<NonZeroU32>, fleet.local, less_if_any;
+    exclusive_programs: BTreeSet<String>, fleet.local, all_of_both;
+    exclusive_gpu_programs: BTreeSet<String>, fleet.local, all_of_both;
+    start_delay: Duration, fleet.local, more;
+    other_load_max: Option<Fraction>, fleet.local, less_if_any;
+    other_load_max_in_use: Option<Fraction>, fleet.local, less_if_any;
+    cpus_max: Option<NonZeroU32>, fleet.local, less_if_any;
     cpu_fraction: Fraction, fleet, less;
-    cpu_fraction_in_use: Fraction, local, less;
+    cpu_fraction_in_use: Fraction, fleet.local, less;
     cpu_time_fraction: Fraction, fleet, less;
-    cpu_time_fraction_in_use: Fraction, local, less;
+    cpu_time_fraction_in_use: Fraction, fleet.local, less;
     memory_fraction: Fraction, fleet, less;
-    memory_fraction_in_use: Fraction, local, less;
-    swap_fraction: Fraction, local, less;
+    memory_fraction_in_use: Fraction, fleet.local, less;
+    swap_fraction: Fraction, fleet.local, less;
     leave_in_memory: bool, fleet, off;
-    use_gpus: bool, local, off;
+    use_gpus: bool, fleet.local, off;
     excluded_devices: BTreeSet<Device>, fleet, all_of_both;
-    excluded_of_projects: BTreeSet<GpuExclusion>, local, all_of_both;
-    gpu_temperature_max: Option<NonZeroU32>, local, less_if_any;
+    excluded_of_projects: BTreeSet<GpuExclusion>, fleet.local, all_of_both;
+    gpu_temperature_max: Option<NonZeroU32>, fleet.local, less_if_any;
     disk_fraction: Fraction, fleet, less;
-    disk_max: Option<Bytes>, local, less_if_any;
+    disk_max: Option<Bytes>, fleet.local, less_if_any;
     disk_free_min: Bytes, fleet, more;
     checkpoint_period: Duration, fleet, more;
-    network_hours: Hours, local, in_both;
-    network_wifi_only: bool, local, on;
-    other_network_max: Option<Bytes>, local, less_if_any;
-    upload_max: Option<Bytes>, local, less_if_any;
-    download_max: Option<Bytes>, local, less_if_any;
-    transfer_max: Option<Bytes>, local, less_if_any;
-    transfer_period: Duration, local, more;
-    files_at_once: NonZeroU32, local, less;
-    files_at_once_of_project: NonZeroU32, local, less;
-    report_at_once: bool, local, on;
+    network_hours: Hours, fleet.local, in_both;
+    network_wifi_only: bool, fleet.local, on;
+    other_network_max: Option<Bytes>, fleet.local, less_if_any;
+    upload_max: Option<Bytes>, fleet.local, less_if_any;
+    download_max: Option<Bytes>, fleet.local, less_if_any;
+    transfer_max: Option<Bytes>, fleet.local, less_if_any;
+    transfer_period: Duration, fleet.local, more;
+    files_at_once: NonZeroU32, fleet.local, less;
+    files_at_once_of_project: NonZeroU32, fleet.local, less;
+    report_at_once: bool, fleet.local, on;
     buffer_min: Duration, fleet, less;
     buffer_additional: Duration, fleet, less;
     scheduling_period: Duration, fleet, neither;
@@ -244,15 +226,14 @@ impl Values {
     /// # Errors
     /// [`Invalid`] for the first of them.
     pub fn check(&self) -> Result<(), Invalid> {
-        self.fleet.check_set()?;
-        self.local.check()
+        self.fleet.check_set()
     }
 
     /// What values that can be meant each by itself come to together, where nobody can have meant that: a
     /// line for each.
     #[must_use]
     pub fn cautions(&self) -> Vec<String> {
-        let (fleet, local) = (&self.fleet, &self.local);
+        let (fleet, local) = (&self.fleet, &self.fleet.local);
         let mut found = Vec::new();
         if let Some(stop) =
             local.stop_without_input.filter(|stop| !fleet.run_in_use && *stop <= fleet.idle_after)
@@ -270,13 +251,15 @@ impl Values {
 
 #[cfg(test)]
 mod tests {
+    use fallow_domain::LocalPreferences;
+
     use super::*;
 
     #[test]
     fn r6_4_a_machine_that_would_never_compute_is_warned_of() {
         let of = |stop: i64, idle: i64, run_in_use| {
             let mut values = Values::default();
-            values.local.stop_without_input = Some(Duration::from_mins(stop));
+            values.fleet.local.stop_without_input = Some(Duration::from_mins(stop));
             values.fleet.idle_after = Duration::from_mins(idle);
             values.fleet.run_in_use = run_in_use;
             values.cautions()
@@ -313,6 +296,7 @@ mod tests {
             idle_after: _,
             required_layers: _,
             jobs_network: _,
+            local: _,
         } = Preferences::default();
         let LocalPreferences {
             cpu_fraction_in_use: _,
@@ -351,10 +335,9 @@ mod tests {
 
     #[test]
     fn r6_4_what_all_of_them_say_is_what_is_in_force() {
-        let values = Values {
-            fleet: Preferences { run_in_use: true, suspended: true, ..Preferences::default() },
-            local: LocalPreferences { disk_max: Some(Bytes(7)), ..LocalPreferences::default() },
-        };
+        let local = LocalPreferences { disk_max: Some(Bytes(7)), ..LocalPreferences::default() };
+        let fleet = Preferences { run_in_use: true, suspended: true, local, ..Preferences::default() };
+        let values = Values { fleet };
         let source = Source::says(crate::Origin::Override, Said::all_of(&values));
         assert_eq!(crate::in_force(&[source]).values, values);
     }

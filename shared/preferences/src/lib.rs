@@ -26,12 +26,11 @@ mod explain;
 mod keys;
 mod merge;
 mod owner_file;
-mod shown;
 mod tighter;
 
 pub use boinc_file::{of_override, of_site};
 pub use client_config::client_config;
 pub use explain::{Explained, explain};
-pub use keys::{KEYS, OWNER_KEYS, Said, Values, is_in_documents};
+pub use keys::{KEYS, OWNER_KEYS, Said, Values};
 pub use merge::{Entry, InForce, Origin, Other, Outdone, Place, Role, Source, in_force};
 pub use owner_file::{OwnerFile, template};

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use fallow_config::Shown;
 use fallow_domain::{DocumentVersion, MasterUrl};
 
 use crate::keys::{Said, Values, merge};
-use crate::shown::Shown;
 
 /// Where a preference may come from. The order is that in which sources are heard.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -326,7 +326,8 @@ mod tests {
             prop_assert!(!after.fleet.run_in_use || before.fleet.run_in_use);
             prop_assert!(after.fleet.suspended || !before.fleet.suspended);
             prop_assert!(after.fleet.idle_after >= before.fleet.idle_after);
-            prop_assert!(before.local.other_load_max.is_none_or(|was| after.local.other_load_max.unwrap() <= was));
+            let load = |values: &Values| values.fleet.local.other_load_max;
+            prop_assert!(load(&before).is_none_or(|was| load(&after).unwrap() <= was));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::agent_state::{HostState, ProjectState, SuspendedBy};
-use fallow_domain::{AgentId, DocumentVersion, Instant, MasterUrl, Preferences, printable};
+use fallow_domain::{AgentId, DocumentVersion, Instant, LocalPreferences, MasterUrl, Preferences, printable};
 use fallow_fleet::GroupName;
 use serde::{Deserialize, Serialize};
 
@@ -72,8 +72,16 @@ pub enum Pause {
     /// Its owner suspended it, or has a file of preferences that cannot be read. It ends when he does
     /// something.
     Owner,
-    /// What is the host's own, and passes: a snooze, the battery, other programs, no input for long.
+    /// Somebody on the host, for a while: what no document says.
     Passing,
+    /// It runs on its battery, or that is charged to too little, or too hot.
+    Battery,
+    /// Other programs use it.
+    OtherPrograms,
+    /// There was no input for long.
+    NoInput,
+    /// Its agent was started a moment ago.
+    StartDelay,
     /// It is none of its hours.
     Hours,
     /// Somebody uses it, so it does not compute.
@@ -91,13 +99,11 @@ impl Pause {
     fn of(state: &HostState) -> Option<Self> {
         match state.suspended_by {
             Some(SuspendedBy::Owner | SuspendedBy::PreferenceFile) => Some(Self::Owner),
-            Some(
-                SuspendedBy::Snooze
-                | SuspendedBy::Battery
-                | SuspendedBy::OtherPrograms
-                | SuspendedBy::NoInput
-                | SuspendedBy::StartDelay,
-            ) => Some(Self::Passing),
+            Some(SuspendedBy::Snooze) => Some(Self::Passing),
+            Some(SuspendedBy::Battery) => Some(Self::Battery),
+            Some(SuspendedBy::OtherPrograms) => Some(Self::OtherPrograms),
+            Some(SuspendedBy::NoInput) => Some(Self::NoInput),
+            Some(SuspendedBy::StartDelay) => Some(Self::StartDelay),
             Some(SuspendedBy::Hours) => Some(Self::Hours),
             Some(SuspendedBy::InUse) => Some(Self::InUse),
             Some(SuspendedBy::Disk) => Some(Self::Disk),
@@ -109,25 +115,54 @@ impl Pause {
 
     /// Whether a version lets it come about more easily than the one before.
     fn is_more_likely(self, before: &Preferences, after: &Preferences) -> bool {
+        let (was, is) = (&before.local, &after.local);
         match self {
             Self::Owner | Self::Passing => false,
-            // Of what documents say it is the GPUs alone that rest then; and for how long what owners say
-            // of such hosts holds.
+            Self::Battery => {
+                was.run_on_batteries && !is.run_on_batteries
+                    || is_set_above(was.battery_charge_min, is.battery_charge_min)
+                    || is_set_below(was.battery_temperature_max, is.battery_temperature_max)
+            }
+            Self::OtherPrograms => {
+                is_set_below(was.other_load_max, is.other_load_max)
+                    || is_set_below(was.other_load_max_in_use, is.other_load_max_in_use)
+                    || !is.exclusive_programs.is_subset(&was.exclusive_programs)
+            }
+            Self::NoInput => is_set_below(was.stop_without_input, is.stop_without_input),
+            Self::StartDelay => is.start_delay > was.start_delay,
+            // GPUs rest then, or less of the host computes; and for how long what owners say of such hosts
+            // holds.
             Self::Sharing => {
                 let gpus_rested = !before.run_in_use || !before.run_gpu_in_use;
                 let gpus_rest = after.run_in_use && !after.run_gpu_in_use;
                 let shared = before.run_in_use && after.run_in_use;
                 let is_longer = after.idle_after > before.idle_after;
-                gpus_rest && !gpus_rested || is_longer && (gpus_rest || shared)
+                let parts = |of: &LocalPreferences| {
+                    [of.cpu_fraction_in_use, of.cpu_time_fraction_in_use, of.memory_fraction_in_use]
+                };
+                let is_less = parts(was).into_iter().zip(parts(is)).any(|(was, is)| is < was);
+                gpus_rest && !gpus_rested || is_longer && (gpus_rest || shared) || is_less && after.run_in_use
             }
             Self::Hours => before.hours.are_cut_by(&after.hours),
             Self::InUse => !after.run_in_use && (before.run_in_use || after.idle_after > before.idle_after),
             Self::Disk => {
-                after.disk_fraction < before.disk_fraction || after.disk_free_min > before.disk_free_min
+                after.disk_fraction < before.disk_fraction
+                    || after.disk_free_min > before.disk_free_min
+                    || is_set_below(was.disk_max, is.disk_max)
             }
             Self::Confinement => !after.required_layers.is_subset(&before.required_layers),
         }
     }
+}
+
+/// Whether a limit that holds from above is new or lower, where nothing is no limit.
+fn is_set_below<T: PartialOrd>(was: Option<T>, is: Option<T>) -> bool {
+    is.is_some_and(|is| was.is_none_or(|was| is < was))
+}
+
+/// The same of one that holds from below.
+fn is_set_above<T: PartialOrd>(was: Option<T>, is: Option<T>) -> bool {
+    is.is_some_and(|is| was.is_none_or(|was| is > was))
 }
 
 /// Calls to a project's server since the agent's store was made.

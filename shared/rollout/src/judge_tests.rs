@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::agent_state::HostState;
-use fallow_domain::{AgentId, DocumentVersion, Duration, Instant, MasterUrl, Preferences};
+use fallow_domain::{AgentId, DocumentVersion, Duration, Fraction, Instant, MasterUrl, Preferences};
 
 use super::*;
 use crate::{Calls, Gates, Pause, Plan, Transition};
@@ -174,7 +174,15 @@ fn r6_5_a_version_by_which_hosts_rest_is_for_somebody_to_look_at_and_one_by_whic
         (Pause::Hours, with(|one| one.hours = "sun 03:00-04:00".parse().unwrap())),
         (Pause::InUse, with(|one| one.idle_after = Duration::from_hours(24))),
         (Pause::Disk, with(|one| one.disk_free_min = fallow_domain::Bytes(1 << 50))),
+        (Pause::Disk, with(|one| one.local.disk_max = Some(fallow_domain::Bytes(1 << 30)))),
         (Pause::Confinement, with(|one| one.required_layers = [fallow_domain::RequiredLayer::all()].into())),
+        (Pause::Battery, with(|one| one.local.battery_charge_min = Some(Fraction::clamped(0.5)))),
+        (Pause::Battery, with(|one| one.local.battery_temperature_max = std::num::NonZeroU32::new(40))),
+        (Pause::OtherPrograms, with(|one| one.local.other_load_max = Some(Fraction::clamped(0.25)))),
+        (Pause::OtherPrograms, with(|one| one.local.other_load_max_in_use = Some(Fraction::clamped(0.25)))),
+        (Pause::OtherPrograms, with(|one| one.local.exclusive_programs = ["cad".to_owned()].into())),
+        (Pause::NoInput, with(|one| one.local.stop_without_input = Some(Duration::from_hours(1)))),
+        (Pause::StartDelay, with(|one| one.local.start_delay = Duration::from_mins(5))),
     ];
     for (pause, version) in &tighter {
         let why = paused(judged(*pause, version));
@@ -196,6 +204,10 @@ fn r6_5_a_version_by_which_hosts_rest_is_for_somebody_to_look_at_and_one_by_whic
         (Pause::InUse, with(|one| one.idle_after = Duration::from_secs(60))),
         (Pause::Disk, with(|one| one.disk_free_min = fallow_domain::Bytes(0))),
         (Pause::Confinement, base.clone()),
+        (Pause::Battery, with(|one| one.local.run_on_batteries = true)),
+        (Pause::OtherPrograms, base.clone()),
+        (Pause::NoInput, base.clone()),
+        (Pause::StartDelay, base.clone()),
         (Pause::Sharing, with(|one| one.idle_after = Duration::from_hours(24))),
     ];
     for (pause, version) in &looser {

@@ -28,6 +28,7 @@ pub(crate) mod hosts;
 mod job;
 pub(crate) mod jobs;
 mod key_file;
+mod local_preferences;
 pub(crate) mod manual;
 pub(crate) mod openapi;
 pub(crate) mod operators;

@@ -16,6 +16,7 @@ use tonic::Code;
 
 use super::connect::Target;
 use super::going_out::{self, GoingOut};
+use super::local_preferences::{self, LocalChanges};
 use super::table::{self, Column::Text};
 use super::{Failure, overruled, print, print_json, units, why};
 
@@ -33,6 +34,8 @@ Examples:
   fallow preferences set --hours 'mon-fri 18:00-08:00, sat-sun'
   fallow preferences set --run-in-use true --idle-after 10m
   fallow preferences set --required-layers files,calls
+  fallow preferences set --run-on-batteries true --battery-charge-min 50%
+  fallow preferences set --exclusive-programs matlab,blender --upload-max 1MB
 
 What is not named stays as it is. The owner of a host can suspend it and exclude
 devices there (fallow-agent suspend, fallow-agent exclude), and nobody can undo
@@ -147,6 +150,8 @@ struct Changes {
     /// all, or none.
     #[arg(long, value_parser = projects, value_name = "URLS")]
     jobs_network: Option<Networked>,
+    #[command(flatten)]
+    local: LocalChanges,
 }
 
 #[derive(Clone, Debug)]
@@ -201,6 +206,7 @@ impl Changes {
             idle_after,
             required_layers,
             jobs_network,
+            local,
         } = self;
         let fractions = [cpu_fraction, cpu_time_fraction, memory_fraction, disk_fraction];
         let times = [
@@ -220,6 +226,7 @@ impl Changes {
             && hours.is_none()
             && required_layers.is_none()
             && jobs_network.is_none()
+            && local.is_empty()
     }
 
     fn apply(&self, to: &mut Preferences) {
@@ -243,6 +250,7 @@ impl Changes {
             idle_after,
             required_layers,
             jobs_network,
+            local,
         } = self;
         // All of them, so that none is without an option.
         *to = Preferences {
@@ -274,6 +282,7 @@ impl Changes {
                 Some(Networked(projects)) => projects.clone(),
                 None => to.jobs_network.take(),
             },
+            local: local.apply(&to.local),
         };
     }
 }
@@ -388,29 +397,31 @@ fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {
         idle_after,
         required_layers,
         jobs_network,
+        local,
     } = preferences;
-    json!({
-        "document_version": version,
-        "preferences": {
-            "cpu_fraction": cpu_fraction.get(),
-            "cpu_time_fraction": cpu_time_fraction.get(),
-            "buffer_min_seconds": buffer_min.as_secs_f64(),
-            "buffer_additional_seconds": buffer_additional.as_secs_f64(),
-            "scheduling_period_seconds": scheduling_period.as_secs_f64(),
-            "checkpoint_period_seconds": checkpoint_period.as_secs_f64(),
-            "leave_in_memory": leave_in_memory,
-            "suspended": suspended,
-            "memory_fraction": memory_fraction.get(),
-            "disk_fraction": disk_fraction.get(),
-            "disk_free_min_bytes": disk_free_min.0,
-            "connection_interval_seconds": connection_interval.as_secs_f64(),
-            "excluded_devices": excluded_devices,
-            "hours": hours,
-            "run_in_use": run_in_use,
-            "run_gpu_in_use": run_gpu_in_use,
-            "idle_after_seconds": idle_after.as_secs_f64(),
-            "required_layers": required_layers,
-            "jobs_network": jobs_network,
-        },
-    })
+    let mut all = json!({
+        "cpu_fraction": cpu_fraction.get(),
+        "cpu_time_fraction": cpu_time_fraction.get(),
+        "buffer_min_seconds": buffer_min.as_secs_f64(),
+        "buffer_additional_seconds": buffer_additional.as_secs_f64(),
+        "scheduling_period_seconds": scheduling_period.as_secs_f64(),
+        "checkpoint_period_seconds": checkpoint_period.as_secs_f64(),
+        "leave_in_memory": leave_in_memory,
+        "suspended": suspended,
+        "memory_fraction": memory_fraction.get(),
+        "disk_fraction": disk_fraction.get(),
+        "disk_free_min_bytes": disk_free_min.0,
+        "connection_interval_seconds": connection_interval.as_secs_f64(),
+        "excluded_devices": excluded_devices,
+        "hours": hours,
+        "run_in_use": run_in_use,
+        "run_gpu_in_use": run_gpu_in_use,
+        "idle_after_seconds": idle_after.as_secs_f64(),
+        "required_layers": required_layers,
+        "jobs_network": jobs_network,
+    });
+    if let Some(all) = all.as_object_mut() {
+        local_preferences::add_json(local, all);
+    }
+    json!({ "document_version": version, "preferences": all })
 }

@@ -12,7 +12,7 @@ use fallow_domain::{Duration, Fraction};
 pub(crate) struct Unacceptable(pub(crate) String);
 
 /// Why an argument is refused.
-type ArgumentError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type ArgumentError = Box<dyn std::error::Error + Send + Sync>;
 
 fn unacceptable<T>(expected: &str) -> Result<T, ArgumentError> {
     Err(Unacceptable(expected.to_owned()).into())

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fallow_domain::MasterUrl;
 use fallow_domain::agent_state::{
     DiskDecision, DiskSpace, Entry, EntryKey, HostState, ProjectState, TaskState,
 };
+use fallow_domain::{LocalPreferences, MasterUrl};
 
 use super::limits::BYTES_PER_MACHINE;
 use super::totals::PastTotals;
@@ -62,7 +62,8 @@ fn of_host(host: &HostState) -> usize {
         let layers = required.iter().map(|layer| size_of_val(layer) + layer.name().len());
         let projects = word.preferences.jobs_network.iter().flatten();
         let projects = projects.map(|url| size_of_val(url) + url.as_str().len());
-        size_of_val(&**word) + places.sum::<usize>() + layers.sum::<usize>() + projects.sum::<usize>()
+        let local = of_local(&word.preferences.local);
+        size_of_val(&**word) + places.sum::<usize>() + layers.sum::<usize>() + projects.sum::<usize>() + local
     });
     texts.map(String::len).iter().sum::<usize>()
         + refused
@@ -72,6 +73,15 @@ fn of_host(host: &HostState) -> usize {
         + word
         + host.disk.as_ref().map_or(0, |disk| size_of::<DiskSpace>() + disk.limited_by.len())
         + size_of_val(&*host.organisation)
+}
+
+/// The lists among preferences of what goes on in and around a host.
+fn of_local(local: &LocalPreferences) -> usize {
+    let programs = local.exclusive_programs.iter().chain(&local.exclusive_gpu_programs);
+    let programs = programs.map(|name| size_of_val(name) + name.len());
+    let exclusions = local.excluded_of_projects.iter();
+    let exclusions = exclusions.map(|one| size_of_val(one) + one.to_string().len());
+    programs.sum::<usize>() + exclusions.sum::<usize>()
 }
 
 /// What a machine's agents hold together, and are about to: the agent and its copies have one of these.

@@ -179,6 +179,8 @@ impl GlobalPreferences {
             excluded_devices: _,
             required_layers: _,
             jobs_network: _,
+            // Said beside, by `with_local`.
+            local: _,
             hours: _,
             run_in_use,
             run_gpu_in_use,
@@ -337,6 +339,7 @@ impl GlobalPreferences {
             excluded_devices: BTreeSet::new(),
             required_layers: BTreeSet::new(),
             jobs_network: None,
+            local: LocalPreferences::default(),
             hours: Hours::default(),
             run_in_use: self.run_if_user_active,
             run_gpu_in_use: self.run_gpu_if_user_active,

@@ -8,7 +8,7 @@ use fallow_domain::{
 use super::{NOW, client, host, id_of, put_job};
 use crate::machine::Client;
 use crate::state::Meta;
-use crate::{Entity, Event};
+use crate::{DeviceState, Entity, Event, Surroundings};
 
 /// A client that runs a job, knows a GPU, and has nothing due.
 fn settled() -> Client {
@@ -126,4 +126,44 @@ fn r6_5_a_host_whose_devices_rest_while_somebody_uses_it_says_that_less_of_it_co
         client.handle(NOW, Event::OwnerExcludedDevices(excluded));
         assert!(!client.host_view().is_less_in_use, "{gpus} GPUs that are left alone in any case");
     }
+}
+
+#[test]
+fn r6_4_gpus_that_a_document_takes_from_all_jobs_or_from_a_projects_are_so_at_once_and_come_back_with_the_next()
+ {
+    let queued = |client: &Client| client.workload.queue().iter().count();
+    let mut client = settled();
+    let (a, gpu) = (id_of(&client, "a"), Device::new(ResourceType::Nvidia, 0).unwrap());
+    let mut without = Preferences::default();
+    without.local.use_gpus = false;
+    client.edit_meta(|meta| meta.document = document(without));
+    assert_eq!((queued(&client), client.device_state(gpu)), (1, DeviceState::ExcludedByFleet));
+    client.edit_meta(|meta| meta.document = document(Preferences::default()));
+    assert_eq!((queued(&client), client.device_state(gpu)), (2, DeviceState::Usable));
+    let mut barred = Preferences::default();
+    let url = client.state.projects[&a].url.clone();
+    barred.local.excluded_of_projects = [format!("{url} all").parse().unwrap()].into();
+    client.edit_meta(|meta| meta.document = document(barred));
+    assert!(client.state.projects[&a].barred[ResourceType::Nvidia]);
+    client.edit_meta(|meta| meta.document = None);
+    assert!(!client.state.projects[&a].barred[ResourceType::Nvidia]);
+}
+
+#[test]
+fn r6_4_network_hours_of_a_document_close_and_open_the_network_and_its_word_for_batteries_lets_the_host_compute()
+ {
+    let mut client = settled();
+    assert_eq!(client.network_rests(), None);
+    let mut closed = Preferences::default();
+    // Its clock shows a Friday.
+    closed.local.network_hours = "sun 12:00-13:00".parse().unwrap();
+    client.edit_meta(|meta| meta.document = document(closed));
+    assert!(client.network_rests().unwrap().contains("sun 12:00-13:00"));
+    let around = Surroundings { on_battery: true, ..Surroundings::default() };
+    client.handle(NOW, Event::SurroundingsSeen(around));
+    assert!(client.preferences().suspended);
+    let mut open = Preferences::default();
+    open.local.run_on_batteries = true;
+    client.edit_meta(|meta| meta.document = document(open));
+    assert!(client.network_rests().is_none() && !client.preferences().suspended);
 }

@@ -71,7 +71,7 @@ fn r6_4_r6_5_the_coordinator_hears_of_what_the_owner_takes_away_by_commands_and_
     let limits = view.owner_limits;
     assert_eq!((limits.cpu_fraction, limits.memory_fraction), (part(0.25), part(0.75)));
     assert_eq!((limits.disk_fraction, limits.suspended), (None, false));
-    // Where he says it, too: of what a document has, and only where he is the stricter one.
+    // Where he says it, too, and only where he is the stricter one.
     let word = Said {
         hours: Some("mon-fri 18:00-08:00".parse().unwrap()),
         buffer_min: Some(Duration::from_hours(216)),
@@ -84,7 +84,10 @@ fn r6_4_r6_5_the_coordinator_hears_of_what_the_owner_takes_away_by_commands_and_
     assert_eq!(told.said, 3);
     assert_eq!(Some(&told.preferences.hours), word.hours.as_ref());
     let place = |key: &str, place: &str| (key.to_owned(), place.to_owned());
-    assert_eq!(told.places, [place("hours", "preferences.toml, line 7")].into());
+    assert_eq!(Some(&told.preferences.local.exclusive_programs), word.exclusive_programs.as_ref());
+    let places =
+        [place("hours", "preferences.toml, line 7"), place("exclusive_programs", "preferences.toml, line 9")];
+    assert_eq!(told.places, places.into());
     world.event(Event::OwnerSuspended(true));
     let told = world.client.host_view().owner_word.unwrap();
     assert_eq!(told.places.get("suspended").map(String::as_str), Some("suspend or exclude"));

@@ -79,6 +79,7 @@ impl From<&Preferences> for ClientModel {
             idle_after: _,
             required_layers: _,
             jobs_network: _,
+            local: _,
         } = *preferences;
         Self {
             scheduling_period,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use fallow_domain::{Duration, Hours, Preferences};
+use fallow_domain::{Duration, Hours, LocalPreferences, Preferences};
 
 use super::client::{Buffer, ClientModel};
 use super::host::HostModel;
@@ -73,6 +73,7 @@ impl Scenario {
             idle_after: Preferences::default().idle_after,
             required_layers: BTreeSet::new(),
             jobs_network: None,
+            local: LocalPreferences::default(),
         }
     }
 }

@@ -3,11 +3,16 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use fallow_config::{show_bytes, show_duration, show_fraction};
 use fallow_domain::{Bytes, Device, Duration, Fraction, GpuExclusion, Hours, MasterUrl, RequiredLayer};
 
-/// A value that is shown, as an owner's file would read it but for quotes.
-pub(crate) trait Shown {
+use crate::units::{show_bytes, show_duration, show_fraction};
+
+/// What stands for a value that may be left out, and is: files say it so, too.
+pub(crate) const NO_LIMIT: &str = "no limit";
+
+/// A value that is shown, as a file would read it but for quotes.
+pub trait Shown {
+    /// The value, for people.
     fn shown(&self) -> String;
 
     /// It leaves nothing at all, as hours do of which there are none.
@@ -97,6 +102,6 @@ impl Shown for BTreeSet<String> {
 
 impl<T: Shown> Shown for Option<T> {
     fn shown(&self) -> String {
-        self.as_ref().map_or_else(|| "no limit".to_owned(), T::shown)
+        self.as_ref().map_or_else(|| NO_LIMIT.to_owned(), T::shown)
     }
 }
