@@ -74,7 +74,8 @@ pub(crate) struct Disk {
     settles_at: Instant,
     /// A measurement came before that, and is made once more at this time.
     again_at: Option<Instant>,
-    /// Files that a shell was told to delete while nothing could be stored, which no record tells of.
+    /// Files that a shell was told to delete while nothing could be stored, which no record tells of. They
+    /// count as files of no size, until a look says what became of them.
     given_up: BTreeSet<FileKey>,
     /// Files that were deleted since then: a look may have seen them before.
     gone: BTreeSet<FileKey>,
@@ -387,8 +388,14 @@ impl Disk {
         self.gone.contains(key)
     }
 
+    /// Whether a file was given up since the last measurement, so that a look may have found it before that.
+    pub(crate) fn is_given_up(&self, key: &FileKey) -> bool {
+        self.given_up.contains(key)
+    }
+
     /// A file came whole just now: what was found of it before says nothing.
     pub(crate) fn arrived(&mut self, key: &FileKey) {
+        self.given_up.remove(key);
         self.deleted(key);
     }
 
@@ -451,14 +458,21 @@ impl Disk {
                 None => return Vec::new(),
             },
         };
-        for key in &self.given_up {
-            if let Some(id) = books.disk.file_id(key.project, &key.name) {
-                books.disk.remove_file(id);
+        let forget = |disk: &mut DiskUse, key: &FileKey| {
+            if let Some(id) = disk.file_id(key.project, &key.name) {
+                disk.remove_file(id);
             }
-        }
+        };
+        // A change of one of them may have brought it back.
+        self.given_up.iter().for_each(|key| forget(&mut books.disk, key));
         let next = books.disk.first_to_go(most);
-        let key = |gone: &Deletion| FileKey { project: gone.project, name: gone.name.clone() };
-        self.given_up.extend(next.iter().map(key));
+        for gone in &next {
+            let key = FileKey { project: gone.project, name: gone.name.clone() };
+            // The volume has their space by now: what is free there and they would both count else.
+            forget(&mut books.disk, &key);
+            books.whole.insert(key.clone(), Bytes(0));
+            self.given_up.insert(key);
+        }
         self.is_wanted |= !next.is_empty();
         next
     }

@@ -453,8 +453,9 @@ impl Client {
         known
     }
 
-    /// Files that should be there and are not among what was found, or are not what came, and those that are
-    /// on their way: a look takes a while, and they may have come or grown meanwhile. An output may have
+    /// Files that should be there and are not among what was found, or are not what came, those that were
+    /// given up for want of space, and those that are on their way: a look takes a while, and they may have
+    /// come, grown or gone meanwhile. An output may have
     /// moved there from a slot; where the slot was looked at before that, it counts twice for a moment, so
     /// that the limit is larger by it until the free space is next looked at.
     pub fn doubtful_files(&self, found: &DiskFound) -> Vec<FileKey> {
@@ -464,6 +465,7 @@ impl Client {
             Some(transfer) if transfer.direction == crate::Direction::Download => transfer.active,
             _ if matches!(file.status, FileStatus::Present | FileStatus::Uploaded) => match whole.get(key) {
                 None => true,
+                Some(_) if self.disk.is_given_up(key) => true,
                 // An output is what its task made of it.
                 Some(length) => {
                     file.found.is_none() && file.info.nbytes.is_some_and(|nbytes| nbytes != *length)
@@ -480,6 +482,8 @@ impl Client {
     /// first to go. That needs no storing: what is recorded and not there is believed to be gone.
     pub fn give_up_files(&mut self) -> Vec<FileKey> {
         self.settle_disk();
+        // It is measured soon.
+        self.timers.stale(Timer::Disk);
         loop {
             let next = self.disk.give_up(GIVEN_UP_AT_ONCE, &self.state, self.clock.now());
             if next.is_empty() {

@@ -6,7 +6,7 @@ use fallow_domain::{Bytes, Duration};
 use super::NOW;
 use super::comings::new_file;
 use super::disk::{asks, deleted, found_with, keep, others, with_two_files};
-use crate::state::Transfer;
+use crate::state::{FileStatus, Transfer};
 use crate::{Direction, DiskFound, Event, FileFound, FileKey};
 
 /// So much is on the disk of a file by now.
@@ -144,4 +144,46 @@ fn r4_8_deletions_one_after_the_other_put_off_one_measurement_and_not_all() {
     assert_eq!(deleted(&client.handle(at, found(90))), vec![]);
     let soon = at + Duration::from_secs(1);
     assert_eq!(deleted(&client.handle(soon, found(90))), std::slice::from_ref(&second));
+}
+
+#[test]
+fn r4_12_a_file_that_is_given_up_while_the_disk_is_measured_counts_no_more_once_it_is_gone() {
+    let (mut client, first, second) = with_two_files();
+    assert!(asks(&mut client, NOW + Duration::from_mins(1)));
+    let at = NOW + Duration::from_mins(2);
+    // The look has passed both by then.
+    let mut given_up = client.give_up_files();
+    given_up.sort();
+    assert_eq!(given_up, [first.clone(), second.clone()]);
+    let Event::DiskMeasured(Ok(mut look)) = found_with(&[(&first, 300), (&second, 300)]) else { panic!() };
+    assert_eq!(client.doubtful_files(&look), given_up);
+    // One is gone; the other could not be deleted.
+    look.free = Bytes(look.free.0 + 300);
+    look.put([(first.clone(), vec![])].into());
+    put(&mut look, &second, 300, false);
+    // What is recorded and not there is taken away from the records, and from wherever else it is.
+    assert_eq!(deleted(&client.handle(at, Event::DiskMeasured(Ok(look)))), [first]);
+    let view = client.disk_view().unwrap();
+    assert_eq!((view.limit, view.used), (Bytes(900), Bytes(10 + 300)));
+    assert_eq!(others(&mut client), [Bytes(0), Bytes(0)]);
+}
+
+#[test]
+fn r4_12_what_is_given_up_counts_no_more_and_others_who_take_its_space_are_seen() {
+    let (mut client, first, _) = with_two_files();
+    assert_eq!(client.give_up_files().len(), 2);
+    assert_eq!(client.disk_view().unwrap().used, Bytes(10));
+    // Others have written 500 since: 490 of 1000 are free, of which 100 stay so.
+    client.handle(NOW + Duration::from_secs(30), Event::VolumeSeen { free: Bytes(490) });
+    let view = client.disk_view().unwrap();
+    assert_eq!((view.limit, view.used), (Bytes(10 + 490 - 100), Bytes(10)));
+    // A change of one, which is no news of what it takes.
+    client.edit_file(&first, |file| file.kept.last_used = Some(NOW));
+    assert_eq!(client.disk_view().unwrap().used, Bytes(10));
+    // What comes again is there, and may be given up once more.
+    client.edit_file(&first, |file| file.status = FileStatus::Absent);
+    client.edit_file(&first, |file| file.status = FileStatus::Present);
+    client.disk.arrived(&first);
+    assert_eq!(client.disk_view().unwrap().used, Bytes(10 + 300));
+    assert_eq!(client.give_up_files(), [first]);
 }

@@ -49,7 +49,8 @@ fn r6_4_no_job_starts_on_the_battery_because_the_last_look_was_old() {
     let before = asked(&world);
     answer(&mut world, before, false);
     world.run_until("a job is here", MINUTE * 10, |world| !world.client.task_views().is_empty());
-    world.run_for(MINUTE * 2);
+    // Not for so long that it is waited for no longer.
+    world.run_for(SECOND * 30);
     assert_eq!(pace(&world), LookPace::Often);
     assert!(asked(&world) > before);
     // What is known is from before: it was on mains then.
