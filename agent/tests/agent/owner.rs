@@ -477,6 +477,43 @@ for what in ({'IdleHint': False}, {'LockedHint': False}, {'LockedHint': True}):
 }
 
 #[test]
+fn r6_2_who_unlocks_a_session_twice_within_a_moment_was_there_the_second_time_too() {
+    let (server, nothing, dir) =
+        (working(TREE.as_bytes()), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(logind) = Logind::start(nothing.path()) else { return };
+    logind.tell("", "m.AddSession('c1', 'seat0', 1000, 'anna', True)").unwrap();
+    logind.session("{'Type': 'tty', 'LockedHint': True}");
+    let dir = dir.path();
+    let _daemon = run(dir, nothing.path(), &logind.address);
+    assert_eq!(attach(dir, &server.url(""), RIGHT, &["--no-wait"]).0, 0);
+    wait_for("it to be heard", || sensor(dir, "sessions").0.then_some(()));
+    let tasks = trees(dir);
+    // All this happens in the second between two looks. What the next one finds is as it was before.
+    let second = nothing.path().join("second");
+    let changes = format!(
+        "import time
+m.UpdateProperties('', {{'IdleHint': False}})
+time.sleep(0.1)
+for what in (False, True):
+    m.UpdateProperties('', {{'LockedHint': what}})
+time.sleep(0.6)
+open('{}', 'w').write(str(time.time()))
+for what in (False, True):
+    m.UpdateProperties('', {{'LockedHint': what}})",
+        second.display()
+    );
+    logind.tell("/session/c1", &changes).unwrap();
+    let second: f64 = std::fs::read_to_string(second).unwrap().parse().unwrap();
+    wait_for("the second time to be known", || {
+        let host = status(dir)["host"].clone();
+        let since = host["in_use_until"].as_f64()? - host["idle_after"].as_f64()?;
+        // The clock that says how long ago it was and this one may differ by a little.
+        (since > second - 0.1).then_some(())
+    });
+    are_stopped(&tasks).unwrap();
+}
+
+#[test]
 fn r6_2_who_comes_while_logind_answers_nothing_is_noticed_when_it_does() {
     let (server, nothing, dir) =
         (working(TREE.as_bytes()), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

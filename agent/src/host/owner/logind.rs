@@ -281,8 +281,9 @@ async fn follow(
 }
 
 /// Waits until there is to be another look: after a pause, and not before something has changed. Input that a
-/// signal itself shows is told at once, also in the pause; once, for the tasks rest then. Says whether
-/// signals have told how sessions are.
+/// signal itself shows is told at once, also in the pause; once, for the tasks rest then. The last that came
+/// after that is told at the end of the pause, with how long ago it was. Says whether signals have told how
+/// sessions are.
 async fn rest(
     pause: StdDuration,
     (signals, owners): (&mut MessageStream, &mut MessageStream),
@@ -293,17 +294,23 @@ async fn rest(
 ) -> zbus::Result<bool> {
     let until = TokioInstant::now() + pause;
     let (mut is_due, mut has_changed, mut has_told, mut sees) = (false, false, false, true);
-    let mut read = 0;
-    loop {
+    let (mut read, mut untold) = (0, None);
+    let rested = loop {
         tokio::select! {
             // A look is due before more than these are worth reading.
             changed = next_change(signals, known.sessions.as_ref()), if read < READ_MAX => {
                 (read, is_due) = (read + 1, true);
-                if let Some((id, session, turned)) = changed? {
+                let changed = match changed {
+                    Ok(changed) => changed,
+                    Err(error) => break Err(error),
+                };
+                if let Some((id, session, turned)) = changed {
                     if turned && !has_told {
                         has_told = true;
                         say(tell, Event::OwnerInput { ago: Duration::ZERO }).await;
                         report.saw(&format!("the session {id}"));
+                    } else if turned {
+                        untold = Some((id.clone(), TokioInstant::now()));
                     }
                     // The look that follows need not tell of it once more.
                     known.sessions.get_or_insert_default().insert(id, session);
@@ -314,14 +321,19 @@ async fn rest(
             owner = owners.next() => {
                 is_due = true;
                 if !matches!(owner, Some(Ok(_))) {
-                    return Err(closed());
+                    break Err(closed());
                 }
             }
             // Where the thread that listens to devices is gone, nothing changes there any more.
             changed = sight.changed(), if sees => (sees, is_due) = (changed.is_ok(), is_due || changed.is_ok()),
-            () = sleep_until(until), if is_due => return Ok(has_changed),
+            () = sleep_until(until), if is_due => break Ok(has_changed),
         }
+    };
+    if let Some((id, at)) = untold {
+        say(tell, Event::OwnerInput { ago: at.elapsed().into() }).await;
+        report.saw(&format!("the session {id}"));
     }
+    rested
 }
 
 /// Takes the signals that wait: what they tell the next look shows.
