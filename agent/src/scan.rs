@@ -11,6 +11,7 @@
 //! Not seen: what is mounted below the data directory counts as if it were on its volume.
 
 mod again;
+mod known;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,15 +34,13 @@ use crate::tree::list_directory;
 use crate::walk::{Counted, Walk};
 
 pub use again::look_again;
+use known::Known;
 use work::Work;
 
 /// So many things that nobody knows are named in each project's directory.
 const UNKNOWN_MAX: usize = 2_000;
 /// So many things are looked at in a directory of a project.
 const ENTRIES_MAX: u64 = 5_000_000;
-
-/// What the name of a part ends in that is compressed.
-const PACKED: &str = ".gzt";
 
 /// Where to look.
 #[derive(Debug)]
@@ -165,7 +164,7 @@ struct Scan {
 impl Scan {
     /// Lists a project's directory. Gives what it takes in all.
     fn project(&mut self, id: ProjectId, path: &Path, known: &BTreeSet<String>) -> Bytes {
-        let mut unknown = 0;
+        let (known, mut unknown) = (&Known::new(known), 0);
         self.list(path, |scan, dir, name, data| {
             if name.to_bytes() == PARTIAL.as_bytes() && is_directory(data) {
                 let Ok(parts) = list_directory(dir, name, false).and_then(Dir::new) else { return Bytes(0) };
@@ -184,18 +183,18 @@ impl Scan {
         &mut self,
         project: ProjectId,
         (dir, name, data): (BorrowedFd<'_>, &CStr, &Stat),
-        known: &BTreeSet<String>,
+        known: &Known<'_>,
         unknown: &mut usize,
         is_part: bool,
     ) -> Bytes {
         let blocks = self.whole((dir, name, data), false);
         let Ok(name) = name.to_str() else { return blocks };
-        // What the agent itself makes there under names of its own is none of the project's.
-        if is_part && name.starts_with('%') {
+        // A file that comes compressed lies there under other names until it is expanded.
+        let packed = Some(name).filter(|_| is_part).and_then(|name| known.unpacked(name));
+        // What else the agent itself makes there under names of its own is none of the project's.
+        if is_part && packed.is_none() && name.starts_with('%') {
             return blocks;
         }
-        // A file that comes compressed lies there under this name until it is expanded.
-        let packed = name.strip_suffix(PACKED).filter(|name| is_part && known.contains(*name));
         let name = packed.unwrap_or(name);
         let is_known = known.contains(name);
         let kind = FileType::from_raw_mode(data.st_mode);

@@ -6,8 +6,9 @@ use fallow_client::{FileFound, FileKey};
 use rustix::fs::{AtFlags, CWD, FileType, statat};
 use rustix::io::Errno;
 
-use super::{PACKED, found, is_absence};
-use crate::dir::PARTIAL;
+use super::known::coming_name;
+use super::{found, is_absence};
+use crate::dir::{PARTIAL, packed_name};
 use crate::walk::Counted;
 
 /// What a file is by now in its project's directory `project`; or else what there is of it among the parts of
@@ -18,7 +19,8 @@ use crate::walk::Counted;
 pub fn look_again(project: &Path, key: &FileKey) -> Result<Vec<FileFound>, Errno> {
     let parts = project.join(PARTIAL);
     let mut found = Vec::new();
-    for name in [key.name.clone(), format!("{}{PACKED}", key.name)] {
+    // In the order in which one becomes the next, so that none is missed: see `transfer::download`.
+    for name in [coming_name(&key.name), packed_name(&key.name), key.name.clone()] {
         found.extend(look(&parts.join(name), key, true)?);
     }
     Ok(look(&project.join(&key.name), key, false)?.map_or(found, |whole| vec![whole]))
@@ -56,8 +58,11 @@ mod tests {
         fs::create_dir(&parts).unwrap();
         fs::write(parts.join("f"), [1; 700]).unwrap();
         assert_eq!(looked(), [(Bytes(700), true)]);
-        fs::write(parts.join(format!("f{PACKED}")), [1; 30]).unwrap();
-        assert_eq!(looked(), [(Bytes(700), true), (Bytes(30), true)]);
+        fs::write(parts.join(coming_name("f")), [1; 30]).unwrap();
+        assert_eq!(looked(), [(Bytes(30), true), (Bytes(700), true)]);
+        // What has come compressed is whole now, and about to be expanded.
+        fs::rename(parts.join(coming_name("f")), parts.join(packed_name("f"))).unwrap();
+        assert_eq!(looked(), [(Bytes(30), true), (Bytes(700), true)]);
         fs::rename(parts.join("f"), place.path().join("f")).unwrap();
         assert_eq!(looked(), [(Bytes(700), false)]);
         fs::remove_file(place.path().join("f")).unwrap();
