@@ -403,8 +403,8 @@ pub struct Run {
     /// How long between two looks at batteries and other programs, in milliseconds (for tests)
     #[arg(long, hide = true, default_value_t = 10_000)]
     pub look_every_ms: u64,
-    /// How long the system is not asked again for directories of a job's own that it could not give, in
-    /// milliseconds (for tests)
+    /// How long the system is not asked again for directories or a control group of a job's own that it could
+    /// not give, in milliseconds (for tests)
     #[arg(long, hide = true, default_value_t = 600_000)]
     pub layers_again_ms: u64,
     /// Where devices and terminals are (for tests)

@@ -41,7 +41,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub use confined::{Filter, Means, Rules, as_user, confine, filter_calls, give_up_new_privileges};
-pub use entry::{Entry, enter};
+pub use entry::{Entry, enter, try_entering};
 pub use limits::{Limits, limit, lock_limit};
 pub use own_code::{give_back_code, rests, sleeps, works};
 pub use own_places::{OwnPlaces, Placing};

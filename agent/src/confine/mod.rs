@@ -27,9 +27,11 @@
 mod calls;
 mod files;
 mod places;
+mod shortage;
 
 pub(crate) use files::closed_gpu;
-pub(crate) use places::{FILES, TEMPORARY, is_refusal};
+pub(crate) use places::{FILES, TEMPORARY};
+pub(crate) use shortage::Shortage;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -277,10 +279,16 @@ impl Confinement {
         self.wanted_places()?.of_job(user, project, memory)
     }
 
-    /// A job did not start for want of them, for this reason: the next ones go without for a while.
-    pub fn lack_places(&self, why: &io::Error) {
+    /// A job did not start for want of them, for this reason. Whether the next ones go without for a while:
+    /// not where the system was short of something for a moment.
+    pub fn lack_places(&self, why: &io::Error) -> bool {
+        self.places.as_ref().is_ok_and(|places| places.lack(why))
+    }
+
+    /// A job has them: what the system was short of for them before, it has again.
+    pub fn had_places(&self) {
         if let Ok(places) = &self.places {
-            places.lack(why);
+            places.had();
         }
     }
 

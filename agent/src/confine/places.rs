@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use fallow_domain::Bytes;
 
+use super::shortage::{Shortage, is_refusal};
 use crate::dir::{PROJECTS, SLOTS};
 use crate::owner::{JobUser, Owner};
 use crate::sys::OwnPlaces;
@@ -63,6 +64,7 @@ struct Looked {
     at: Instant,
     /// How long it is not looked again then.
     again: Duration,
+    shortage: Shortage,
 }
 
 impl Places {
@@ -89,6 +91,7 @@ impl Places {
                 found: Err(String::new()),
                 at: Instant::now(),
                 again: LOOK_AGAIN,
+                shortage: Shortage::default(),
             })),
         };
         places.look();
@@ -153,9 +156,18 @@ impl Places {
         (self.can_be() && looked.found.is_err()).then(|| looked.again.saturating_sub(looked.at.elapsed()))
     }
 
-    /// A job could not be given them: jobs go without for a while.
-    pub(super) fn lack(&self, why: &io::Error) {
-        self.found(Err(said(why)), self.again);
+    /// A job could not be given them. Whether jobs go without for a while.
+    pub(super) fn lack(&self, why: &io::Error) -> bool {
+        let goes_without = self.looked().shortage.is_reason(why, Instant::now());
+        if goes_without {
+            self.found(Err(said(why)), self.again);
+        }
+        goes_without
+    }
+
+    /// A job was given them.
+    pub(super) fn had(&self) {
+        self.looked().shortage.is_over();
     }
 
     /// Whether any place of this host can be a job's own.
@@ -172,7 +184,8 @@ impl Places {
     }
 
     fn found(&self, found: Result<bool, String>, again: Duration) {
-        *self.looked() = Looked { found, at: Instant::now(), again };
+        let mut looked = self.looked();
+        (looked.found, looked.at, looked.again) = (found, Instant::now(), again);
     }
 
     fn looked(&self) -> std::sync::MutexGuard<'_, Looked> {
@@ -215,18 +228,14 @@ impl Places {
     }
 }
 
-/// Whether the system does not give what it said this to. What it is short of at a moment, such as
-/// descriptors and memory, it has for the next one.
-pub(crate) fn is_refusal(error: &io::Error) -> bool {
-    let passing = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN, libc::EINTR];
-    !error.raw_os_error().is_some_and(|number| passing.contains(&number))
-}
-
 fn named(place: &Path) -> Option<CString> {
     CString::new(place.as_os_str().as_bytes()).ok()
 }
 
 fn said(error: &io::Error) -> String {
+    if !is_refusal(error) {
+        return format!("the system is short of something for them, and was before: {error}");
+    }
     let by = match rustix::process::geteuid().is_root() {
         true => "as in a container without CAP_SYS_ADMIN, or below another root",
         false => {
@@ -292,6 +301,31 @@ mod tests {
         places.looked().at = before;
         places.look_again();
         assert!(places.state(false).is_ok() && places.due_in().is_none(), "{places:?}");
+    }
+
+    #[test]
+    fn r6_10_a_moments_shortage_takes_them_from_no_job_and_one_that_lasts_keeps_none_from_starting() {
+        let places = Places::probe(Path::new("/usr"));
+        if of_job(&places).is_none() {
+            println!("skipped: {:?}", places.state(false));
+            return;
+        }
+        let short = || io::Error::from_raw_os_error(libc::ENOMEM);
+        assert!(!places.lack(&short()) && !places.lack(&short()));
+        assert!(of_job(&places).is_some());
+        let Some(before) = Instant::now().checked_sub(Duration::from_secs(60)) else { return };
+        // Met first a minute ago, and over since.
+        places.had();
+        places.looked().shortage.is_reason(&short(), before);
+        places.had();
+        assert!(!places.lack(&short()));
+        places.had();
+        places.looked().shortage.is_reason(&short(), before);
+        assert!(places.lack(&short()) && of_job(&places).is_none());
+        let why = places.state(false).unwrap_err();
+        assert!(why.contains("short of something") && why.contains("Cannot allocate memory"), "{why}");
+        // The job that waits for its next try has had it by then.
+        assert!(places.due_in().is_some_and(|due| due > Duration::from_secs(120)), "{places:?}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod room;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use fallow_boinc::runtime::exit::Ended;
@@ -33,7 +34,7 @@ use fallow_policy::confinement::HostLayer;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
-use crate::confine::{Confinement, Layer};
+use crate::confine::Confinement;
 use crate::control::notices::Notices;
 use crate::control::protocol::{Request, Response};
 use crate::control::status::Notice;
@@ -47,6 +48,7 @@ use crate::host::owner::Sensors;
 use crate::host::surroundings::Watcher;
 use crate::input::Input;
 use crate::records::Records;
+use crate::supervise::groups::Groups;
 use crate::supervise::{Delivery, Supervisor};
 use crate::transfer::Transfers;
 use crate::transfer::fleet_projects::FleetProjects;
@@ -87,7 +89,7 @@ struct Engine {
     /// What keeps jobs in their slots, and what of it this host lacks.
     confinement: Confinement,
     /// What keeps them in control groups.
-    groups: Layer,
+    groups: Arc<Groups>,
     /// What the client was told of both.
     told_layers: Option<Vec<HostLayer>>,
     /// What senses whether somebody uses the machine; none before the client is up.
@@ -199,8 +201,7 @@ impl Engine {
         let tries = matches!(event, Event::TaskStarted { .. } | Event::TaskStartFailed { .. });
         let rests = self.client.lacks_layers();
         if rests {
-            // No job starts meanwhile, which would have it done.
-            tokio::task::block_in_place(|| self.confinement.look_again());
+            self.look_for_lost_layers();
         }
         if tries || rests {
             self.tell_layers().await?;
@@ -518,7 +519,7 @@ impl Engine {
         let longest = StdDuration::from_secs(if is_told_of_jumps { 1800 } else { 60 });
         let now = clock::now();
         let until = self.wake_at.unwrap_or(Instant::FAR_FUTURE).min(self.wall_clock.until().max(now));
-        let look = self.confinement.look_due_in().filter(|_| self.client.lacks_layers());
+        let look = self.lost_layers_due_in().filter(|_| self.client.lacks_layers());
         StdDuration::from(until - now).min(look.unwrap_or(longest)).clamp(SHORTEST, longest)
     }
 }

@@ -111,7 +111,8 @@ pub struct Settings {
     pub memory: PathBuf,
     /// How long between two looks at that and at other programs.
     pub look_every: StdDuration,
-    /// How long the system is not asked again for directories of a job's own that it could not give (R6.10).
+    /// How long the system is not asked again for directories or a control group of a job's own that it could
+    /// not give (R6.10).
     pub layers_again: StdDuration,
     /// How often the disk is measured (R4.1).
     pub measure_disk: StdDuration,
@@ -330,7 +331,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         signals: signals.clone(),
         wall_clock: WallClock::default(),
         confinement,
-        groups: groups.layer(),
+        groups,
         told_layers: None,
         sensors: None,
         surroundings: None,
@@ -459,7 +460,7 @@ fn groups(settings: &Settings, life: &str) -> Groups {
         settings.unconfined || settings.without_layers.iter().any(|layer| layer == groups::LAYER);
     let groups = match is_unwanted {
         true => Groups::none("switched off"),
-        false => Groups::at_start(&agent_mark(&settings.dir), life),
+        false => Groups::at_start(&agent_mark(&settings.dir), life, settings.layers_again),
     };
     let Layer { on, why, .. } = groups.layer();
     match on {

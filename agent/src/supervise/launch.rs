@@ -133,7 +133,8 @@ pub(super) fn launch(
             placing = Some(places.clone().give(&mut command)?);
         }
         if let Some(door) = &door {
-            entry = Some(sys::Entry::of(&mut command, door.procs(), door.above())?);
+            let must = setup.required.groups;
+            entry = Some(sys::Entry::of(&mut command, door.procs(), door.above(), must)?);
         }
         sys::isolate(&mut command, urgency, line);
         let reach = Reach {
@@ -155,43 +156,46 @@ pub(super) fn launch(
         None => accessat(CWD, &at, Access::EXEC_OK, AtFlags::empty()).is_ok(),
         Some(user) => executes_in(place, &way_to_program(context, setup), user),
     };
+    let unentered = entry.as_ref().and_then(sys::Entry::failure);
+    match &unentered {
+        // Where it has to be in its group, it is not executed.
+        Some(error) => {
+            without.groups = true;
+            without_group(context, setup, error)?;
+        }
+        None if entry.is_some() && child.is_ok() => context.groups.entered(),
+        None => {}
+    }
     let child = child.map_err(|error| match placing.as_ref().and_then(sys::Placing::failure) {
         Some(why) => without_places(context, setup, &why),
         None => failure(&at, &error, executes),
     })?;
-    let unentered = entry.as_ref().and_then(sys::Entry::failure).map(|error| {
-        without.groups = true;
-        without_group(context, setup, &error)
-    });
+    if placing.is_some() {
+        context.confinement.had_places();
+    }
     // The handle is dropped on purpose: the task's own thread takes the process's remains, with its resource
     // usage.
     let pid = child.id();
-    let is_right = match program.is_in_place() {
-        true => unentered.unwrap_or(Ok(())),
-        false => {
-            let reason = format!("{} was replaced while it was started", at.display());
-            Err(StartFailure::new(StartFault::Files(vec![setup.program.clone()]), reason))
-        }
-    };
-    if let Err(wrong) = is_right {
+    if !program.is_in_place() {
         proc::kill_session(pid);
         let _ = proc::to_pid(pid).map(sys::wait_with_usage);
         if let Some(user) = user {
             // What it has begun meanwhile. Whatever cannot be ended is found at the next start.
             let _ = proc::end_of_users(&proc::only(user.owner.uid));
         }
-        return Err(wrong);
+        let reason = format!("{} was replaced while it was started", at.display());
+        return Err(StartFailure::new(StartFault::Files(vec![setup.program.clone()]), reason));
     }
     Ok((pid, without))
 }
 
 /// Whether a task may go without a control group of its own, which it cannot have for this reason.
 fn without_group(context: &Context, setup: &TaskSetup, why: &io::Error) -> Result<(), StartFailure> {
+    context.groups.lack(setup.slot, why);
     if setup.required.groups {
         let reason = format!("it can have no control group of its own ({why}); preferences require it");
         return Err(StartFailure::new(StartFault::Host, reason));
     }
-    context.groups.note_without(setup.slot, why);
     Ok(())
 }
 
@@ -209,11 +213,10 @@ fn keep_required(setup: &TaskSetup, without: TaskLayers) -> Result<(), StartFail
 
 /// What it means that a job could not be given directories of its own in place of the system's.
 fn without_places(context: &Context, setup: &TaskSetup, why: &io::Error) -> StartFailure {
-    if !confine::is_refusal(why) {
+    if !context.confinement.lack_places(why) {
         let reason = format!("its own /tmp could not be made: {why}");
         return StartFailure::new(StartFault::Host, reason);
     }
-    context.confinement.lack_places(why);
     tracing::warn!("jobs have no /tmp of their own for a while: {why}");
     let next = match setup.required.tmp {
         true => "preferences require it",

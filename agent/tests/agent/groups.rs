@@ -262,7 +262,8 @@ fn r6_10_groups_that_an_earlier_life_left_are_killed_and_removed_and_others_are_
     let Some(place) = Place::new() else { return };
     let group = place.group();
     // As a kill leaves it.
-    let before = std::mem::ManuallyDrop::new(Groups::below(&place.path, "/agent:1.2:", "before"));
+    let before =
+        std::mem::ManuallyDrop::new(Groups::below(&place.path, "/agent:1.2:", "before", Duration::ZERO));
     let jobs = Group::open(before.jobs().unwrap()).unwrap();
     let inner = jobs.make("slot-0-0").unwrap().make("inner").unwrap();
     let others = group.make("fallow-jobs-0-another").unwrap();
@@ -272,7 +273,7 @@ fn r6_10_groups_that_an_earlier_life_left_are_killed_and_removed_and_others_are_
     group.make("fallow-agent-2.service").unwrap().make("inner").unwrap();
     group.make("fallow-agent-2.2").unwrap().make("inner").unwrap();
     let (mut own, mut other) = (Place::sleeper(&inner), Place::sleeper(&others));
-    let now = Groups::below(&place.path, "/agent:1.2:", "now");
+    let now = Groups::below(&place.path, "/agent:1.2:", "now", Duration::ZERO);
     now.sweep();
     wait_for("the end of what was left", || own.try_wait().unwrap());
     let mut left = group.children();

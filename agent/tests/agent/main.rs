@@ -34,6 +34,7 @@ mod private_tmp;
 mod proxied;
 #[path = "../../../shared/tls/tests/support/proxy.rs"]
 mod proxy;
+mod required_groups;
 mod same_path;
 mod small_disk;
 mod spinning;

@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::time::Duration as StdDuration;
 
 use fallow_agent::confine::{Allowed, Confinement};
@@ -63,6 +63,8 @@ pub(crate) struct Bench {
     pub(crate) data: DataDir,
     pub(crate) events: Receiver<Event>,
     pub(crate) supervisor: Supervisor,
+    /// They end with the supervisor.
+    pub(crate) groups: Weak<Groups>,
 }
 
 impl Drop for Bench {
@@ -132,8 +134,10 @@ impl Bench {
         std::mem::forget(data.lock().unwrap());
         let (sender, events) = channel();
         let life = format!("test{:?}", std::thread::current().id());
-        let groups = groups.map(|place| Groups::below(place, &agent_mark(&data), &life));
+        let groups = groups.map(|place| Groups::below(place, &agent_mark(&data), &life, StdDuration::ZERO));
         let groups = groups.unwrap_or_else(|| Groups::none("not wanted"));
+        let groups = Arc::new(groups);
+        let its_groups = Arc::downgrade(&groups);
         let jobs = groups.jobs().map(Path::to_path_buf);
         let mark = life_mark(&data, &life);
         let users = confinement.users().map(Users::block);
@@ -145,7 +149,7 @@ impl Bench {
             life,
             guard,
             confinement,
-            groups: Arc::new(groups),
+            groups,
             memory: Bytes::from_mebibytes(1024),
             send_event: Arc::new(move |event| {
                 if full.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n > 0).then(|| n + 1)).is_ok()
@@ -160,7 +164,7 @@ impl Bench {
             }),
         };
         let supervisor = Supervisor::start(context).unwrap();
-        Self { _dir: dir, data, events, supervisor }
+        Self { _dir: dir, data, events, supervisor, groups: its_groups }
     }
 
     /// Puts the application and an input into the project's directory.

@@ -18,8 +18,10 @@
 //!   has, so that the agent can go on whatever they do. Changes above are followed.
 //!
 //! A controller that is not there is done without, and so is a group that cannot be made or entered: the
-//! looks hold tasks to the same limits, and no task is failed for want of a group. Groups that are not below
-//! the agent's own are never touched. Other agents', and those of other lives, are told by their names.
+//! looks hold tasks to the same limits, and no task is failed for want of a group. The layer is off then,
+//! until a task is in its group again. Where preferences require it no task is begun meanwhile, and so it is
+//! tried now and then. Groups that are not below the agent's own are never touched. Other agents', and those
+//! of other lives, are told by their names.
 //!
 //! Nobody waits without end for what a job has made below its group: what is not gone in time stays, and is
 //! tried again with the next task and at the next start.
@@ -30,10 +32,12 @@
 
 mod bounds;
 mod division;
+mod lack;
 mod task_group;
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -45,9 +49,10 @@ use fallow_domain::SlotId;
 use crate::brand::Brand;
 use crate::cgroup::{self, Group};
 use crate::confine::Layer;
-use crate::sys::Urgency;
+use crate::sys::{self, Urgency};
 use bounds::{all_memory, all_processes, cpu_max, memory_max, processes_max};
 use division::{is_agents, may_not, move_back, moved};
+use lack::Lack;
 pub(super) use task_group::{Door, TaskGroup};
 
 /// The name by which it is reported beside the layers of confinement.
@@ -97,6 +102,7 @@ struct Made {
     bounds: Mutex<Bounds>,
     /// Names of groups of tasks that could not be removed in time.
     left: Mutex<Vec<String>>,
+    lack: Lack,
     is_without_said: AtomicBool,
 }
 
@@ -116,19 +122,25 @@ impl Groups {
     }
 
     /// Looks whether the group of this process is its own to divide, and makes what is needed there. `mark`
-    /// and `life` say whose it is (see [`super::life_mark`]).
-    pub fn at_start(mark: &str, life: &str) -> Self {
-        Self(moved().and_then(|(own, leaf)| Self::made(own, Some(leaf), mark, life)))
+    /// and `life` say whose it is (see [`super::life_mark`]). Where a task could have no group, it is tried
+    /// `again` so long after.
+    pub fn at_start(mark: &str, life: &str, again: StdDuration) -> Self {
+        Self(moved().and_then(|(own, leaf)| Self::made(own, Some(leaf), (mark, life), again)))
     }
 
     /// Makes what is needed below a group that this process is not in.
-    pub fn below(place: &Path, mark: &str, life: &str) -> Self {
+    pub fn below(place: &Path, mark: &str, life: &str, again: StdDuration) -> Self {
         let own =
             Group::open(place).map_err(|error| format!("{} cannot be opened: {error}", place.display()));
-        Self(own.and_then(|own| Self::made(own, None, mark, life)))
+        Self(own.and_then(|own| Self::made(own, None, (mark, life), again)))
     }
 
-    fn made(own: Group, leaf: Option<String>, mark: &str, life: &str) -> Result<Arc<Made>, String> {
+    fn made(
+        own: Group,
+        leaf: Option<String>,
+        (mark, life): (&str, &str),
+        again: StdDuration,
+    ) -> Result<Arc<Made>, String> {
         let prefix = format!("{JOBS}{:x}-", Brand::of_agent(mark).value());
         let name = format!("{prefix}{life}");
         // This process may have had it before, when it was another agent (see `fleet::separation`).
@@ -174,6 +186,7 @@ impl Groups {
             tasks: Mutex::new(Vec::new()),
             bounds: Mutex::default(),
             left: Mutex::new(Vec::new()),
+            lack: Lack::none(again),
             is_without_said: AtomicBool::new(false),
         };
         made.bound_all();
@@ -182,7 +195,10 @@ impl Groups {
 
     /// Whether there are any, as a layer is reported.
     pub fn layer(&self) -> Layer {
+        let lack = self.0.as_ref().ok().and_then(|made| made.lack.why());
+        let on = self.0.is_ok() && lack.is_none();
         let why = match &self.0 {
+            Ok(_) if lack.is_some() => lack.unwrap_or_default(),
             Ok(made) if made.controllers.len() == CONTROLLERS.len() => {
                 format!("control groups with {}", made.controllers.join(", "))
             }
@@ -190,7 +206,7 @@ impl Groups {
             Ok(made) => format!("control groups with {} alone", made.controllers.join(", ")),
             Err(why) => why.clone(),
         };
-        Layer { name: LAYER.to_owned(), on: self.0.is_ok(), why }
+        Layer { name: LAYER.to_owned(), on, why }
     }
 
     /// The group of all tasks, for whoever outlives this process.
@@ -265,13 +281,36 @@ impl Groups {
         Ok(Some((group, door)))
     }
 
-    /// Notes that a task runs in no group of its own, though there are groups. It is said once.
-    pub(super) fn note_without(&self, slot: SlotId, error: &io::Error) {
+    /// Notes that a task could have no group of its own, though there are groups. It is said once.
+    pub(super) fn lack(&self, slot: SlotId, error: &io::Error) {
         let Ok(made) = &self.0 else { return };
+        made.lack.note(error);
         if !made.is_without_said.swap(true, Ordering::Relaxed) {
             let jobs = made.jobs.path().display();
-            tracing::warn!(%jobs, %slot, %error, "a job has no control group of its own, and runs without; this is not said again");
+            tracing::warn!(%jobs, %slot, %error, "a job can have no control group of its own; it runs without unless preferences require it; this is not said again");
         }
+    }
+
+    /// Notes that a task is in its group.
+    pub(super) fn entered(&self) {
+        if let Ok(made) = &self.0 {
+            made.lack.end();
+        }
+    }
+
+    /// Where tasks could have no groups, tries whether they can by now, if that is due. A task that starts
+    /// has it tried as well.
+    pub fn look_again(&self) {
+        if let Ok(made) = &self.0
+            && made.lack.due_in() == Some(StdDuration::ZERO)
+        {
+            made.lack.looked(&made.try_entering());
+        }
+    }
+
+    /// How long until that is due. None where there is nothing to look for.
+    pub fn look_due_in(&self) -> Option<StdDuration> {
+        self.0.as_ref().ok()?.lack.due_in()
     }
 }
 
@@ -302,6 +341,20 @@ impl Made {
             task.allow(most);
         }
         Ok((task, door))
+    }
+
+    /// Tries whether a process can enter a group that is made for it.
+    ///
+    /// # Errors
+    /// The system's, where it cannot.
+    fn try_entering(&self) -> io::Result<()> {
+        let name = format!("look-{}", self.count.fetch_add(1, Ordering::Relaxed));
+        let group = self.jobs.make(&name)?;
+        let entered = group
+            .file("cgroup.procs", true)
+            .and_then(|door| sys::try_entering(door.as_fd(), self.own.as_fd()));
+        self.remove(&name, LEFT);
+        entered
     }
 
     /// What a task may have of memory now, in bytes. None where nothing bounds it.
@@ -441,6 +494,7 @@ mod tests {
             tasks: Mutex::default(),
             bounds: Mutex::default(),
             left: Mutex::default(),
+            lack: Lack::none(StdDuration::ZERO),
             is_without_said: AtomicBool::default(),
         };
         let groups = Groups(Ok(Arc::new(made)));
@@ -466,6 +520,31 @@ mod tests {
     }
 
     #[test]
+    fn r6_10_where_a_task_could_have_no_group_the_layer_is_off_until_a_process_can_enter_one_again() {
+        let mounts = cgroup::mounts(&std::fs::read_to_string("/proc/self/mountinfo").unwrap());
+        let name = format!("guest-test-lack-{}", std::process::id());
+        let made = mounts.iter().find_map(|(_, at)| {
+            let parent = Group::open(at).ok()?;
+            Some((parent.make(&name).ok()?, parent))
+        });
+        let Some((place, parent)) = made else {
+            return println!("skipped: this user can make no control group of version 2");
+        };
+        let again = StdDuration::from_secs(600);
+        for (again, expected) in [(again, false), (StdDuration::ZERO, true)] {
+            let groups = Groups::below(place.path(), "/agent:1.2:", "now", again);
+            assert!(groups.layer().on && groups.look_due_in().is_none());
+            groups.lack(SlotId(0), &io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+            let Layer { on, why, .. } = groups.layer();
+            assert!(!on && why.contains("not supported"), "{why}");
+            groups.look_again();
+            assert_eq!(groups.layer().on, expected, "asked again after {again:?}");
+            assert_eq!(groups.0.as_ref().unwrap().jobs.children(), Vec::<String>::new());
+        }
+        parent.remove_within(&name, StdDuration::from_secs(60)).unwrap();
+    }
+
+    #[test]
     fn r6_10_what_is_left_of_a_task_is_removed_when_the_next_one_starts() {
         let mounts = cgroup::mounts(&std::fs::read_to_string("/proc/self/mountinfo").unwrap());
         let name = format!("guest-test-left-{}", std::process::id());
@@ -476,7 +555,7 @@ mod tests {
         let Some((place, parent)) = made else {
             return println!("skipped: this user can make no control group of version 2");
         };
-        let groups = Groups::below(place.path(), "/agent:1.2:", "now");
+        let groups = Groups::below(place.path(), "/agent:1.2:", "now", StdDuration::ZERO);
         let (first, door) = groups.make(SlotId(0), Urgency::Idle).unwrap().unwrap();
         drop(door);
         let made = Arc::clone(groups.0.as_ref().unwrap());
