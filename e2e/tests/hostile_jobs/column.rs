@@ -8,16 +8,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use fallow_e2e::{Killed, PATIENCE, Process, command, processes_in, wait_for};
+use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 
 use crate::attacks::{ATTACKS, Attack, Who};
-use crate::limits::MEMORY;
 use crate::project::{Account, Coordinator};
 
 /// An ordinary user that owns nothing.
 pub(crate) const NOBODY: u32 = 65_534;
 /// The project of all neighbours.
 pub(crate) const NEIGHBOURS: &str = "neighbours";
+
+/// The pipe in its slot before which a job waits until somebody opens the other end.
+pub(crate) const GATE: &str = "gate";
 
 /// What is left away of the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +35,6 @@ pub(crate) enum Without {
 pub(crate) struct Kind {
     pub(crate) root: bool,
     pub(crate) without: Without,
-    /// Whether its jobs want more than they may have, instead of what is not theirs.
-    pub(crate) greedy: bool,
 }
 
 impl Kind {
@@ -41,7 +42,6 @@ impl Kind {
     pub(crate) fn name(self) -> String {
         let user = if self.root { "root" } else { "user" };
         match self.without {
-            Without::Nothing if self.greedy => format!("{user}-greedy"),
             Without::Nothing => format!("{user}-confined"),
             Without::Layer(layer) => format!("{user}-no-{layer}"),
             Without::Everything => format!("{user}-bare"),
@@ -104,16 +104,6 @@ impl Column {
         wait_for("the agent to be in its fleet", PATIENCE, || {
             (dir.join("identity.key").exists() && ask(&["status"]).status.success()).then_some(())
         });
-        if kind.greedy {
-            let memory = fs::read_to_string("/proc/meminfo").unwrap();
-            let total: u64 = memory.split_whitespace().nth(1).unwrap().parse().unwrap();
-            let percent = MEMORY as f64 / (total * 1024) as f64 * 100.0;
-            let preferences = dir.join("preferences.toml");
-            fs::write(&preferences, format!("memory_fraction = \"{percent:.2}%\"\n")).unwrap();
-            own(kind, &preferences);
-            let told = ask(&["preferences", "reload"]);
-            assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-        }
         // The neighbour first, so that it is there when the others come.
         attach(&ask, &lab.account(NEIGHBOURS, &kind.name()), &dir.with_extension("key"), kind);
         // And not one that it has forked: that has its command line until it executes another program.
@@ -137,11 +127,37 @@ impl Column {
         asked(self.kind, &self.program, &self.dir, arguments)
     }
 
-    /// Has it ask its project at once, if greedy jobs of its have failed there, for which it would wait.
+    /// Has it ask its project at once. Some of its jobs have failed, after which it would wait.
     pub(crate) fn nudge(&self) {
-        if self.kind.greedy {
-            self.ask(&["update", &self.kind.name()]);
-        }
+        self.ask(&["update", &self.kind.name()]);
+    }
+
+    /// Has its owner let jobs have so much memory.
+    pub(crate) fn limit_memory(&self, most: u64) {
+        let memory = fs::read_to_string("/proc/meminfo").unwrap();
+        let total: u64 = memory.split_whitespace().nth(1).unwrap().parse().unwrap();
+        let percent = most as f64 / (total * 1024) as f64 * 100.0;
+        let preferences = self.dir.join("preferences.toml");
+        fs::write(&preferences, format!("memory_fraction = \"{percent:.2}%\"\n")).unwrap();
+        own(self.kind, &preferences);
+        let told = self.ask(&["preferences", "reload"]);
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    }
+
+    /// Lets a job of its go that waits behind its gate, and waits until its slot is empty again.
+    pub(crate) fn let_go(&self, workunit: &str) {
+        let job = format!(">{workunit}_0<");
+        let has_it = |slot: &PathBuf| {
+            fs::read_to_string(slot.join("init_data.xml")).is_ok_and(|data| data.contains(&job))
+        };
+        let waits = |what: &str| format!("{what} of {workunit} of {}", self.kind.name());
+        let slot = wait_for(&waits("the slot"), PATIENCE, || self.slots().into_iter().find(has_it));
+        wait_for(&waits("the end"), PATIENCE, || {
+            // Again and again: it may not have come to its gate yet. Nobody waits here for it to do so.
+            let mode = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+            drop(rustix::fs::open(slot.join(GATE), mode, Mode::empty()));
+            (!has_it(&slot)).then_some(())
+        });
     }
 
     pub(crate) fn status(&self) -> Value {

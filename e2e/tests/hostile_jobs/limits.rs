@@ -5,44 +5,58 @@
 pub(crate) enum End {
     /// It has its output, and what else it did is gone with it.
     Success,
-    /// It failed with this exit status, and this is said of it.
+    /// It has its output, and something that it started goes on.
+    Outlived,
+    /// What its project gets is not what it wrote.
+    Foreign,
+    /// It failed with this exit status, and the reason names this.
     Failed(i32, &'static str),
     /// It goes on until its agent ends.
     GoesOn,
 }
 
-/// What a job does, by name; its script, and its end. `TOKEN` is in the command line of whatever it starts;
-/// `OWNER` and `PRLIMIT` stand for what they do in attacks.
+/// What a job does, by name; its script, and its end with all layers. `TOKEN` is in the command line of
+/// whatever it starts; `FORKS` are some more processes than a job may have; `OWNER` and `PRLIMIT` stand for
+/// what they do in attacks.
 pub(crate) struct Greed(pub(crate) &'static str, pub(crate) &'static str, pub(crate) End);
 
 use End::{Failed, GoesOn, Success};
 
 /// What such a job may have on the disk.
 pub(crate) const DISK: &str = "2 MB";
-/// What jobs may have of the memory.
-pub(crate) const MEMORY: u64 = 640 << 20;
-/// The number of the one whose agent lets jobs have all memory: what processes have in common counts for
-/// each of them, and there are to be too many before it is too much.
+/// What jobs may have of the memory, once those of their agent have ended that fork.
+pub(crate) const MEMORY: u64 = 256 << 20;
+/// The number of the one that forks. What processes have in common counts for each of them, so its agent
+/// lets jobs have all memory: there are to be too many before it is too much.
 pub(crate) const FORKS: usize = 0;
 /// The number of the one that is found out twice.
 pub(crate) const UNHEEDING: usize = 4;
+/// The number of the one whose daemons take off what they are known by.
+pub(crate) const DAEMONS: usize = 6;
+/// Those that take what the machine has little of: they wait until they are let, and go in this order.
+pub(crate) const IN_TURN: [usize; 4] = [FORKS, 1, 2, UNHEEDING];
 
+/// What by word stands in the reason that the project of a failed job is told.
+pub(crate) const REASONS: [(&str, &str); 3] =
+    [("processes", "processes and threads"), ("memory", "working set"), ("disk", "its files")];
+
+/// All of them are bounded, for some run where nothing but the agent's look each second holds them: they come
+/// to some more than they may have, bit by bit, and wait there for what comes of it.
 pub(crate) const GREEDS: &[Greed] = &[
     Greed(
         "forks without end",
-        // Twice as many each half second: what is there before it is looked at is not more than the machine
-        // bears, nor than leaves a few processes to other agents of the same user.
-        "exec perl -e 'for (1..12) { fork; select undef, undef, undef, 0.5 } sleep 1000' TOKEN",
+        "exec perl -e 'for (1..FORKS) { fork or do { sleep 1000; exit }; \
+         select undef, undef, undef, 0.1 unless $_ % 100 } sleep 1000' TOKEN",
         Failed(194, "processes"),
     ),
     Greed(
         "takes memory without end",
-        "exec perl -e 'while (1) { $x .= \"x\" x 20_000_000; select undef, undef, undef, 0.05 }' TOKEN",
+        "exec perl -e 'for (1..50) { $x .= \"x\" x 10_000_000; select undef, undef, undef, 0.05 } sleep 1000' TOKEN",
         Failed(198, "memory"),
     ),
     Greed(
         "takes memory by many processes, and in sessions of their own",
-        "exec perl -MPOSIX -e 'for (1..40) { fork or do { POSIX::setsid(); $x = \"x\" x (20_000_000 + $_); sleep 1000 }; \
+        "exec perl -MPOSIX -e 'for (1..30) { fork or do { POSIX::setsid(); $x = \"x\" x (16_000_000 + $_); sleep 1000; exit }; \
          select undef, undef, undef, 0.1 } sleep 1000' TOKEN",
         Failed(198, "memory"),
     ),
@@ -53,25 +67,28 @@ pub(crate) const GREEDS: &[Greed] = &[
     ),
     Greed(
         "fills its slot, and takes memory without end when it is told to go",
-        // It says how far it is: who never says anything is not waited for.
+        // It says how far it is: who never says anything is not waited for. It takes blocks without writing
+        // them, and so many that files are counted at once.
         "printf '<current_cpu_time>1</current_cpu_time>\\n<checkpoint_cpu_time>0</checkpoint_cpu_time>\\n\\000' | \
          dd of=boinc_mmap_file bs=1 seek=5121 conv=notrunc 2>/dev/null; \
          printf '\\001' | dd of=boinc_mmap_file bs=1 seek=5120 conv=notrunc 2>/dev/null; \
-         perl -e 'for (1..15) { open F, \">\", $_; print F \"x\" x 20_000_000; select undef, undef, undef, 0.2 }' TOKEN; \
-         until grep -aq '<abort/>' boinc_mmap_file; do sleep 0.2; done; rm -f [0-9]*; \
-         exec perl -e '$SIG{$_} = \"IGNORE\" for qw(TERM INT HUP QUIT); $n = 1e9; $x = \"x\" x $n; sleep 1000' TOKEN",
+         fallocate -l 300M f; until grep -aq '<abort/>' boinc_mmap_file; do sleep 0.2; done; rm -f f; \
+         exec perl -e '$SIG{$_} = \"IGNORE\" for qw(TERM INT HUP QUIT); \
+         for (1..25) { $x .= \"x\" x 20_000_000; select undef, undef, undef, 0.1 } sleep 1000' TOKEN",
         Failed(196, "disk"),
     ),
     Greed(
         "writes to standard error without end",
-        "perl -e 'for (1..150) { print STDERR \"x\" x 2_000_000; select undef, undef, undef, 0.02 }' TOKEN; \
-         until grep -aq '<abort/>' boinc_mmap_file; do sleep 0.2; done",
+        "perl -e 'for (1..20) { print STDERR \"x\" x 2_000_000; select undef, undef, undef, 0.02 }' TOKEN; \
+         until grep -aq '<abort/>' boinc_mmap_file; do sleep 1; done",
         Failed(196, "disk"),
     ),
     Greed(
         "leaves daemons: sessions of their own, forked twice, without environment, with other names",
+        // At different times: a look may find some of them just as they come off their job.
         "for n in 1 2 3; do setsid env -i perl -e '$SIG{TERM} = \"IGNORE\"; fork and exit; \
-         my $less = pack(\"QQ\", 5, 5); syscall(PRLIMIT, 0, 10, $less, 0); chdir \"/\"; $0 = \"kworker/0:1 TOKEN\"; sleep 1000' & done; \
+         my $less = pack(\"QQ\", 5, 5); syscall(PRLIMIT, 0, 10, $less, 0); chdir \"/\"; \
+         $0 = \"kworker/0:1 TOKEN\"; sleep 1000' & sleep 0.4; done; \
          sleep 2; echo right >\"$out\"",
         Success,
     ),

@@ -1,10 +1,11 @@
 //! Jobs that mean harm (R6.10), as real jobs of real projects under real agents: of root's and of an
 //! ordinary user's, with all layers of confinement, with each of them left away, and with none.
 //!
-//! What each could do is the table in `docs/hostile-jobs.md`, which this test writes anew with
-//! `FALLOW_WRITE_DOCS=1`, and holds against what happened otherwise. Beside each agent's hostile jobs runs
-//! one of another project, and all of these have to agree in the end: nobody has spoilt any. Nothing is left
-//! of any job, and the agents are those that were started.
+//! What each could do, and how those ended that want more than they may have, are the tables in
+//! `docs/hostile-jobs.md`, which this test writes anew with `FALLOW_WRITE_DOCS=1`, and holds against what
+//! happened otherwise. Beside each agent's hostile jobs runs one of another project, and all of these have to
+//! agree in the end: nobody has spoilt any. Nothing is left of any job, and the agents are those that were
+//! started.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -15,6 +16,8 @@
 
 mod attacks;
 mod column;
+mod endings;
+mod greedy;
 mod limits;
 mod project;
 mod table;
@@ -30,8 +33,9 @@ use std::time::Instant;
 
 use attacks::ATTACKS;
 use column::{Column, Kind, NEIGHBOURS, Without};
-use fallow_e2e::{PATIENCE, Process, wait_for};
-use limits::{DISK, End, GREEDS, Greed};
+use endings::Endings;
+use fallow_e2e::{PATIENCE, wait_for};
+use greedy::Leftovers;
 use project::{Coordinator, workunit};
 use table::Found;
 
@@ -47,6 +51,9 @@ echo right >"$(place out)"
 echo 0 >boinc_finish_called
 "#;
 
+/// The application of each agent's project.
+const APPLICATION: &str = "hostile";
+
 /// Of a workunit whose job is not made again when it fails.
 const ONE: &str = "max_total_jobs = 1\n";
 
@@ -56,12 +63,9 @@ fn kinds() -> Vec<Kind> {
     let is_root = rustix::process::geteuid().is_root();
     let users = if is_root { vec![true, false] } else { vec![false] };
     let of_user = |root: bool| {
-        let kind = move |without, greedy| Kind { root, without, greedy };
         let layers = LAYERS.into_iter().filter(move |layer| root || !["privileges", "user"].contains(layer));
-        let less = layers.map(move |layer| kind(Without::Layer(layer), false));
-        [kind(Without::Nothing, false), kind(Without::Nothing, true), kind(Without::Everything, false)]
-            .into_iter()
-            .chain(less)
+        let less = [Without::Nothing, Without::Everything].into_iter().chain(layers.map(Without::Layer));
+        less.map(move |without| Kind { root, without })
     };
     users.into_iter().flat_map(of_user).collect()
 }
@@ -98,7 +102,6 @@ impl Targets {
             ("ABSTRACT", self.name.clone()),
             ("COMMON", self.common[0].path().display().to_string()),
             ("MEMORY", self.common[1].path().display().to_string()),
-            ("TOKEN", token()),
             ("PTRACE", ptrace),
             ("SETTIME", settime),
             ("PRLIMIT", prlimit),
@@ -106,57 +109,20 @@ impl Targets {
     }
 }
 
-/// In the command line of whatever greedy jobs start.
-fn token() -> String {
-    format!("fallow-greedy-{}", std::process::id())
-}
-
-/// Processes that greedy jobs have started.
-fn greedy_processes() -> Vec<Process> {
-    let pids = fs::read_dir("/proc").unwrap().flatten();
-    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let all = pids.filter_map(Process::read).filter(|process| !process.zombie);
-    all.filter(|process| process.command.contains(&token())).collect()
-}
-
-/// Ends what a failure would leave.
-struct Leftovers;
-
-impl Drop for Leftovers {
-    fn drop(&mut self) {
-        greedy_processes().iter().for_each(|process| process.signal(rustix::process::Signal::KILL));
-    }
-}
-
-/// The greedy jobs of an agent that end by themselves or are ended, with their numbers.
-fn greeds_of(kind: Kind) -> impl Iterator<Item = (usize, &'static Greed)> {
-    let has = move |number: usize| match (kind.without, kind.greedy) {
-        (Without::Nothing, true) => number != limits::FORKS,
-        (Without::Nothing, false) => number == limits::FORKS,
-        _ => false,
-    };
-    GREEDS.iter().enumerate().filter(move |(number, greed)| greed.2 != End::GoesOn && has(*number))
-}
-
-/// The jobs that are submitted to an agent's project, but for those that never end.
+/// The jobs that are submitted to an agent's project.
 fn submit(lab: &Coordinator, column: &Column, known: &[(&str, String)]) {
-    let name = column.kind.name();
-    let mut batch = String::new();
-    for (number, greed) in greeds_of(column.kind) {
-        let more = format!("disk = {DISK:?}\n{ONE}");
-        let script = column.script(ATTACKS.len() + number, greed.1, known);
-        batch += &workunit(&format!("g{number}"), "hostile", &script, &more);
-    }
-    if column.kind.greedy {
-        // That is all.
-    } else if column.kind.without == Without::Nothing {
-        for attack in column.attacks(known) {
-            batch += &workunit(&format!("a{}", attack.0), "hostile", &attacks::script(&[attack]), ONE);
+    let attacks = column.attacks(known);
+    let job = |name: &str, attacks: &[_]| workunit(name, APPLICATION, &attacks::script(attacks), ONE);
+    let greedy = greedy::batch(column, known);
+    let batch = match column.kind.without {
+        // Many. Those that wait long have begun by then.
+        Without::Nothing => {
+            let attacks = attacks.into_iter().map(|attack| job(&format!("a{}", attack.0), &[attack]));
+            greedy + &attacks.collect::<String>()
         }
-    } else {
-        batch += &workunit("all", "hostile", &attacks::script(&column.attacks(known)), ONE);
-    }
-    lab.submit(&name, &batch);
+        _ => job("all", &attacks) + &greedy,
+    };
+    lab.submit(&column.kind.name(), &batch);
 }
 
 /// Which attacks succeeded, by their numbers, once all jobs of an agent are over.
@@ -175,49 +141,6 @@ fn reached(lab: &Coordinator, column: &Column) -> BTreeMap<usize, bool> {
     })
 }
 
-/// Waits until all greedy jobs of all agents are over, and what they have made is taken.
-fn wait_for_ends(lab: &Coordinator, columns: &[Column]) {
-    for column in columns.iter().filter(|column| greeds_of(column.kind).next().is_some()) {
-        let name = column.kind.name();
-        let right = greeds_of(column.kind).filter(|(_, greed)| greed.2 == End::Success).count();
-        wait_for(&format!("the ends of jobs of {name}"), 3 * PATIENCE, || {
-            // A client waits before it asks a project again whose jobs have failed.
-            columns.iter().for_each(|column| column.nudge());
-            let over = greedy(lab.over(&name)).len() == greeds_of(column.kind).count();
-            (over && greedy(lab.outputs(&name)).len() == right).then_some(())
-        });
-    }
-}
-
-/// What is said of greedy jobs, by their workunits.
-fn greedy<T>(of_workunits: Vec<(String, T)>) -> BTreeMap<String, T> {
-    of_workunits.into_iter().filter(|(workunit, _)| workunit.starts_with('g')).collect()
-}
-
-/// What is wrong about how the greedy jobs of an agent ended.
-fn wrong_ends(lab: &Coordinator, column: &Column) -> Vec<String> {
-    let name = column.kind.name();
-    let mut wrong = Vec::new();
-    let (over, outputs) = (greedy(lab.over(&name)), greedy(lab.outputs(&name)));
-    for (number, greed) in greeds_of(column.kind) {
-        let workunit = format!("g{number}");
-        let job = &over[&workunit];
-        let told = lab.json(&["jobs", &name, "--job", job["name"].as_str().unwrap()]).to_string();
-        let right = match greed.2 {
-            End::Success => outputs.get(&workunit).is_some_and(|text| text == "right\n"),
-            End::Failed(status, says) => job["exit_status"] == status && told.contains(says),
-            End::GoesOn => false,
-        };
-        println!("{name}: {}: {} {} {}", greed.0, job["outcome"], job["exit_status"], job["received_at"]);
-        let killed = column.log_lines("killing a task: it takes more than it may");
-        let is_killed = killed.iter().any(|line| line.contains(&format!("{workunit}_0")));
-        if !right || number == limits::UNHEEDING && !is_killed {
-            wrong.push(format!("{}: {told}", greed.0));
-        }
-    }
-    wrong
-}
-
 #[test]
 fn r6_10_what_hostile_jobs_of_real_projects_can_do_is_what_the_document_says_and_others_go_on() {
     let (begin, _leftovers) = (Instant::now(), Leftovers);
@@ -232,7 +155,7 @@ fn r6_10_what_hostile_jobs_of_real_projects_can_do_is_what_the_document_says_and
     // One for each agent, and all of them have to agree.
     lab.submit(NEIGHBOURS, &workunit("good", "neighbour", "", &format!("quorum = {}\n", kinds.len())));
     for kind in &kinds {
-        lab.project(&kind.name(), "hostile", attacks::PROGRAM);
+        lab.project(&kind.name(), APPLICATION, attacks::PROGRAM);
     }
     let mut columns = start(&kinds, dir.path(), &program, &fleet, &lab);
     println!("{} agents after {:.0?}", columns.len(), begin.elapsed());
@@ -245,16 +168,11 @@ fn r6_10_what_hostile_jobs_of_real_projects_can_do_is_what_the_document_says_and
     let known = targets.known();
     columns.iter().for_each(|column| submit(&lab, column, &known));
 
-    let mut found = Found::default();
+    let (mut found, mut ends) = (Found::default(), Endings::default());
+    let reached = greedy::take_turns(&lab, &columns);
+    println!("all have had their turns after {:.0?}", begin.elapsed());
     let mut wrong = Vec::new();
-    wait_for_ends(&lab, &columns);
-    for column in &columns {
-        wrong.extend(wrong_ends(&lab, column));
-        println!("{} after {:.0?}", column.kind.name(), begin.elapsed());
-        if column.kind.greedy {
-            continue;
-        }
-        let reached = reached(&lab, column);
+    for (column, reached) in columns.iter().zip(reached) {
         if column.kind.without == Without::Nothing {
             let harmed = reached.iter().filter(|(number, did)| !**did && !column.is_unharmed(**number));
             wrong.extend(harmed.map(|(number, _)| {
@@ -262,20 +180,21 @@ fn r6_10_what_hostile_jobs_of_real_projects_can_do_is_what_the_document_says_and
             }));
         }
         found.add(column.kind, reached);
+        ends.add(column.kind, greedy::ends(&lab, column));
     }
-    println!("all over after {:.0?}", begin.elapsed());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // The killed ones need a CPU to end.
-    let none_runs = || greedy_processes().is_empty().then_some(());
-    wait_for("greedy jobs that are over to leave nothing", PATIENCE, none_runs);
-    goes_on(&lab, &columns, &known);
+    println!("all over after {:.0?}", begin.elapsed());
+    columns.iter().for_each(|column| ends.add(column.kind, greedy::go_on(column)));
     others_are_well(&lab, &mut columns);
-    for column in &mut columns {
-        ends_clean(column);
-    }
-    wait_for("agents that have ended to leave nothing", PATIENCE, none_runs);
+    // Side by side: each of them has a job that is waited for, and has to be killed.
+    std::thread::scope(|scope| {
+        for column in &mut columns {
+            scope.spawn(|| ends_clean(column));
+        }
+    });
+    greedy::wait_for_nothing();
     println!("ended after {:.0?}", begin.elapsed());
-    table::check(&found);
+    table::check(&found, &ends);
 }
 
 fn start(
@@ -312,23 +231,6 @@ fn missing(confined: &Column) -> Vec<String> {
         .collect()
 }
 
-/// Jobs that never end are there when their agents end.
-fn goes_on(lab: &Coordinator, columns: &[Column], known: &[(&str, String)]) {
-    // Whoever's jobs have failed asks their project for no more for a while; so not those that are confined.
-    let bare = || columns.iter().filter(|column| column.kind.without == Without::Everything);
-    for (number, greed) in GREEDS.iter().enumerate().filter(|(_, greed)| greed.2 == End::GoesOn) {
-        for column in bare() {
-            let script = column.script(ATTACKS.len() + number, greed.1, known);
-            lab.submit(&column.kind.name(), &workunit(&format!("g{number}"), "hostile", &script, ONE));
-        }
-    }
-    for column in bare() {
-        wait_for("a job that goes on", PATIENCE, || {
-            column.processes().iter().any(|process| process.command.contains(&token())).then_some(())
-        });
-    }
-}
-
 /// The agents are those that were started and answer; their good jobs were not disturbed, and agree.
 fn others_are_well(lab: &Coordinator, columns: &mut [Column]) {
     for column in &mut *columns {
@@ -358,7 +260,5 @@ fn ends_clean(column: &mut Column) {
     wait_for("the end of its processes", PATIENCE, || column.processes().is_empty().then_some(()));
     // The job that goes on has its slot and its record.
     let slots = column.slots();
-    let goes_on = column.kind.without == Without::Everything;
-    let most = if goes_on { 2 } else { 0 };
-    assert!(slots.len() <= most, "{}: slots are left: {slots:?}", column.kind.name());
+    assert!(slots.len() <= 2, "{}: slots are left: {slots:?}", column.kind.name());
 }

@@ -41,13 +41,16 @@ impl Coordinator {
         self.json(&["tokens", "create"])["tokens"][0].as_str().unwrap().to_owned()
     }
 
-    /// Makes a project with one application, a script.
+    /// Makes a project with one application, a script. Its jobs have as little of a CPU as clients plan with,
+    /// so that many run side by side.
     pub(crate) fn project(&self, name: &str, application: &str, script: &str) {
         self.json(&["project", "create", name, "--request-delay", "1s"]);
         self.json(&["project", "set", name, "account-creation=true", "poll=2s", "spread=false"]);
         let program = self.dir.with_file_name(format!("{name}-{application}"));
         fs::write(&program, script).unwrap();
-        self.json(&["app", "add", name, application, program.to_str().unwrap(), "--version", "1.0"]);
+        let program = program.to_str().unwrap();
+        let version = ["--version", "1.0", "--uses", "cpu=0.25"];
+        self.json(&[&["app", "add", name, application, program], &version[..]].concat());
     }
 
     /// An account that somebody makes by the project's web page, as BOINC clients do.
@@ -97,10 +100,11 @@ impl Coordinator {
     }
 }
 
-/// A workunit of one job that reads `input`, as a batch says it.
+/// A workunit of one job that reads `input`, as a batch says it. It says that it needs little memory, so that
+/// many find room where jobs may have little.
 pub(crate) fn workunit(name: &str, application: &str, input: &str, more: &str) -> String {
     format!(
-        "[[workunits]]\nname = {name:?}\napplication = \"{application}\"\nflops = 1e9\n\
+        "[[workunits]]\nname = {name:?}\napplication = \"{application}\"\nflops = 1e9\nmemory = \"16 MB\"\n\
          inputs = [{{ open_name = \"in\", text = {} }}]\noutputs = [{{ open_name = \"out\" }}]\n{more}\n",
         Value::String(input.to_owned())
     )

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::attacks::{ATTACKS, Who};
 use crate::column::{Kind, Without};
-use crate::limits::{End, GREEDS, Greed};
+use crate::endings::Endings;
 use crate::{LAYERS, kinds};
 
 const DOCUMENT: &str = "docs/hostile-jobs.md";
@@ -28,7 +28,7 @@ impl Found {
 
     /// What a cell says.
     fn cell(&self, root: bool, without: Without, number: usize) -> &'static str {
-        let kind = Kind { root, without, greedy: false };
+        let kind = Kind { root, without };
         match self.of(kind, number) {
             Some(true) => "**yes**",
             Some(false) => "-",
@@ -61,11 +61,12 @@ impl Found {
 }
 
 /// Holds what was found against what has to be, and against the document; writes that first if asked to.
-pub(crate) fn check(found: &Found) {
+pub(crate) fn check(found: &Found, ends: &Endings) {
     let rows: Vec<String> = (0..ATTACKS.len()).map(|number| found.row(number)).collect();
-    println!("{}", rows.concat());
-    let mut wrong = Vec::new();
-    for kind in kinds().into_iter().filter(|kind| !kind.greedy) {
+    let ended = ends.rows();
+    println!("{}\n{}", rows.concat(), ended.concat());
+    let mut wrong = ends.wrong();
+    for kind in kinds() {
         for (number, attack) in ATTACKS.iter().enumerate().filter(|(_, attack)| kind.can_try(attack)) {
             let did = found.of(kind, number).unwrap_or_else(|| panic!("{} of {}", attack.0, kind.name()));
             let is_right = match (kind.without, attack.1) {
@@ -84,23 +85,24 @@ pub(crate) fn check(found: &Found) {
     }
     assert!(
         wrong.is_empty(),
-        "what jobs could do, and should not, or the other way round:\n{}",
+        "what jobs could do, and should not, or the other way round; and ends other than they have to be:\n{}",
         wrong.join("\n")
     );
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(DOCUMENT);
     if std::env::var("FALLOW_WRITE_DOCS").is_ok_and(|value| value == "1") {
-        fs::write(&path, document(&rows)).unwrap();
+        fs::write(&path, document(&rows, &ended)).unwrap();
     }
     let document = fs::read_to_string(&path).unwrap_or_default();
+    let is_ordinary = kinds().iter().all(|kind| !kind.root);
     let is_shown = |(number, row): &(usize, &String)| {
         let system = ATTACKS[*number].1 == Who::Perhaps;
         // Whether such an attack is possible at all is this system's to say, and whose agents there are is
         // the test's user's.
-        system || kinds().iter().all(|kind| !kind.root) || document.contains(row.as_str())
+        system || is_ordinary || document.contains(row.as_str())
     };
     let mut missing: Vec<String> =
         rows.iter().enumerate().filter(|row| !is_shown(row)).map(|(_, row)| row.trim().to_owned()).collect();
-    missing.extend(ends().into_iter().filter(|row| !document.contains(row.as_str())));
+    missing.extend(ended.into_iter().filter(|row| !is_ordinary && !document.contains(row.as_str())));
     assert!(
         missing.is_empty(),
         "{DOCUMENT} lacks; write it anew with\n    {COMMAND}\n{}",
@@ -108,7 +110,7 @@ pub(crate) fn check(found: &Found) {
     );
 }
 
-fn document(rows: &[String]) -> String {
+fn document(rows: &[String], ended: &[String]) -> String {
     let mut text = format!(
         "# Hostile jobs\n\
          What jobs could do that mean harm, as `e2e/tests/hostile_jobs` found it: each was a job of a project that an agent was\n\
@@ -126,24 +128,13 @@ fn document(rows: &[String]) -> String {
     text += &rows.concat();
     text += "\n¹ Some systems keep from it by other means of their own.\n\n\
          ## More than they may have\n\
-         As root and as an ordinary user alike, with all layers but `groups`, which `e2e/vm/unit` has: a job that takes memory without end\n\
-         is killed there by the kernel, before it is looked at on a machine without swap space, and fails alike. Those that take processes and\n\
-         memory here take them bit by bit, so that the machine of the tests survives it. The last one is tried with agents without any layer:\n\n\
-         | what a job does | how it ends |\n| --- | --- |\n";
-    text += &ends().concat();
+         How such a job ends: with all layers; without a single one, where that changes it (`-`: there is none such); and without any (`-`: as\n\
+         with all). After the colon stands what the reason names that its project is told. Most of it is the agent's own doing, which looks at\n\
+         its jobs once a second, and needs no layer. Processes and memory are taken bit by bit here, so that the machine of the tests survives it.\n\
+         `groups` is off here, for it takes a control group of the agent's own: `e2e/vm/unit` has that, and jobs that fork, or take memory, as\n\
+         fast as they can. They fail in the same way.\n\n\
+         | what a job does | root, all layers | root, without | root, none | user, all layers | user, without | user, none |\n\
+         | --- | --- | --- | --- | --- | --- | --- |\n";
+    text += &ended.concat();
     text
-}
-
-/// How greedy jobs end, as rows.
-fn ends() -> Vec<String> {
-    let row = |greed: &Greed| {
-        let end = match greed.2 {
-            End::Success => "it has its output, and nothing else of it is left".to_owned(),
-            End::Failed(status, "") => format!("it fails with {status}"),
-            End::Failed(status, says) => format!("it fails with {status}, and the reason names the {says}"),
-            End::GoesOn => "it is killed when its agent ends".to_owned(),
-        };
-        format!("| {} | {end} |\n", greed.0)
-    };
-    GREEDS.iter().map(row).collect()
 }
