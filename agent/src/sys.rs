@@ -44,7 +44,7 @@ pub use confined::{Filter, Means, Rules, as_user, confine, filter_calls, give_up
 pub use entry::{Entry, enter, try_entering};
 pub use limits::{Limits, limit, lock_limit};
 pub use own_code::{give_back_code, rests, sleeps, works};
-pub use own_places::{OwnPlaces, Placing};
+pub use own_places::{By, OwnPlaces, Placing};
 pub use sockets::{Held, held_by};
 
 use crate::owner::Owner;

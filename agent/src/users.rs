@@ -145,6 +145,13 @@ impl Users {
         of_slots(self.first, *fallow_daemon::lock(&self.used))
     }
 
+    /// A user that no job has, and who may pass through the agent's directory as jobs do: nobody is there who
+    /// could do anything to an attempt that is made as this one.
+    pub(crate) fn nobody(&self, dir: &Path) -> JobUser {
+        let group = fs::metadata(dir).ok().map(|data| data.gid()).filter(|group| is_jobs(*group));
+        JobUser { owner: Owner::numbered(self.first), groups: group.map(Gid::from_raw).into_iter().collect() }
+    }
+
     /// The group that may pass through the agent's directories, and list none of them.
     pub(crate) fn passing(&self) -> Gid {
         Gid::from_raw(self.first)

@@ -135,17 +135,27 @@ struct Filters {
 /// Why a layer is off in [`Confinement::none`].
 const NOT_WANTED: &str = "switched off";
 
+/// A job's user with all groups of the job: also those of GPUs, if it computes on one.
+fn in_groups(user: &JobUser, gpu: bool) -> JobUser {
+    let mut user = user.clone();
+    if gpu {
+        user.groups.extend(files::gpu_groups(Path::new("/dev")));
+    }
+    user
+}
+
 impl Confinement {
     /// Looks what this system has, for an agent whose data lies in `dir`.
     pub fn probe(allowed: Allowed, dir: &Path) -> Self {
+        let users = Users::probe(dir);
         Self {
             allowed,
             switched_off: Vec::new(),
             landlock: probe_landlock(),
             filters: probe_filters(true, true),
             open_filters: if allowed.network { probe_filters(true, false) } else { Err(NOT_WANTED.into()) },
-            users: Users::probe(dir),
-            places: Ok(Places::probe(dir)),
+            places: Ok(Places::probe(dir, users.as_ref().ok().map(|users| users.nobody(dir)))),
+            users,
             system: files::of_system(dir),
             is_on: true,
         }
@@ -274,9 +284,16 @@ impl Confinement {
 
     /// The directories that a job has for itself in place of the system's, which runs as `user` or as the
     /// agent's own, has its project's files in `project`, and says that it needs so much memory. Its slot has
-    /// to hold a directory for them (`.fallow_tmp`). None where the host gives none.
-    pub fn places(&self, user: Option<&JobUser>, project: &Path, memory: Bytes) -> Option<OwnPlaces> {
-        self.wanted_places()?.of_job(user, project, memory)
+    /// to hold a directory for them (`.fallow_tmp`). None where the host gives none. `gpu` says whether it
+    /// computes on a GPU.
+    pub fn places(
+        &self,
+        user: Option<&JobUser>,
+        project: &Path,
+        memory: Bytes,
+        gpu: bool,
+    ) -> Option<OwnPlaces> {
+        self.wanted_places()?.of_job(user.map(|user| in_groups(user, gpu)), project, memory)
     }
 
     /// A job did not start for want of them, for this reason. Whether the next ones go without for a while:
@@ -337,12 +354,8 @@ impl Confinement {
             false => Arc::clone(&filters.mapped),
         });
         let filters = filters.unwrap_or_default();
-        let user = reach.user.cloned().map(|mut user| {
-            if reach.gpu {
-                user.groups.extend(files::gpu_groups(Path::new("/dev")));
-            }
-            user
-        });
+        let is_its_user = reach.places.is_some_and(OwnPlaces::becomes_user);
+        let user = reach.user.filter(|_| !is_its_user).map(|user| in_groups(user, reach.gpu));
         let gives_up = !self.is_off("privileges");
         sys::confine(command, sys::Means { gives_up, rules, filters, user });
         Ok(())

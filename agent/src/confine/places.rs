@@ -4,7 +4,8 @@
 //! Model: the first two lead to one directory in the job's slot, so what lies there counts as the slot's and
 //! goes with it; the last is memory that goes with the job's last process. A place in which the agent's own
 //! directory lies stays as it is, for the job has to reach its slot by it; so does one that is a link. A
-//! root agent's job that has a user of its own sees in `/proc` only what is its own, too.
+//! root agent's job that has a user of its own sees in `/proc` only what is its own, too. Where root may not
+//! mount anything, such a job makes the rest of it as an ordinary user's would.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs;
@@ -20,7 +21,7 @@ use fallow_domain::Bytes;
 use super::shortage::{Shortage, is_refusal};
 use crate::dir::{PROJECTS, SLOTS};
 use crate::owner::{JobUser, Owner};
-use crate::sys::OwnPlaces;
+use crate::sys::{By, OwnPlaces};
 
 /// The directory in a slot that its job has as `/tmp` and `/var/tmp`.
 pub(crate) const TEMPORARY: &CStr = c".fallow_tmp";
@@ -52,6 +53,8 @@ pub(super) struct Places {
     left_out: Vec<&'static str>,
     /// The agent's directory.
     dir: PathBuf,
+    /// Who tries them for users of jobs, where these have users of their own.
+    nobody: Option<JobUser>,
     /// How long a host that could not give them is not asked again.
     again: Duration,
     looked: Arc<Mutex<Looked>>,
@@ -59,17 +62,27 @@ pub(super) struct Places {
 
 #[derive(Debug)]
 struct Looked {
-    /// Whether jobs can have them, and whether `/proc` of those with a user shows these what is theirs alone.
-    found: Result<bool, String>,
+    /// How jobs can have them, or why not.
+    found: Result<Way, String>,
     at: Instant,
     /// How long it is not looked again then.
     again: Duration,
     shortage: Shortage,
 }
 
+/// How the system gives them.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// By the agent's own right. Whether `/proc` of jobs with a user shows these what is theirs alone, too.
+    Agents { hides: bool },
+    /// By the right of jobs' own users: the agent is root's, and may not mount anything.
+    Users,
+}
+
 impl Places {
-    /// Looks what jobs of an agent whose data lies in `dir` can have.
-    pub(super) fn probe(dir: &Path) -> Self {
+    /// Looks what jobs of an agent whose data lies in `dir` can have. Where they have users of their own, the
+    /// system may give them to `nobody`, another such user.
+    pub(super) fn probe(dir: &Path, nobody: Option<JobUser>) -> Self {
         let given = [dir.to_path_buf(), dir.join(PROJECTS), dir.join(SLOTS)];
         // Jobs are told the names that were given, and links in these lead elsewhere.
         let real = given.iter().filter_map(|path| fs::canonicalize(path).ok());
@@ -86,6 +99,7 @@ impl Places {
             memory: memory.map(PathBuf::from),
             left_out,
             dir: dir.to_path_buf(),
+            nobody,
             again: LOOK_AGAIN,
             looked: Arc::new(Mutex::new(Looked {
                 found: Err(String::new()),
@@ -113,10 +127,13 @@ impl Places {
         if !self.can_be() {
             return Err(format!("none of {} can be a job's own", self.left_out.join(", ")));
         }
-        let hides = self.looked().found.clone()?;
+        let way = self.looked().found.clone()?;
+        if !has_users && matches!(way, Way::Users) {
+            return Err("the system gives them to users of jobs alone, and jobs have none".to_owned());
+        }
         let places = self.files.iter().chain(&self.memory).map(|place| place.display().to_string());
         let mut why = format!("its own {}", places.collect::<Vec<_>>().join(", "));
-        if hides && has_users {
+        if has_users && matches!(way, Way::Agents { hides: true }) {
             why += ", and in /proc what is its own";
         }
         if !self.left_out.is_empty() {
@@ -127,14 +144,19 @@ impl Places {
 
     /// What a job has that runs as `user`, or as the agent's own, has its project's files in `project`, and
     /// needs so much memory. None where the host does not give it; that is looked at anew after a while.
-    pub(super) fn of_job(&self, user: Option<&JobUser>, project: &Path, memory: Bytes) -> Option<OwnPlaces> {
+    pub(super) fn of_job(&self, user: Option<JobUser>, project: &Path, memory: Bytes) -> Option<OwnPlaces> {
         if !self.can_be() {
             return None;
         }
         self.look_again();
-        let hides = self.looked().found.clone().ok()?;
-        let owner = user.map_or_else(Owner::own, |user| user.owner);
-        let mut made = self.made_for(owner, TEMPORARY, hides && user.is_some(), memory);
+        let way = self.looked().found.clone().ok()?;
+        let owner = user.as_ref().map_or_else(Owner::own, |user| user.owner);
+        let hides = user.is_some() && matches!(way, Way::Agents { hides: true });
+        let by = match way {
+            Way::Agents { .. } => By::own(),
+            Way::Users => By::Becoming(user?),
+        };
+        let mut made = self.made_for((by, owner), TEMPORARY, hides, memory);
         // Somebody may have made a link of it.
         let project = fs::canonicalize(project).unwrap_or_else(|_| project.to_path_buf());
         let holds = |place: &CString| project.starts_with(OsStr::from_bytes(place.as_bytes()));
@@ -177,13 +199,13 @@ impl Places {
 
     fn look(&self) {
         match self.tried() {
-            Ok(hides) => self.found(Ok(hides), self.again),
+            Ok(way) => self.found(Ok(way), self.again),
             Err(error) if is_refusal(&error) => self.found(Err(said(&error)), self.again),
             Err(error) => self.found(Err(format!("it could not be tried: {error}")), SHORT.min(self.again)),
         }
     }
 
-    fn found(&self, found: Result<bool, String>, again: Duration) {
+    fn found(&self, found: Result<Way, String>, again: Duration) {
         let mut looked = self.looked();
         (looked.found, looked.at, looked.again) = (found, Instant::now(), again);
     }
@@ -194,24 +216,31 @@ impl Places {
 
     /// # Errors
     /// The system's, where it gives none.
-    fn tried(&self) -> io::Result<bool> {
-        let attempt = |hides| {
+    fn tried(&self) -> io::Result<Way> {
+        let attempt = |whose, hides| {
             // Never executed: the attempt ends before.
             let mut command = Command::new("/");
             command.current_dir(&self.dir);
-            self.made_for(Owner::own(), c".", hides, MEMORY_MIN).try_out(command)
+            self.made_for(whose, c".", hides, MEMORY_MIN).try_out(command)
         };
+        let agents = |hides| attempt((By::own(), Owner::own()), hides).map(|()| Way::Agents { hides });
         if rustix::process::geteuid().is_root() && shows_all_of_proc() {
-            match attempt(true) {
-                Ok(()) => return Ok(true),
-                Err(error) if !is_refusal(&error) => return Err(error),
-                Err(_) => {}
+            match agents(true) {
+                Err(error) if is_refusal(&error) => {}
+                tried => return tried,
             }
         }
-        attempt(false).map(|()| false)
+        match (agents(false), &self.nobody) {
+            (Err(error), Some(user)) if is_refusal(&error) => {
+                attempt((By::Becoming(user.clone()), user.owner), false).map(|()| Way::Users)
+            }
+            (tried, _) => tried,
+        }
     }
 
-    fn made_for(&self, owner: Owner, shown: &CStr, hides_processes: bool, most: Bytes) -> OwnPlaces {
+    /// `whose`: by what right the process makes them, and whose they are.
+    fn made_for(&self, whose: (By, Owner), shown: &CStr, hides_processes: bool, most: Bytes) -> OwnPlaces {
+        let (by, owner) = whose;
         let memory = self.memory.as_deref().and_then(|place| {
             let (uid, gid) = (owner.uid.as_raw(), owner.gid.as_raw());
             let size = most.max(MEMORY_MIN).0;
@@ -219,7 +248,7 @@ impl Places {
             Some((named(place)?, CString::new(options).ok()?))
         });
         OwnPlaces {
-            of_user: (!rustix::process::geteuid().is_root()).then_some(owner),
+            by,
             shown: shown.to_owned(),
             shown_at: self.files.iter().filter_map(|place| named(place)).collect(),
             memory,
@@ -236,12 +265,13 @@ fn said(error: &io::Error) -> String {
     if !is_refusal(error) {
         return format!("the system is short of something for them, and was before: {error}");
     }
+    let users = "where user.max_user_namespaces or kernel.unprivileged_userns_clone is 0, AppArmor keeps programs from them, or a \
+                 service has RestrictNamespaces=";
     let by = match rustix::process::geteuid().is_root() {
-        true => "as in a container without CAP_SYS_ADMIN, or below another root",
-        false => {
-            "as where user.max_user_namespaces or kernel.unprivileged_userns_clone is 0, AppArmor keeps programs from them, or \
-             a service has RestrictNamespaces="
-        }
+        true => format!(
+            "as in a container, or below another root: root without CAP_SYS_ADMIN has none, and users of jobs have none {users}"
+        ),
+        false => format!("as {users}"),
     };
     format!("the system gives no namespace for them: {error}, {by}")
 }
@@ -264,10 +294,10 @@ mod tests {
     #[test]
     fn r6_10_a_place_that_the_agents_directory_lies_in_or_that_is_a_link_stays_everybodys() {
         let dir = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
-        let places = Places::probe(dir.path());
+        let places = Places::probe(dir.path(), None);
         assert!(!places.files.contains(&PathBuf::from("/tmp")), "{places:?}");
         assert!(places.left_out.contains(&"/tmp"), "{places:?}");
-        let elsewhere = Places::probe(Path::new("/usr"));
+        let elsewhere = Places::probe(Path::new("/usr"), None);
         assert_eq!(elsewhere.files.first(), Some(&PathBuf::from("/tmp")), "{elsewhere:?}");
         if let Ok(why) = places.state(true) {
             assert!(why.contains("(not /tmp"), "{why}");
@@ -281,7 +311,7 @@ mod tests {
     #[test]
     fn r6_10_where_a_job_could_not_be_given_them_the_next_goes_without_and_after_a_while_it_is_looked_again()
     {
-        let places = Places::probe(Path::new("/usr"));
+        let places = Places::probe(Path::new("/usr"), None);
         if of_job(&places).is_none() {
             println!("skipped: {:?}", places.state(false));
             return;
@@ -305,7 +335,7 @@ mod tests {
 
     #[test]
     fn r6_10_a_moments_shortage_takes_them_from_no_job_and_one_that_lasts_keeps_none_from_starting() {
-        let places = Places::probe(Path::new("/usr"));
+        let places = Places::probe(Path::new("/usr"), None);
         if of_job(&places).is_none() {
             println!("skipped: {:?}", places.state(false));
             return;
@@ -334,7 +364,7 @@ mod tests {
         let here = tempfile::tempdir().unwrap();
         let link = here.path().join("project");
         std::os::unix::fs::symlink(there.path(), &link).unwrap();
-        let places = Places::probe(Path::new("/usr"));
+        let places = Places::probe(Path::new("/usr"), None);
         let Some(made) = places.of_job(None, &link, Bytes(0)) else { return };
         assert!(!made.shown_at.contains(&c"/var/tmp".to_owned()), "{made:?}");
         assert!(made.shown_at.contains(&c"/tmp".to_owned()), "{made:?}");

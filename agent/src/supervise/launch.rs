@@ -113,7 +113,7 @@ pub(super) fn launch(
         }
     };
     let project = context.dir.project(&setup.url);
-    let places = context.confinement.places(user, &project, memory_said(context, setup));
+    let places = context.confinement.places(user, &project, memory_said(context, setup), setup.special);
     let mut without = TaskLayers { tmp: places.is_none(), groups: door.is_none() };
     keep_required(setup, without)?;
     if places.is_some() {

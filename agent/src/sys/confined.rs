@@ -102,7 +102,7 @@ pub fn confine(command: &mut Command, means: Means) {
 
 /// Has the calling thread, and no other, be another user for good, with these groups and no others. The
 /// kernel takes root's capabilities from it. Async-signal-safe.
-fn become_user(user: &JobUser) -> io::Result<()> {
+pub(super) fn become_user(user: &JobUser) -> io::Result<()> {
     let (uid, gid) = (user.owner.uid, user.owner.gid);
     rustix::thread::set_thread_groups(&user.groups)?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;

@@ -2,7 +2,7 @@
 //!
 //! It has a namespace of mounts to itself, and mounts them there; for all others these names lead to what
 //! they led to before. Who is not root may do that in a namespace of users alone, where the process stays
-//! the user that it is.
+//! the user that it is. So may root that has no right to mount anything, once it has become another user.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -19,13 +19,15 @@ use rustix::mount::{
 };
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use crate::owner::Owner;
+use crate::owner::{JobUser, Owner};
+
+use super::confined::become_user;
 
 /// What a process finds under names of the system's. All that it takes is made before the fork.
 #[derive(Clone, Debug)]
 pub struct OwnPlaces {
-    /// Whose the process is, in a namespace of users; none where it needs no such namespace.
-    pub of_user: Option<Owner>,
+    /// By what right it makes them.
+    pub by: By,
     /// The directory that it finds at `shown_at`, seen from where it works. It can neither rename nor remove
     /// that, so what it writes there always lies there.
     pub shown: CString,
@@ -38,17 +40,58 @@ pub struct OwnPlaces {
     pub hides_processes: bool,
 }
 
+/// By what right a process makes places of its own.
+#[derive(Clone, Debug)]
+pub enum By {
+    /// Root's: it needs no namespace of users.
+    Root,
+    /// That which it has in a namespace of users of its own. It is this user, and stays it.
+    Itself(Owner),
+    /// The same of a user that it becomes before, for good.
+    Becoming(JobUser),
+}
+
+impl By {
+    /// This process's own right.
+    pub fn own() -> Self {
+        if rustix::process::geteuid().is_root() { Self::Root } else { Self::Itself(Owner::own()) }
+    }
+
+    /// Whose the process is in a namespace of users. None where it needs no such namespace.
+    fn user(&self) -> Option<Owner> {
+        match self {
+            Self::Root => None,
+            Self::Itself(owner) => Some(*owner),
+            Self::Becoming(user) => Some(user.owner),
+        }
+    }
+}
+
 /// What an attempt to make them ends with that went well, for then there is no program to be executed.
 const MADE: Errno = Errno::CANCELED;
 
 impl OwnPlaces {
+    /// Whether a process that is given them becomes the user of its job by that, with all groups of the job.
+    pub fn becomes_user(&self) -> bool {
+        matches!(self.by, By::Becoming(_))
+    }
+
     /// Makes them for the calling process, which has one thread. Async-signal-safe.
     fn enter(&self, maps: &Maps) -> io::Result<()> {
-        let users = if self.of_user.is_some() { UnshareFlags::NEWUSER } else { UnshareFlags::empty() };
+        if let By::Becoming(user) = &self.by {
+            become_user(user)?;
+        }
+        let in_users = self.by.user().is_some();
+        let users = if in_users { UnshareFlags::NEWUSER } else { UnshareFlags::empty() };
         // SAFETY: the memory and the descriptors of the process stay what they were; what namespaces it is
         // in, nothing else relies on.
         unsafe { unshare_unsafe(users | UnshareFlags::NEWNS)? };
-        if self.of_user.is_some() {
+        if self.becomes_user() {
+            // Whoever becomes another user is closed to that one as well, so to itself in `/proc`. Only here is
+            // it opened: no process of the same user in other namespaces can look into it.
+            rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)?;
+        }
+        if in_users {
             maps.write()?;
         }
         // What is mounted here is not for others; what the owner of the machine mounts or unmounts still is
@@ -81,7 +124,7 @@ impl OwnPlaces {
     /// # Errors
     /// The system's, where it cannot.
     pub fn try_out(self, mut command: Command) -> io::Result<()> {
-        let maps = Maps::of(self.of_user);
+        let maps = Maps::of(self.by.user());
         // SAFETY: the closure runs between fork and exec. It makes system calls and nothing else: what they
         // need was made before and is owned by the closure.
         unsafe {
@@ -101,7 +144,7 @@ impl OwnPlaces {
     /// # Errors
     /// The system has no more descriptors.
     pub fn give(self, command: &mut Command) -> io::Result<Placing> {
-        let maps = Maps::of(self.of_user);
+        let maps = Maps::of(self.by.user());
         let said = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let says = said.as_fd().as_raw_fd();
         // SAFETY: as above. The descriptor is the caller's, who holds it open across the spawn.

@@ -244,6 +244,75 @@ fn r6_10_a_job_in_namespaces_is_the_user_that_it_is_and_has_no_rights_in_them() 
     }
 }
 
+/// Runs the test of this name once more as root that may not mount anything. True if it was run so.
+fn without_mounting(name: &str) -> bool {
+    if std::env::var_os("FALLOW_TEST_NO_MOUNTS").is_some() {
+        return false;
+    }
+    let output = Command::new("setpriv")
+        .args(["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"])
+        .arg(std::env::current_exe().unwrap())
+        .args([&format!("private_tmp::{name}"), "--exact", "--nocapture", "--test-threads=1"])
+        .env("FALLOW_TEST_NO_MOUNTS", "1")
+        .output()
+        .unwrap();
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
+    println!("without the right to mount:\n{said}");
+    true
+}
+
+#[test]
+fn r6_10_below_root_without_the_right_to_mount_a_job_that_has_a_user_of_its_own_has_them_all_the_same() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root has users for its jobs");
+        return;
+    }
+    let name =
+        "r6_10_below_root_without_the_right_to_mount_a_job_that_has_a_user_of_its_own_has_them_all_the_same";
+    if without_mounting(name) {
+        return;
+    }
+    let mine = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mine = mine.lines().find_map(|line| line.strip_prefix("CapEff:\t")).unwrap();
+    assert_eq!(u64::from_str_radix(mine, 16).unwrap() & 1 << 21, 0, "the agent has CAP_SYS_ADMIN");
+    let Some(bench) = bench() else { return };
+    let of_all = OfAll::new("/var/tmp", "fallow-of-all");
+    // Its program is read by a group of its project, so it has kept that.
+    let text = format!(
+        "id -u >&2; grep Cap /proc/self/status >&2; cat /proc/self/oom_score_adj >&2; \
+         [ -e {} ] && exit 5; umount /var/tmp && exit 6; echo mine >/var/tmp/f && cat .fallow_tmp/f && exit 4",
+        of_all.0.display()
+    );
+    bench.supervisor.start_task(bench.script(&text));
+    let end = bench.ended();
+    assert_eq!(end.exit, Ended::Code(4), "{}", end.stderr);
+    let user: u32 = end.stderr.lines().next().unwrap().parse().unwrap();
+    assert!(fallow_agent::owner::is_jobs(user), "{}", end.stderr);
+    let none = ["CapInh", "CapPrm", "CapEff", "CapAmb"].map(|name| format!("{name}:\t0000000000000000"));
+    assert!(none.iter().all(|line| end.stderr.contains(line)), "{}", end.stderr);
+    assert!(end.stderr.contains("\n1000\n"), "{}", end.stderr);
+}
+
+#[test]
+fn r6_10_below_root_without_the_right_to_mount_jobs_without_a_user_have_none_and_it_is_said() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root has users for its jobs");
+        return;
+    }
+    if without_mounting(
+        "r6_10_below_root_without_the_right_to_mount_jobs_without_a_user_have_none_and_it_is_said",
+    ) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let confinement = Confinement::probe(Allowed::default(), dir.path()).without(&["user"]);
+    let layer = confinement.layers().into_iter().find(|layer| layer.name == TMP).unwrap();
+    assert!(!layer.on && layer.why.contains("users of jobs"), "{}", layer.why);
+    assert!(confinement.places(None, dir.path(), fallow_domain::Bytes(0), false).is_none());
+}
+
 /// Runs the test of this name once more as root of a namespace of users, whose limits are its own to set.
 /// True if it was run so.
 fn in_own_namespace(name: &str) -> bool {
@@ -317,7 +386,7 @@ fn r6_10_a_job_in_namespaces_counts_with_all_that_its_user_runs() {
     }
     let dir = tempfile::tempdir().unwrap();
     let confinement = Confinement::probe(Allowed::default(), dir.path());
-    let Some(places) = confinement.places(None, dir.path(), fallow_domain::Bytes(0)) else {
+    let Some(places) = confinement.places(None, dir.path(), fallow_domain::Bytes(0), false) else {
         println!("skipped: this system gives no namespaces");
         return;
     };
