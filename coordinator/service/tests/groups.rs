@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use fallow_coordinator::daemon::{Coordinator, Options};
 use fallow_coordinator::fleet::LinkSettings;
-use fallow_domain::Preferences;
+use fallow_domain::{LocalPreferences, Preferences};
 use fallow_proto::fleet::{preferences, v1 as wire};
 use fallow_proto::operator::v1::{
-    ChangeGroupsReply, ChangeGroupsRequest, CreateProjectRequest, ExplainHostReply, ExplainHostRequest,
-    GroupFile, LabelHostRequest, ListDocumentsRequest, ListGroupsRequest, ListHostsRequest,
-    ListProjectsRequest, SetPreferencesRequest,
+    ChangeGroupsReply, ChangeGroupsRequest, CreateProjectRequest, DocumentReply, ExplainHostReply,
+    ExplainHostRequest, GroupFile, LabelHostRequest, ListDocumentsRequest, ListGroupsRequest,
+    ListHostsRequest, ListProjectsRequest, SetPreferencesRequest,
 };
 use peers::{Agent, Client, Identity, connect, enroll, hello, tokens};
 use tonic::Code;
@@ -298,7 +298,40 @@ async fn r6_4_no_hour_at_all_is_nothing_that_operators_say() {
     };
     let refused = operator.set_preferences(preferences("never")).await.unwrap_err();
     assert!(refused.code() == Code::InvalidArgument && refused.message().contains("suspended"), "{refused}");
+    let local = wire::LocalPreferences { network_hours: "never".into(), ..Default::default() };
+    let mut without_network = preferences("sat-sun");
+    without_network.preferences.as_mut().unwrap().local = Some(local);
+    let refused = operator.set_preferences(without_network).await.unwrap_err();
+    assert!(
+        refused.code() == Code::InvalidArgument && refused.message().contains("network hours"),
+        "{refused}"
+    );
     operator.set_preferences(preferences("sat-sun")).await.unwrap();
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_4_whoever_sets_preferences_and_knows_none_of_the_newer_ones_leaves_those_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator, "a").await;
+    let request =
+        |preferences| SetPreferencesRequest { preferences: Some(preferences), ..Default::default() };
+    let local = LocalPreferences { run_on_batteries: true, ..LocalPreferences::default() };
+    let given = Preferences { local: local.clone(), ..Preferences::default() };
+    operator.set_preferences(request(preferences::to_set(&given))).await.unwrap();
+    let of = |reply: tonic::Response<DocumentReply>| {
+        let said = reply.into_inner().document.unwrap().preferences.unwrap();
+        preferences::from_wire(&said).unwrap()
+    };
+    // As an older command sends it.
+    let older = Preferences { suspended: true, ..Preferences::default() };
+    let older = wire::Preferences { local: None, ..preferences::to_wire(&older) };
+    let now = of(operator.set_preferences(request(older)).await.unwrap());
+    assert_eq!(now, Preferences { suspended: true, local, ..Preferences::default() });
+    // One that knows them takes them back.
+    let now = operator.set_preferences(request(preferences::to_set(&Preferences::default()))).await;
+    assert_eq!(of(now.unwrap()), Preferences::default());
     coordinator.stop().await.unwrap();
 }
 

@@ -84,8 +84,7 @@ pub(super) fn to_wire(local: &LocalPreferences) -> Option<wire::LocalPreferences
     })
 }
 
-/// A list as far as it may be told. A document has no longer one; what several files of an owner name
-/// together may be longer.
+/// A list, cut after as many as a document and the files of a host may name together.
 fn texts<T: ToString>(list: &BTreeSet<T>) -> Vec<String> {
     list.iter().take(LISTED).map(ToString::to_string).collect()
 }

@@ -59,6 +59,15 @@ pub fn to_wire(preferences: &Preferences) -> wire::Preferences {
     }
 }
 
+/// Preferences as they are set. That they are all said is said, too: whoever leaves [`Preferences::local`]
+/// out does not know them.
+#[must_use]
+pub fn to_set(preferences: &Preferences) -> wire::Preferences {
+    let mut wire = to_wire(preferences);
+    wire.local.get_or_insert_default();
+    wire
+}
+
 /// Preferences from the wire.
 ///
 /// # Errors

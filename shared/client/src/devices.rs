@@ -178,7 +178,7 @@ impl Client {
         self.judge_heat();
     }
 
-    /// Devices have other temperatures, or the owner allows them others.
+    /// Devices have other temperatures, or the host's preferences allow them others.
     pub(crate) fn judge_heat(&mut self) {
         let before = self.usable.devices;
         let most = self.local_preferences().gpu_temperature_max;

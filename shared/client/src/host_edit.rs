@@ -184,7 +184,7 @@ impl HostRecord {
 
     /// The same with all that he says, and where.
     pub(crate) fn owner_word(&self) -> Option<OwnerWord> {
-        Sources::owner_word(&self.merged)
+        Sources::owner_word(&self.merged, self.meta.document.as_ref())
     }
 
     /// What of its files cannot be read.
@@ -513,7 +513,37 @@ fn fits_others(was: &Preferences, is: &Preferences) -> bool {
         jobs_network: _,
         // Of these, whether devices are there at all, and for which projects. A number of CPUs is in the part
         // of them, and what holds in use is in force while somebody uses the host.
-        local: LocalPreferences { use_gpus, excluded_of_projects, .. },
+        local:
+            LocalPreferences {
+                use_gpus,
+                excluded_of_projects,
+                cpu_fraction_in_use: _,
+                cpu_time_fraction_in_use: _,
+                memory_fraction_in_use: _,
+                swap_fraction: _,
+                cpus_max: _,
+                gpu_temperature_max: _,
+                run_on_batteries: _,
+                battery_charge_min: _,
+                battery_temperature_max: _,
+                other_load_max: _,
+                other_load_max_in_use: _,
+                exclusive_programs: _,
+                exclusive_gpu_programs: _,
+                start_delay: _,
+                stop_without_input: _,
+                disk_max: _,
+                network_hours: _,
+                network_wifi_only: _,
+                other_network_max: _,
+                upload_max: _,
+                download_max: _,
+                transfer_max: _,
+                transfer_period: _,
+                files_at_once: _,
+                files_at_once_of_project: _,
+                report_at_once: _,
+            },
     } = was;
     (cpu_fraction, memory_fraction, connection_interval)
         != (&is.cpu_fraction, &is.memory_fraction, &is.connection_interval)

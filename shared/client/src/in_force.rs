@@ -6,7 +6,7 @@
 
 use fallow_boinc::scheduler::PreferenceFile;
 use fallow_domain::agent_state::OwnerWord;
-use fallow_domain::{Bytes, Fraction, Instant, MasterUrl, OwnerLimits};
+use fallow_domain::{Bytes, FleetDocument, Fraction, Instant, MasterUrl, OwnerLimits};
 use fallow_preferences::{InForce, Origin, Place, Said, Source, in_force, of_site};
 
 use crate::machine::Client;
@@ -93,8 +93,9 @@ impl Sources {
         })
     }
 
-    /// What he says in all, by what all sources come to.
-    pub(crate) fn owner_word(merged: &InForce) -> Option<OwnerWord> {
+    /// What he says in all, by what all sources come to. Which programs he names stays with him: what runs on
+    /// his machine is his affair.
+    pub(crate) fn owner_word(merged: &InForce, document: Option<&FleetDocument>) -> Option<OwnerWord> {
         let said = merged.entries.iter().filter(|entry| {
             let others = entry.others.iter().map(|other| &other.place);
             others.chain([&entry.place]).any(|place| is_owners(&place.origin))
@@ -104,8 +105,14 @@ impl Sources {
             .entries
             .iter()
             .filter(|entry| is_owners(&entry.place.origin))
-            .map(|entry| (entry.key.to_owned(), place_of_owner(&entry.place)));
-        let word = || OwnerWord { said, preferences: merged.values.fleet.clone(), places: places.collect() };
+            .map(|entry| (entry.key.to_owned(), place_of_owner(entry.key, &entry.place)));
+        let word = || {
+            let mut preferences = merged.values.fleet.clone();
+            let asked = document.map(|document| document.preferences.local.clone()).unwrap_or_default();
+            preferences.local.exclusive_programs = asked.exclusive_programs;
+            preferences.local.exclusive_gpu_programs = asked.exclusive_gpu_programs;
+            OwnerWord { said, preferences, places: places.collect() }
+        };
         (said > 0).then(word)
     }
 
@@ -122,15 +129,19 @@ impl Sources {
     }
 }
 
+/// Preferences of which a coordinator hears that the owner says them, and not which programs he names.
+const NAMING_PROGRAMS: [&str; 2] = ["exclusive_programs", "exclusive_gpu_programs"];
+
 /// Whether the host's owner has the word there: nobody else can change what its files say.
 const fn is_owners(origin: &Origin) -> bool {
     matches!(origin, Origin::Override | Origin::ClientConfig | Origin::Command | Origin::OwnerFile)
 }
 
 /// Where he says it, for somebody who knows already that it is he.
-fn place_of_owner(place: &Place) -> String {
+fn place_of_owner(key: &str, place: &Place) -> String {
     match place.origin {
         Origin::Command => "suspend or exclude".to_owned(),
+        _ if NAMING_PROGRAMS.contains(&key) => format!("{place}, names not told"),
         _ => place.to_string(),
     }
 }
@@ -161,6 +172,7 @@ impl Client {
             self.bar_projects();
             self.see_to(found);
             self.preferences_may_differ();
+            self.spare_tasks();
         }
         for trouble in troubles {
             let text = format!("nothing is computed until this preference file is mended: {trouble}");
@@ -187,15 +199,17 @@ impl Client {
         let Some(found) = self.state.host.set_site(site, now) else { return };
         self.see_to(found);
         self.preferences_may_differ();
+        // What a user set on a web site is no document's doing.
+        self.spare_tasks();
         for (project, note) in notes {
             self.notice(NoticeLevel::Warn, Some(project), format!("preferences of its web site: {note}"));
         }
     }
 
+    /// Whoever changed them: what a document changes is judged by its trial, which goes on.
     pub(crate) fn preferences_may_differ(&mut self) {
         self.judge_heat();
         self.timers.all_stale([Timer::InUse, Timer::Hours, Timer::Connection, Timer::Transfer]);
-        self.spare_tasks();
         self.touch(Entity::Host);
     }
 }

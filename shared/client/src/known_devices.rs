@@ -9,8 +9,8 @@
 //! at only while it matters, that is while there are jobs for devices and computing is allowed; until the
 //! first look after that began, nothing is begun on any of them.
 //!
-//! A device that is hotter than the owner allows is left alone until it has cooled by [`COOLED`], so that a
-//! task does not come and go with each degree. One whose temperature nobody tells is not hot; one that was
+//! A device that is hotter than the preferences allow is left alone until it has cooled by [`COOLED`], so
+//! that a task does not come and go with each degree. One whose temperature nobody tells is not hot; one that was
 //! hot stays so until it is told to be cool, for what cannot be told may be anything.
 //!
 //! Not stored: after a restart, devices have the numbers of their driver again.

@@ -1,7 +1,7 @@
 //! Transfers that are not over: which of them begins next.
 //!
 //! Model: at most two of a project at once in each direction, at most eight of all (BOINC's figures), or
-//! fewer where the owner of the host says so.
+//! fewer where the host's preferences say so; more than that they cannot say.
 //! Projects take turns, so that a thousand files of one never keep the one file of another waiting. Within a
 //! project comes first what lets a job run soonest: the files of applications, then the inputs of the job
 //! that the scheduler would run first; uploads go by the deadlines of their jobs. One place of a project's
@@ -10,12 +10,13 @@
 //!
 //! Four projects whose servers trickle could hold all eight places for days. So when no place became free for
 //! five minutes, each project that has none gets one beside them, up to [`BESIDE_MAX`] in all; not where the
-//! owner has said how many there may be.
+//! preferences say fewer.
 //!
 //! With ten thousand of them, an event that concerns none must not look at them all: each change costs O(log
 //! n), and what begins next is the first of a set.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
 use fallow_domain::{Duration, Instant, JobId, LocalPreferences, ProjectId};
 
@@ -39,13 +40,16 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// As the owner of the host has it.
+    /// As the host's preferences have it. No more than BOINC's figures, whoever says more: servers of
+    /// projects count on them.
     pub(crate) fn under(local: &LocalPreferences) -> Self {
-        let number = |count: std::num::NonZeroU32| usize::try_from(count.get()).unwrap_or(usize::MAX);
-        let all = number(local.files_at_once);
+        let number =
+            |said: NonZeroU32, most: NonZeroU32| usize::try_from(said.min(most).get()).unwrap_or(usize::MAX);
+        let all = number(local.files_at_once, LocalPreferences::FILES_AT_ONCE);
         let is_limited = local.files_at_once < LocalPreferences::FILES_AT_ONCE;
         let with_beside = if is_limited { all } else { BESIDE_MAX };
-        Self { all, with_beside, of_project: number(local.files_at_once_of_project) }
+        let of_project = number(local.files_at_once_of_project, LocalPreferences::FILES_AT_ONCE_OF_PROJECT);
+        Self { all, with_beside, of_project }
     }
 }
 

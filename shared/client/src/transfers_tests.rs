@@ -139,6 +139,13 @@ fn places(all: u32, of_project: u32) -> Places {
 }
 
 #[test]
+fn r6_4_no_preferences_have_more_files_go_at_once_than_usual() {
+    assert_eq!(places(50, 3), Places::default());
+    assert_eq!(places(50, 1), Places { of_project: 1, ..Places::default() });
+    assert_eq!(places(4, 3), Places { all: 4, with_beside: 4, ..Places::default() });
+}
+
+#[test]
 fn r6_4_an_owner_who_says_how_many_files_go_at_once_gets_none_beside_and_what_is_under_way_ends_first() {
     let mut transfers = Transfers::default();
     for project in 1..=3 {

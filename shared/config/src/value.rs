@@ -26,6 +26,9 @@ pub struct BadValue {
 
 /// A value that can stand behind a key.
 pub trait FromValue: Sized {
+    /// What says that there is no limit, where the value may be left out.
+    const UNLIMITED: &'static str = NO_LIMIT;
+
     /// Takes the value.
     ///
     /// # Errors
@@ -251,21 +254,22 @@ impl FromValue for Hours {
 }
 
 /// What is no limit where the key is absent. A file that goes before another one may take that one's limit
-/// back by `"no limit"`.
+/// back by `"no limit"`, or in the word of its kind.
 impl<T: FromValue> FromValue for Option<T> {
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        if value.as_str() == Some(NO_LIMIT) {
+        if value.as_str().is_some_and(|text| text == NO_LIMIT || text == T::UNLIMITED) {
             return Ok(None);
         }
         T::from_value(value)
             .map(Some)
-            .map_err(|bad| BadValue { expected: format!("{}, or {NO_LIMIT:?}", bad.expected), ..bad })
+            .map_err(|bad| BadValue { expected: format!("{}, or {:?}", bad.expected, T::UNLIMITED), ..bad })
     }
 }
 
+/// Blanks around a name are none of it, as on the command line.
 impl FromValue for BTreeSet<String> {
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        Vec::from_value(value).map(|names: Vec<String>| names.into_iter().collect())
+        Vec::from_value(value).map(|names: Vec<String>| names.iter().map(|name| name.trim().into()).collect())
     }
 }
 
@@ -328,6 +332,8 @@ impl FromValue for BTreeSet<RequiredLayer> {
 }
 
 impl FromValue for BTreeSet<MasterUrl> {
+    const UNLIMITED: &'static str = "all";
+
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
         let expected = "a list of projects' URLs, such as [\"https://example.org/project/\"], or [] for none";
         let DeValue::Array(items) = value else { return Err(unexpected(value, expected)) };

@@ -17,74 +17,131 @@ const RATE_MIN: Bytes = Bytes(1_000);
 
 /// Preferences that lie beside the others in [`crate::Preferences`] (R6.4). Each field names the BOINC
 /// element it becomes on the wire. While somebody uses the host, what is said of that holds beside what
-/// holds always: the tighter of the two. What a stored document leaves out is as the default is.
+/// holds always: the tighter of the two. What a stored document leaves out is as the default is. What is as
+/// the default is left out: so a new field changes no hash and no signature of documents that do not say it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LocalPreferences {
     /// Part of the CPUs while somebody uses the host (BOINC: `max_ncpus_pct`, beside `niu_max_ncpus_pct`).
+    #[serde(skip_serializing_if = "is_whole")]
     pub cpu_fraction_in_use: Fraction,
     /// Part of each second that a CPU job may run then (BOINC: `cpu_usage_limit`, beside
     /// `niu_cpu_usage_limit`).
+    #[serde(skip_serializing_if = "is_whole")]
     pub cpu_time_fraction_in_use: Fraction,
     /// Part of the memory that jobs may use then (BOINC: `ram_max_used_busy_pct`).
+    #[serde(skip_serializing_if = "is_whole")]
     pub memory_fraction_in_use: Fraction,
     /// Part of the swap space that jobs may hold (BOINC: `vm_max_used_pct`).
+    #[serde(skip_serializing_if = "is_whole")]
     pub swap_fraction: Fraction,
     /// The most CPUs that jobs may use (BOINC: `max_cpus`, of old).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus_max: Option<NonZeroU32>,
     /// No computing on a device that is hotter than so many degrees Celsius, until it has cooled by a few.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_temperature_max: Option<NonZeroU32>,
     /// Compute on coprocessors at all (BOINC: the contrary of `no_gpus` in `cc_config.xml`).
+    #[serde(skip_serializing_if = "is_true")]
     pub use_gpus: bool,
     /// Devices that jobs of single projects leave alone (BOINC: `exclude_gpu` there).
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub excluded_of_projects: BTreeSet<GpuExclusion>,
     /// Compute while the host runs on its battery (BOINC: `run_on_batteries`).
+    #[serde(skip_serializing_if = "is_false")]
     pub run_on_batteries: bool,
     /// No computing while the host's battery is charged to less than this, whatever feeds the host (BOINC:
     /// `battery_charge_min_pct`).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub battery_charge_min: Option<Fraction>,
     /// No computing while the battery is hotter than so many degrees Celsius, until it has cooled by a few
     /// (BOINC: `battery_max_temperature`).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub battery_temperature_max: Option<NonZeroU32>,
     /// No computing while other programs use more than this part of all CPUs (BOINC:
     /// `niu_suspend_cpu_usage`). Without it they may use what they like: jobs give way to them anyway.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub other_load_max: Option<Fraction>,
     /// The same while somebody uses the host (BOINC: `suspend_cpu_usage`).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub other_load_max_in_use: Option<Fraction>,
     /// No computing while one of these programs runs, named as their files are (BOINC: `exclusive_app` in
     /// `cc_config.xml`).
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub exclusive_programs: BTreeSet<String>,
     /// No computing on coprocessors while one of these runs, named likewise (BOINC: `exclusive_gpu_app`
     /// there).
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub exclusive_gpu_programs: BTreeSet<String>,
     /// No computing for so long after the agent was started (BOINC: `start_delay` there).
+    #[serde(skip_serializing_if = "is_zero")]
     pub start_delay: Duration,
     /// No computing after so long without input, so that the host can go to sleep (BOINC:
     /// `suspend_if_no_recent_input`).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_without_input: Option<Duration>,
     /// The most of the disk that may be used (BOINC: `disk_max_used_gb`), beside the part of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_max: Option<Bytes>,
     /// When projects may be contacted (BOINC: `net_start_hour`, `net_end_hour`).
+    #[serde(skip_serializing_if = "Hours::is_always")]
     pub network_hours: Hours,
     /// Use the network only while the host is on a wireless one (BOINC: `network_wifi_only`).
+    #[serde(skip_serializing_if = "is_false")]
     pub network_wifi_only: bool,
     /// No files are transferred while other programs of the host move more bytes than this in a second, sent
     /// and received together. BOINC knows no such thing.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub other_network_max: Option<Bytes>,
     /// The most that is sent to projects in a second (BOINC: `max_bytes_sec_up`).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub upload_max: Option<Bytes>,
     /// The most that is fetched from them in a second (BOINC: `max_bytes_sec_down`).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub download_max: Option<Bytes>,
     /// The most that files may come to, both ways together, in the last days (BOINC: `daily_xfer_limit_mb`).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_max: Option<Bytes>,
     /// How many days these are, today among them (BOINC: `daily_xfer_period_days`).
+    #[serde(skip_serializing_if = "is_day")]
     pub transfer_period: Duration,
     /// How many files are sent, and how many fetched, at once (BOINC: `max_file_xfers` in `cc_config.xml`).
+    #[serde(skip_serializing_if = "is_usual_count")]
     pub files_at_once: NonZeroU32,
     /// The same of one project (BOINC: `max_file_xfers_per_project` there).
+    #[serde(skip_serializing_if = "is_usual_count_of_project")]
     pub files_at_once_of_project: NonZeroU32,
     /// Report finished jobs at once (BOINC: `report_results_immediately` there).
+    #[serde(skip_serializing_if = "is_false")]
     pub report_at_once: bool,
+}
+
+fn is_whole(part: &Fraction) -> bool {
+    *part == Fraction::ONE
+}
+
+const fn is_true(yes: &bool) -> bool {
+    *yes
+}
+
+const fn is_false(yes: &bool) -> bool {
+    !*yes
+}
+
+fn is_zero(time: &Duration) -> bool {
+    *time == Duration::ZERO
+}
+
+fn is_day(time: &Duration) -> bool {
+    *time == LocalPreferences::TRANSFER_PERIOD
+}
+
+fn is_usual_count(count: &NonZeroU32) -> bool {
+    *count == LocalPreferences::FILES_AT_ONCE
+}
+
+fn is_usual_count_of_project(count: &NonZeroU32) -> bool {
+    *count == LocalPreferences::FILES_AT_ONCE_OF_PROJECT
 }
 
 impl LocalPreferences {
@@ -101,6 +158,8 @@ impl LocalPreferences {
     pub const BATTERY_TEMPERATURES: std::ops::RangeInclusive<u32> = 20..=100;
     /// The most days over which that is added up: so many are kept.
     pub const TRANSFER_DAYS_MAX: i64 = 365;
+    /// Over how long it is added up where nobody says more.
+    const TRANSFER_PERIOD: Duration = Duration::from_hours(24);
     /// How many files go at once in a direction where nobody says less, of all and of one project.
     pub const FILES_AT_ONCE: NonZeroU32 = NonZeroU32::new(8).expect("it is not 0");
     /// The same of one project.
@@ -138,7 +197,7 @@ impl Default for LocalPreferences {
             upload_max: None,
             download_max: None,
             transfer_max: None,
-            transfer_period: Duration::from_hours(24),
+            transfer_period: Self::TRANSFER_PERIOD,
             files_at_once: Self::FILES_AT_ONCE,
             files_at_once_of_project: Self::FILES_AT_ONCE_OF_PROJECT,
             report_at_once: false,
@@ -172,6 +231,20 @@ impl LocalPreferences {
             Some(many) => Err(Invalid::new("programs", many.len(), "at most 100 of them")),
             None => Ok(()),
         }
+    }
+
+    /// Refuses what a document cannot say, and an owner's file may: there it is no limit.
+    ///
+    /// # Errors
+    /// [`Invalid`] for the first field out of range.
+    pub fn check_document(&self) -> Result<(), Invalid> {
+        if self.files_at_once > Self::FILES_AT_ONCE {
+            return Err(Invalid::new("files at once", self.files_at_once, "from 1 to 8"));
+        }
+        if self.files_at_once_of_project > Self::FILES_AT_ONCE_OF_PROJECT {
+            return Err(Invalid::new("files of a project at once", self.files_at_once_of_project, "1 or 2"));
+        }
+        Ok(())
     }
 
     /// Refuses values that nobody can have meant. Lists may be longer than one source may have them: what

@@ -190,6 +190,16 @@ impl Preferences {
         Ok(())
     }
 
+    /// Checks ranges of preferences that operators set for a fleet: as [`Preferences::check_set`], and what
+    /// only owners may say is refused.
+    ///
+    /// # Errors
+    /// [`Invalid`] for the first field out of range.
+    pub fn check_document(&self) -> Result<(), Invalid> {
+        self.check_set()?;
+        self.local.check_document()
+    }
+
     /// These preferences under an owner's limits: the tighter of the two in each respect (R6.4).
     #[must_use]
     pub fn tightened(&self, owner: &OwnerLimits) -> Self {
@@ -299,6 +309,14 @@ mod tests {
         let said = Preferences { local, ..Preferences::default() };
         let again = serde_json::from_value::<Preferences>(serde_json::to_value(&said).unwrap());
         assert_eq!(again.unwrap(), said);
+    }
+
+    #[test]
+    fn r6_4_of_what_goes_on_around_a_host_only_what_is_not_the_default_is_stored() {
+        let stored = |local: &LocalPreferences| serde_json::to_value(local).unwrap();
+        let said = LocalPreferences { run_on_batteries: true, ..LocalPreferences::default() };
+        assert_eq!(stored(&said), serde_json::json!({ "run_on_batteries": true }));
+        assert_eq!(stored(&LocalPreferences::default()), serde_json::json!({}));
     }
 
     #[test]

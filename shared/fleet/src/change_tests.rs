@@ -1,5 +1,6 @@
 use super::*;
 use crate::{Effective, Origin, Preference, Wish};
+use fallow_domain::agent_state::OwnerWord;
 use fallow_domain::{
     AccountKey, DocumentVersion, FleetDocument, Fraction, Labels, MasterUrl, OwnerLimits, Preferences,
     ProjectAssignment, ResourceTypes, Share,
@@ -91,6 +92,24 @@ fn r6_4_what_the_owner_tightens_is_the_owners_and_nothing_else_is() {
     );
     // What groups say is absent needs no owner.
     assert_eq!(effective.projects["mersenne"].origin.to_string(), "group room-12");
+}
+
+#[test]
+fn r6_4_of_an_owner_who_names_programs_it_is_shown_where_beside_what_a_group_names() {
+    let lab = saying("lab", 1, "exclusive_programs = [\"blender\"]");
+    let set = applied(&set(), &change(&[("lab.toml", &lab)]));
+    let asked = Effective::of(&set, &Labels::default());
+    let key = "exclusive_programs";
+    let word = OwnerWord {
+        said: 1,
+        preferences: asked.preferences(),
+        places: [(key.to_owned(), "preferences.toml, line 9, names not told".to_owned())].into(),
+    };
+    let effective = asked.by_owner(&word);
+    let shown = effective.preferences.iter().find(|one| one.value.key() == key).unwrap();
+    let (origin, value) = &shown.losers[0];
+    assert_eq!(shown.origin.to_string(), "owner (preferences.toml, line 9, names not told)");
+    assert_eq!(format!("{value} by {origin}"), "blender by group lab");
 }
 
 #[test]
@@ -223,7 +242,6 @@ fn r6_4_a_file_that_is_too_long_and_an_account_key_that_is_none_are_refused() {
     assert!(problem.contains("this is no account key"), "{problem}");
 }
 
-/// A file of a group, with few names so that groups meet.
 /// For each preference a value that can be meant and is not the default, and one that cannot.
 const WORDS: &[(&str, &str, &str)] = &[
     ("cpu_fraction", "0.5", "\"150%\""),
@@ -270,8 +288,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("download_max", "\"2 MB\"", "\"1 B\""),
     ("transfer_max", "\"10 GB\"", "\"1 kB\""),
     ("transfer_period", "\"30 days\"", "\"36 h\""),
-    ("files_at_once", "4", "0"),
-    ("files_at_once_of_project", "1", "0"),
+    ("files_at_once", "4", "9"),
+    ("files_at_once_of_project", "1", "3"),
     ("report_at_once", "true", "1"),
 ];
 
@@ -316,6 +334,29 @@ fn r6_4_a_higher_group_takes_a_limit_of_a_lower_one_back() {
     assert_eq!(of.document(&set).preferences.local.upload_max, None);
 }
 
+#[test]
+fn r6_4_a_higher_group_gives_the_network_back_to_all_jobs_and_no_list_does() {
+    let lower = saying("lab", 1, "jobs_network = []");
+    let network = |said: &str| {
+        let higher = saying("servers", 2, &format!("jobs_network = {said}"));
+        let set = applied(&set(), &change(&[("lab.toml", &lower), ("servers.toml", &higher)]));
+        Effective::of(&set, &Labels::default()).preferences().jobs_network
+    };
+    assert_eq!((network("\"all\""), network("\"no limit\"")), (None, None));
+    assert_eq!(network("[]"), Some(BTreeSet::new()));
+    let bad = wrong(&set(), &[("lab.toml", &saying("lab", 1, "jobs_network = \"none\""))]);
+    assert!(bad.contains("or \"all\""), "{bad}");
+}
+
+#[test]
+fn r6_4_blanks_around_a_programs_name_are_none_of_it() {
+    let lab = saying("lab", 1, "exclusive_programs = [\" blender \", \"a b\"]");
+    let set = applied(&set(), &change(&[("lab.toml", &lab)]));
+    let local = Effective::of(&set, &Labels::default()).preferences().local;
+    assert_eq!(local.exclusive_programs, ["a b".to_owned(), "blender".to_owned()].into());
+}
+
+/// A file of a group, with few names so that groups meet.
 fn group(number: u32) -> impl Strategy<Value = (String, String)> {
     let parts = (
         prop::sample::select(vec!["", "room=1", "room=2", "site=a", "!room", "room"]),

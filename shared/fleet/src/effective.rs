@@ -172,7 +172,11 @@ impl Effective {
         for (place, said) in owners {
             let origin = Origin::Owner(Some(place.clone()));
             match self.preferences.iter_mut().find(|one| one.value.key() == said.key()) {
-                Some(known) if known.value == said => known.origin = origin,
+                // It is known already by his limits. Of programs he tells only that he names some: there it
+                // stays to be seen who says what is shown.
+                Some(known) if known.value == said && matches!(known.origin, Origin::Owner(_)) => {
+                    known.origin = origin;
+                }
                 Some(known) => known.prevail(origin, said),
                 None => {}
             }

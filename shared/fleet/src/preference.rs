@@ -178,11 +178,11 @@ impl Preference {
     /// Refuses a value that no operator can have meant.
     ///
     /// # Errors
-    /// [`Invalid`] as [`Preferences::check_set`] says it.
+    /// [`Invalid`] as [`Preferences::check_document`] says it.
     pub fn check(&self) -> Result<(), Invalid> {
         let mut preferences = Preferences::default();
         self.clone().put_in(&mut preferences);
-        preferences.check_set()
+        preferences.check_document()
     }
 }
 
@@ -227,5 +227,10 @@ mod tests {
         assert!(Preference::BufferMin(Duration::from_hours(24 * 365)).check().is_err());
         assert!(Preference::CpuFraction(Fraction::ZERO).check().is_err());
         assert!(Preference::CpuFraction(Fraction::ONE).check().is_ok());
+        let count = |count| NonZeroU32::new(count).unwrap();
+        for (all, of_project, is_good) in [(8, 2, true), (50, 3, false)] {
+            assert_eq!(Preference::FilesAtOnce(count(all)).check().is_ok(), is_good);
+            assert_eq!(Preference::FilesAtOnceOfProject(count(of_project)).check().is_ok(), is_good);
+        }
     }
 }

@@ -43,10 +43,13 @@ macro_rules! preferences {
                 Self { $($field: Some(values.$($part).+.$field.clone()),)* lines: BTreeMap::new() }
             }
 
-            /// All that a coordinator's document says.
+            /// All that a coordinator's document says. Days without a most that is transferred in them say
+            /// nothing: an owner's most in a day is no most in a month.
             #[must_use]
             pub fn of_document(preferences: &Preferences) -> Self {
-                Self::all_of(&Values { fleet: preferences.clone() })
+                let said = Self::all_of(&Values { fleet: preferences.clone() });
+                let is_limited = preferences.local.transfer_max.is_some();
+                Self { transfer_period: said.transfer_period.filter(|_| is_limited), ..said }
             }
 
             /// What an owner's commands say.
@@ -331,6 +334,30 @@ mod tests {
         assert_eq!(KEYS.len(), 19 + 28);
         let beside: Vec<_> = KEYS.iter().filter(|key| !OWNER_KEYS.contains(key)).collect();
         assert_eq!(beside, [&"scheduling_period", &"connection_interval"]);
+    }
+
+    #[test]
+    fn r6_4_days_of_a_document_without_a_most_make_an_owners_most_no_tighter() {
+        let days = |days: i64| Duration::from_hours(24 * days);
+        let in_force = |document_max: Option<Bytes>| {
+            let local = LocalPreferences {
+                transfer_max: document_max,
+                transfer_period: days(30),
+                ..LocalPreferences::default()
+            };
+            let document = Preferences { local, ..Preferences::default() };
+            let owner = Said { transfer_max: Some(Some(Bytes(1_000_000_000))), ..Said::default() };
+            let version = fallow_domain::DocumentVersion(1);
+            let sources = [
+                Source::says(crate::Origin::Document(version), Said::of_document(&document)),
+                Source::limits(crate::Origin::OwnerFile, owner),
+            ];
+            let local = crate::in_force(&sources).values.fleet.local;
+            (local.transfer_max, local.transfer_period)
+        };
+        let most = Some(Bytes(1_000_000_000));
+        assert_eq!(in_force(None), (most, days(1)));
+        assert_eq!(in_force(Some(Bytes(9_000_000_000))), (most, days(30)));
     }
 
     #[test]

@@ -141,7 +141,8 @@ impl Pause {
                     [of.cpu_fraction_in_use, of.cpu_time_fraction_in_use, of.memory_fraction_in_use]
                 };
                 let is_less = parts(was).into_iter().zip(parts(is)).any(|(was, is)| is < was);
-                gpus_rest && !gpus_rested || is_longer && (gpus_rest || shared) || is_less && after.run_in_use
+                // Where nothing computed then before, any part of the host is more.
+                gpus_rest && !gpus_rested || is_longer && (gpus_rest || shared) || is_less && shared
             }
             Self::Hours => before.hours.are_cut_by(&after.hours),
             Self::InUse => !after.run_in_use && (before.run_in_use || after.idle_after > before.idle_after),
@@ -323,4 +324,80 @@ fn tightness(state: &HostState) -> f64 {
     let fractions = [owner.cpu_fraction, owner.cpu_time_fraction, owner.memory_fraction, owner.disk_fraction];
     let counted = owner.excluded_devices.len() + state.declined.len() + usize::from(owner.suspended);
     fractions.into_iter().map(taken).sum::<f64>() + counted as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use fallow_domain::{Bytes, Duration, Fraction};
+
+    use super::*;
+
+    #[test]
+    fn r6_5_a_version_makes_a_pause_more_likely_by_what_it_tightens_and_by_nothing_that_it_loosens() {
+        let base = Preferences { run_in_use: true, run_gpu_in_use: true, ..Preferences::default() };
+        let with = |change: fn(&mut Preferences)| {
+            let mut changed = base.clone();
+            change(&mut changed);
+            changed
+        };
+        for (pause, tighter, looser) in [
+            (
+                Pause::Sharing,
+                with(|one| one.local.cpu_fraction_in_use = Fraction::clamped(0.25)),
+                with(|one| one.local.cpu_fraction_in_use = Fraction::clamped(0.5)),
+            ),
+            (
+                Pause::Sharing,
+                with(|one| one.local.cpu_time_fraction_in_use = Fraction::clamped(0.25)),
+                base.clone(),
+            ),
+            (
+                Pause::Sharing,
+                with(|one| one.local.memory_fraction_in_use = Fraction::clamped(0.25)),
+                base.clone(),
+            ),
+            (Pause::Battery, base.clone(), with(|one| one.local.run_on_batteries = true)),
+            (
+                Pause::Battery,
+                with(|one| one.local.battery_charge_min = Some(Fraction::clamped(0.5))),
+                base.clone(),
+            ),
+            (
+                Pause::Battery,
+                with(|one| one.local.battery_temperature_max = NonZeroU32::new(40)),
+                base.clone(),
+            ),
+            (
+                Pause::OtherPrograms,
+                with(|one| one.local.other_load_max = Some(Fraction::clamped(0.25))),
+                base.clone(),
+            ),
+            (
+                Pause::OtherPrograms,
+                with(|one| one.local.other_load_max_in_use = Some(Fraction::clamped(0.25))),
+                base.clone(),
+            ),
+            (
+                Pause::NoInput,
+                with(|one| one.local.stop_without_input = Some(Duration::from_hours(1))),
+                base.clone(),
+            ),
+            (Pause::Disk, with(|one| one.local.disk_max = Some(Bytes(1 << 30))), base.clone()),
+        ] {
+            let mut host = HostNow { pause: Some(pause), ..HostNow::named(AgentId("h".into())) };
+            host.rests = true;
+            host.is_asked(&looser, &tighter);
+            assert!(host.rests_by_version, "{pause:?}: {tighter:?}");
+            host.is_asked(&tighter, &looser);
+            assert!(!host.rests_by_version, "{pause:?}: {looser:?}");
+        }
+        // Until then nothing of a host computed while somebody used it; now a part does.
+        let mut host = HostNow { pause: Some(Pause::Sharing), ..HostNow::named(AgentId("h".into())) };
+        host.rests = true;
+        let part = with(|one| one.local.cpu_fraction_in_use = Fraction::clamped(0.25));
+        host.is_asked(&Preferences { run_in_use: false, run_gpu_in_use: false, ..base.clone() }, &part);
+        assert!(!host.rests_by_version);
+    }
 }

@@ -463,9 +463,10 @@ fn rest(rollout: &Rollout, soak: &Soak) -> Option<String> {
     let offered = Change::of(rollout, soak, Track::load_with_rest, |load| load.offered);
     offered.has_collapsed(0.0, 1).then(|| {
         format!(
-            "{} rested, or had GPUs rest, such as {}, and the version makes that more likely: by its hours, by \
-             what it says of machines in use, or of disks. If it is meant so, promote it, else abort. Of their \
-             CPUs, if those that rested count as none, {}",
+            "{} rested, or had GPUs rest, such as {}, and the version makes that more likely: by what it says of \
+             hours, machines in use, batteries, other programs, time without input, the wait after a start, disks \
+             or layers of confinement. If it is meant so, promote it, else abort. Of their CPUs, if those that \
+             rested count as none, {}",
             crate::hosts(1 + resting.count()),
             first.name,
             offered.said("could be used")

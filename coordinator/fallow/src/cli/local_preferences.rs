@@ -145,12 +145,13 @@ impl<T: Word> Word for Option<T> {
     }
 }
 
-/// What commas part; `none` alone is nothing.
+/// What commas part; `none` alone is nothing, and beside others it is a slip.
 fn parted(text: &str) -> Result<Vec<&str>, ArgumentError> {
     let parts: Vec<&str> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
     match parts.as_slice() {
         [] => Err("expected one or more, parted by commas, or none".into()),
         ["none"] => Ok(Vec::new()),
+        several if several.contains(&"none") => Err("expected none alone, or a list without it".into()),
         _ => Ok(parts),
     }
 }
@@ -327,7 +328,8 @@ mod tests {
             let after = shown(&local);
             let differing: Vec<_> = after.iter().filter(|(key, now)| before[*key] != **now).collect();
             let [(name, now)] = differing[..] else { panic!("{option}: {differing:?}") };
-            assert!(name.starts_with(key.as_str()) && now.to_string() == *expected, "{option}: {name} {now}");
+            let expected: Value = serde_json::from_str(expected).unwrap();
+            assert!(name.starts_with(key.as_str()) && *now == expected, "{option}: {name} {now}");
             // What is not named stays as it is.
             assert_eq!(read(&[]).unwrap().apply(&local), local);
         }
@@ -349,6 +351,7 @@ mod tests {
             ("--network-hours", "18-8", "18-8"),
             ("--start-delay", "soon", "90s"),
             ("--exclusive-programs", ",", "parted by commas"),
+            ("--exclusive-programs", "blender,none", "none alone"),
             ("--excluded-of-projects", "gpu", "nvidia:0"),
         ] {
             let said = read(&[option, bad]).unwrap_err().to_string();

@@ -8,7 +8,7 @@ use fallow_domain::{
     RequiredLayer,
 };
 use fallow_fleet::Preference;
-use fallow_proto::fleet::preferences::{from_wire, to_wire};
+use fallow_proto::fleet::preferences::{from_wire, to_set};
 use fallow_proto::fleet::v1::Document;
 use fallow_proto::operator::v1::{DocumentReply, GetDocumentRequest, SetPreferencesRequest};
 use serde_json::json;
@@ -317,9 +317,9 @@ async fn change(set: Set) -> Result<(), Failure> {
         let before = from_wire(&document.preferences.unwrap_or_default())?;
         let mut preferences = before.clone();
         changes.apply(&mut preferences);
-        preferences.check_set()?;
+        preferences.check_document()?;
         let request = SetPreferencesRequest {
-            preferences: Some(to_wire(&preferences)),
+            preferences: Some(to_set(&preferences)),
             emergency: how.emergency,
             message: message.clone(),
             made_from: document.version,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fallow_coordinator::daemon::DaemonFile;
 use fallow_coordinator::operator::TokenFile;
 use fallow_domain::{Duration as Span, ExitCode, Fraction, Preferences};
-use fallow_proto::fleet::preferences::to_wire;
+use fallow_proto::fleet::preferences::to_set;
 use fallow_proto::operator::v1::{
     AddAppVersionRequest, CreateProjectRequest, CreateTokensRequest, GetDocumentRequest, ListProjectsRequest,
     SetPreferencesRequest, Setting,
@@ -104,7 +104,7 @@ pub(super) async fn projects(
     let document =
         client.get_document(GetDocumentRequest::default()).await?.into_inner().document.unwrap_or_default();
     if document.version == 0 {
-        let preferences = Some(to_wire(&preferences(site.wanted, agents)));
+        let preferences = Some(to_set(&preferences(site.wanted, agents)));
         client.set_preferences(SetPreferencesRequest { preferences, ..Default::default() }).await?;
     }
     let existing = client.list_projects(ListProjectsRequest {}).await?.into_inner().projects;

@@ -15,6 +15,8 @@ pub enum FleetChange {
     /// All preferences are replaced, so that they must have been made from the version that they replace, if
     /// it is said from which.
     Preferences(Preferences, Option<DocumentVersion>),
+    /// The same by somebody who knows none of [`Preferences::local`]: these stay as they are.
+    OldPreferences(Preferences, Option<DocumentVersion>),
 }
 
 impl FleetChange {
@@ -23,7 +25,9 @@ impl FleetChange {
         match self {
             Self::Shares(shares) if shares.is_empty() => Err(DocumentError::Nothing),
             Self::Shares(_) => Ok(()),
-            Self::Preferences(preferences, _) => Ok(preferences.check_set()?),
+            Self::Preferences(preferences, _) | Self::OldPreferences(preferences, _) => {
+                Ok(preferences.check_document()?)
+            }
         }
     }
 
@@ -37,21 +41,40 @@ impl FleetChange {
         match self {
             Self::Shares(shares) => give_shares(document, &shares),
             Self::Preferences(preferences, made_from) => {
-                let newest = document.version;
-                // An emergency may start from what hosts have, and not from what waits for its signature.
-                let followed = release.followed.as_ref().map(|followed| followed.audited.set.fleet.version);
-                let followed = followed.filter(|_| is_emergency && release.is_held);
-                let is_known =
-                    |made_from: DocumentVersion| made_from == newest || Some(made_from) == followed;
-                if let Some(made_from) = made_from.filter(|made_from| !is_known(*made_from)) {
-                    return Err(DocumentError::Overtaken { made_from, newest });
-                }
-                let said = changed_preferences(&document.preferences, &preferences);
-                document.preferences = preferences;
-                Ok(said)
+                found(document, release, is_emergency, made_from)?;
+                Ok(replace(document, preferences))
+            }
+            Self::OldPreferences(preferences, made_from) => {
+                let local = found(document, release, is_emergency, made_from)?.local.clone();
+                Ok(replace(document, Preferences { local, ..preferences }))
             }
         }
     }
+}
+
+/// The preferences from which others were made. That is to be the newest ones; an emergency may start from
+/// what hosts have, and not from what waits for its signature.
+fn found<'p>(
+    document: &'p FleetDocument,
+    release: &'p Release,
+    is_emergency: bool,
+    made_from: Option<DocumentVersion>,
+) -> Result<&'p Preferences, DocumentError> {
+    let newest = document.version;
+    let Some(made_from) = made_from.filter(|made_from| *made_from != newest) else {
+        return Ok(&document.preferences);
+    };
+    let followed = release.followed.as_ref().map(|followed| &followed.audited.set.fleet);
+    let followed =
+        followed.filter(|followed| is_emergency && release.is_held && followed.version == made_from);
+    followed.map(|followed| &followed.preferences).ok_or(DocumentError::Overtaken { made_from, newest })
+}
+
+/// Puts preferences in place, and says which are others.
+fn replace(document: &mut FleetDocument, preferences: Preferences) -> String {
+    let said = changed_preferences(&document.preferences, &preferences);
+    document.preferences = preferences;
+    said
 }
 
 impl Documents {

@@ -27,14 +27,23 @@ pub(super) fn preferences(
     made_from: u64,
 ) -> Result<FleetChange, Status> {
     let given = given.ok_or_else(|| Status::invalid_argument("the request holds no preferences"))?;
+    let knows_all = given.local.is_some();
     let given = preferences_wire::from_wire(&given).map_err(|error| status::of_invalid(&error))?;
     // It is read where hours of two have no minute in common, and can be meant by nobody.
-    if given.hours.is_never() {
-        let error =
-            Invalid::new("hours", "never", "hours such as mon-fri 18:00-08:00; use suspended for none");
-        return Err(status::of_invalid(&error));
+    let network = &given.local.network_hours;
+    for (what, hours, expected) in [
+        ("hours", &given.hours, "hours such as mon-fri 18:00-08:00; use suspended for none"),
+        ("network hours", network, "hours such as 22:00-06:00: without the network no job would be reported"),
+    ] {
+        if hours.is_never() {
+            return Err(status::of_invalid(&Invalid::new(what, "never", expected)));
+        }
     }
-    Ok(FleetChange::Preferences(given, (made_from != 0).then_some(DocumentVersion(made_from))))
+    let made_from = (made_from != 0).then_some(DocumentVersion(made_from));
+    Ok(match knows_all {
+        true => FleetChange::Preferences(given, made_from),
+        false => FleetChange::OldPreferences(given, made_from),
+    })
 }
 
 /// Makes a change.

@@ -84,9 +84,14 @@ fn r6_4_r6_5_the_coordinator_hears_of_what_the_owner_takes_away_by_commands_and_
     assert_eq!(told.said, 3);
     assert_eq!(Some(&told.preferences.hours), word.hours.as_ref());
     let place = |key: &str, place: &str| (key.to_owned(), place.to_owned());
-    assert_eq!(Some(&told.preferences.local.exclusive_programs), word.exclusive_programs.as_ref());
-    let places =
-        [place("hours", "preferences.toml, line 7"), place("exclusive_programs", "preferences.toml, line 9")];
+    // Which programs he names stays with him.
+    let in_force = &world.client.preferences_in_force().values.fleet.local;
+    assert_eq!(Some(&in_force.exclusive_programs), word.exclusive_programs.as_ref());
+    assert!(!format!("{told:?}").contains("chess"), "{told:?}");
+    let places = [
+        place("hours", "preferences.toml, line 7"),
+        place("exclusive_programs", "preferences.toml, line 9, names not told"),
+    ];
     assert_eq!(told.places, places.into());
     world.event(Event::OwnerSuspended(true));
     let told = world.client.host_view().owner_word.unwrap();

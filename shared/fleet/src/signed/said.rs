@@ -124,7 +124,7 @@ fn said(set: &DocumentSet) -> Vec<(String, String)> {
         }
     }
     for preference in Preference::all_of(&set.fleet.preferences) {
-        add(format!("preferences.{}", preference.key()), preference.to_string());
+        add(format!("preferences.{}", preference.key()), told(&preference));
     }
     for (name, group) in &set.groups.0 {
         let name = quoted(name.as_str());
@@ -146,10 +146,25 @@ fn said(set: &DocumentSet) -> Vec<(String, String)> {
             }
         }
         for preference in &group.preferences {
-            add(format!("groups.{name}.preferences.{}", preference.key()), preference.to_string());
+            add(format!("groups.{name}.preferences.{}", preference.key()), told(preference));
         }
     }
     values
+}
+
+/// The value of a preference. What people name stands in quotes, so that no two lists look alike.
+fn told(preference: &Preference) -> String {
+    match preference {
+        Preference::ExclusivePrograms(names) | Preference::ExclusiveGpuPrograms(names) => listed(names),
+        Preference::ExcludedOfProjects(exclusions) => listed(exclusions),
+        Preference::JobsNetwork(Some(projects)) => listed(projects),
+        _ => preference.to_string(),
+    }
+}
+
+fn listed<T: ToString>(all: &BTreeSet<T>) -> String {
+    let quoted: Vec<_> = all.iter().map(|one| format!("\"{}\"", plain(one))).collect();
+    if quoted.is_empty() { "none".to_owned() } else { quoted.join(", ") }
 }
 
 /// A name that is told from all others, however it looks.

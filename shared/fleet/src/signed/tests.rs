@@ -264,6 +264,29 @@ fn r6_10_no_name_hides_the_value_of_another_and_alike_names_are_told_apart() {
 }
 
 #[test]
+fn r6_10_lists_that_differ_look_different_to_whoever_signs_them() {
+    let naming = |names: &[&str]| {
+        let mut set = set(&["sieve"]);
+        set.fleet.preferences.local.exclusive_programs = names.iter().map(|name| (*name).into()).collect();
+        let group = set.groups.0.values_mut().next().unwrap();
+        let programs = names.iter().map(|name| (*name).into()).collect();
+        group.preferences = vec![crate::Preference::ExclusiveGpuPrograms(programs)];
+        set
+    };
+    let pairs: [[&[&str]; 2]; 2] = [[&[], &["none"]], [&["a, b"], &["a", "b"]]];
+    for pair in pairs {
+        let [before, after] = pair.map(naming);
+        let found = crate::said_differences(&before, &after);
+        let keys: Vec<_> = found.iter().map(|one| one.key.as_str()).collect();
+        let expected =
+            ["groups.room-12.preferences.exclusive_gpu_programs", "preferences.exclusive_programs"];
+        assert_eq!(keys, expected, "{pair:?}");
+    }
+    let values = values_of(&naming(&["a, b", "bl\u{435}nder"]));
+    assert_eq!(values["preferences.exclusive_programs"], "\"a, b\", \"bl\\u{435}nder\"");
+}
+
+#[test]
 fn r6_5_every_value_that_differs_is_named_and_of_account_keys_only_that_there_is_another() {
     let place = |key: &str| {
         let url = MasterUrl::parse("https://far.example.org/").unwrap();

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_boinc::signature::{PrivateKey, PublicKey};
 use fallow_domain::{
-    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, Instant, Preferences,
-    ProjectAssignment, RequiredLayer, ResourceTypes, Share, SlotId, Usage,
+    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, Instant, LocalPreferences,
+    Preferences, ProjectAssignment, RequiredLayer, ResourceTypes, Share, SlotId, Usage,
 };
 use fallow_policy::confinement::HostLayer;
 use rand_pcg::Pcg64Mcg;
@@ -441,6 +441,10 @@ fn r6_5_a_version_under_which_no_job_may_run_any_more_is_gone_back_from_and_one_
         host
     };
     assert_eq!(judged(waiting(), no_memory(), nothing), back);
+    // So it is of one that says something of the network beside it.
+    let local = LocalPreferences { upload_max: Some(Bytes(100_000)), ..LocalPreferences::default() };
+    let preferences = Preferences { memory_fraction, local, ..Preferences::default() };
+    assert_eq!(judged(waiting(), document(2, &["a"], preferences), nothing), back);
     // The second time it is refused.
     let mut host = waiting();
     host.offer(no_memory());
