@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 /// together meet it together, and a job that could not be started waits for a minute: it is met for the
 /// second time then.
 const LASTS: Duration = Duration::from_secs(30);
+/// One that was not met for so long was over, also where nothing was wanted in between.
+const OVER: Duration = Duration::from_mins(5);
 
 /// Whether the system does not give what it said this to. What it is short of at a moment, such as
 /// descriptors and memory, it mostly has for the next one.
@@ -18,20 +20,23 @@ pub(crate) fn is_refusal(error: &io::Error) -> bool {
 /// Since when the system is short of something for a layer, if it is.
 #[derive(Debug, Default)]
 pub(crate) struct Shortage {
-    since: Option<Instant>,
+    /// When it was met first, and last.
+    met: Option<(Instant, Instant)>,
 }
 
 impl Shortage {
     /// Something was not given for this reason. Whether it is to be done without for a while: it is refused,
     /// or the shortage lasts. Else no job would ever start.
     pub(crate) fn is_reason(&mut self, error: &io::Error, now: Instant) -> bool {
-        let since = *self.since.get_or_insert(now);
+        let known = self.met.filter(|(_, last)| now.saturating_duration_since(*last) < OVER);
+        let since = known.map_or(now, |(first, _)| first);
+        self.met = Some((since, now));
         is_refusal(error) || now.saturating_duration_since(since) >= LASTS
     }
 
     /// Something was given.
     pub(crate) const fn is_over(&mut self) {
-        self.since = None;
+        self.met = None;
     }
 }
 
@@ -50,8 +55,10 @@ mod tests {
         assert!(shortage.is_reason(&short, after(62)), "the same job, a minute later");
         shortage.is_over();
         assert!(!shortage.is_reason(&short, after(70)));
+        assert!(!shortage.is_reason(&short, after(3_670)), "another one, an hour later");
+        assert!(shortage.is_reason(&short, after(3_732)));
         // What is refused is refused at once.
         let refused = io::Error::from_raw_os_error(libc::EPERM);
-        assert!(shortage.is_reason(&refused, after(71)));
+        assert!(shortage.is_reason(&refused, after(3_733)));
     }
 }

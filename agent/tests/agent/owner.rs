@@ -510,7 +510,7 @@ for what in (False, True):
         // The clock that says how long ago it was and this one may differ by a little.
         (since > second - 0.1).then_some(())
     });
-    are_stopped(&tasks).unwrap();
+    wait_for("all to be stopped still", || are_stopped(&tasks));
 }
 
 #[test]

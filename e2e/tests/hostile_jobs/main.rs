@@ -130,6 +130,8 @@ fn reached(lab: &Coordinator, column: &Column) -> BTreeMap<usize, bool> {
     let name = column.kind.name();
     let wanted = ATTACKS.iter().filter(|attack| column.kind.can_try(attack)).count();
     wait_for(&format!("the attacks of {name}"), 3 * PATIENCE, || {
+        // Jobs that failed have it wait before it tells of others.
+        column.nudge();
         let lines: Vec<String> = lab.outputs(&name).into_iter().map(|(_, text)| text).collect();
         let lines = lines.concat();
         let read = |line: &str| {

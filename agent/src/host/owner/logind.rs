@@ -297,6 +297,8 @@ async fn rest(
     let (mut read, mut untold) = (0, None);
     let rested = loop {
         tokio::select! {
+            // Signals that are there come before the end of the pause, after which they are passed over.
+            biased;
             // A look is due before more than these are worth reading.
             changed = next_change(signals, known.sessions.as_ref()), if read < READ_MAX => {
                 (read, is_due) = (read + 1, true);
