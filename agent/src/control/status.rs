@@ -100,6 +100,9 @@ pub struct HostStatus {
     /// What stops computing beside people: the battery, other programs, a file that cannot be read; in words.
     #[serde(default)]
     pub stopped_for: Option<String>,
+    /// Jobs wait for a look at the battery and other programs, which is about to be made.
+    #[serde(default)]
+    pub awaits_look: bool,
     /// Layers of confinement that preferences require and that are off, with why; absent where none is.
     #[serde(default)]
     pub lacks_layers: Option<String>,
@@ -337,6 +340,7 @@ impl HostStatus {
             idle_cpus: view.idle_cpus,
             suspended_by: view.suspended_by.map(|who| who.to_string()),
             stopped_for: view.stopped_for,
+            awaits_look: view.awaits_look,
             lacks_layers: view.lacks_layers,
             hours: view.hours.to_string(),
             hours_change: view.hours_change,

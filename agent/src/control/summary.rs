@@ -187,6 +187,9 @@ fn idle(status: &Status, now: Instant, clock: &WallClock) -> String {
     if status.projects.is_empty() {
         return "idle: no projects; attach one with: fallow-agent attach URL".to_owned();
     }
+    if ready > 0 && status.host.awaits_look {
+        return "about to compute: it is looked at the battery and other programs first".to_owned();
+    }
     if ready > 0 {
         return format!("idle: of {} here none can run now", count(ready, "job"));
     }

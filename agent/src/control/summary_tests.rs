@@ -224,6 +224,12 @@ fn r6_4_the_line_says_what_an_idle_agent_waits_for() {
             &tasks(&["ready", "preempted", "downloading"]),
             "idle: of 2 jobs here none can run now",
         ),
+        (
+            json!({ "awaits_look": true }),
+            &tasks(&["ready", "preempted"]),
+            "about to compute: it is looked at the battery and other programs first",
+        ),
+        (json!({ "awaits_look": true }), &tasks(&["downloading"]), "idle: files of 1 job are awaited"),
         (none.clone(), &tasks(&["downloading"]), "idle: files of 1 job are awaited"),
         (
             spent.clone(),

@@ -139,6 +139,7 @@ impl Engine {
                         continue;
                     }
                     self.answer_departing();
+                    self.tell_line();
                     if let Some((request, reply)) = self.asking.take() {
                         let _ = reply.send(self.answer_held(&request));
                     }

@@ -105,6 +105,10 @@ struct Engine {
     requests: mpsc::Receiver<Asked>,
     /// The request that the present turn is for, and who waits for its answer.
     asking: Option<Asked>,
+    /// Who is to be told what follows from what was done, and what is said before that.
+    wants_line: Option<(String, oneshot::Sender<Response>)>,
+    /// A turn has begun something.
+    has_acted: bool,
     /// What keeps the store from being written, while it is waited for.
     store_trouble: Option<String>,
     /// What the owner wants since then: suspended or not. The client is told when it can store it (see
@@ -246,6 +250,7 @@ impl Engine {
                     (printable::line(&reason.why.to_string(), NOTICE_MAX), self.describe(&effect));
                 tracing::debug!(rule = reason.rule.id(), why, "{}", printable::line(&what, NOTICE_MAX));
             }
+            self.has_acted |= !is_said;
             self.dispatch(effect);
         }
         if !self.stopping {

@@ -17,6 +17,27 @@ use crate::error::AgentError;
 use crate::host::owner::Sensors;
 use crate::host::surroundings::Watcher;
 
+/// What somebody is answered.
+enum Answer {
+    Whole(Response),
+    /// This, and the line of `fallow-agent status --line` after it: what follows from what was done. Jobs may
+    /// wait for a look at the battery and other programs first.
+    AndLine(String),
+}
+
+impl Answer {
+    /// This was done; now something else is so.
+    fn lifted(what: &str) -> Self {
+        Self::AndLine(now(what))
+    }
+}
+
+impl From<Response> for Answer {
+    fn from(response: Response) -> Self {
+        Self::Whole(response)
+    }
+}
+
 impl Engine {
     /// Carries a request out. An error is one that ends the agent; a refusal is a response.
     pub(super) async fn serve(&mut self, (request, reply): Asked) -> Result<(), AgentError> {
@@ -26,8 +47,12 @@ impl Engine {
                 self.attach((url, account_key, share), no_wait).await
             }
             request => {
-                let response = self.carry_out(request).await?;
-                self.respond(response);
+                match self.carry_out(request).await? {
+                    Answer::Whole(response) => self.respond(response),
+                    Answer::AndLine(text) => {
+                        self.wants_line = self.asking.take().map(|(_, reply)| (text, reply));
+                    }
+                }
                 Ok(())
             }
         }
@@ -40,6 +65,13 @@ impl Engine {
         }
     }
 
+    /// Answers whoever is to be told what is so now, if somebody waits for that.
+    pub(super) fn tell_line(&mut self) {
+        if let Some((text, reply)) = self.wants_line.take() {
+            let _ = reply.send(Response::done(text + &self.line()));
+        }
+    }
+
     /// What is told to somebody who asks how it goes.
     pub(super) fn answer_status(&self) -> Response {
         Response::Done { text: String::new(), status: Some(Box::new(self.status())), disk: None }
@@ -49,26 +81,27 @@ impl Engine {
     pub(super) fn answer_no_more(&mut self) {
         self.requests.close();
         while self.requests.try_recv().is_ok() {}
-        self.asking = None;
+        (self.asking, self.wants_line) = (None, None);
         self.waiters = super::attach::Waiters::default();
     }
 
-    async fn carry_out(&mut self, request: Request) -> Result<Response, AgentError> {
+    async fn carry_out(&mut self, request: Request) -> Result<Answer, AgentError> {
         if self.stopping && !matches!(request, Request::Status {} | Request::Disk {} | Request::Stop {}) {
-            return Ok(Response::failed(&AgentError::unreachable("the agent is just ending")));
+            return Ok(Response::failed(&AgentError::unreachable("the agent is just ending")).into());
         }
         match request {
-            Request::Status {} => Ok(self.answer_status()),
-            Request::Disk {} => Ok(self.answer_disk()),
+            Request::Status {} => Ok(self.answer_status().into()),
+            Request::Disk {} => Ok(self.answer_disk().into()),
             Request::Stop {} => {
                 self.stop_asked = true;
-                Ok(Response::ending())
+                Ok(Response::ending().into())
             }
             Request::Suspend {} => {
                 self.turn(Event::OwnerSuspended(true), None).await?;
                 Ok(Response::done(
                     "computing is suspended until you resume it, whatever the coordinator says",
-                ))
+                )
+                .into())
             }
             Request::Snooze { seconds, by } => {
                 let was = self.client.host_view().snoozed_until;
@@ -82,15 +115,16 @@ impl Engine {
                     (Some(until), _) => Response::done(format!(
                         "computing is paused for {}; `fallow-agent snooze off` ends that before",
                         pause_left(until.since(clock::now()), asked)
-                    )),
-                    (None, Some(_)) => self.lifted("the pause is over"),
-                    (None, None) => self.lifted("there was no pause"),
+                    ))
+                    .into(),
+                    (None, Some(_)) => Answer::lifted("the pause is over"),
+                    (None, None) => Answer::lifted("there was no pause"),
                 })
             }
             Request::Resume {} => {
                 let was = self.client.owner_suspended();
                 self.turn(Event::OwnerSuspended(false), None).await?;
-                Ok(self.lifted(match was {
+                Ok(Answer::lifted(match was {
                     true => "your suspension is lifted",
                     false => "there was no suspension of yours",
                 }))
@@ -122,16 +156,16 @@ impl Engine {
                         )
                     }
                 };
-                Ok(Response::done(text + &strange))
+                Ok(Response::done(text + &strange).into())
             }
             Request::ReloadPreferences {} => self.reload_preferences().await,
             // Answered by `attach`.
             Request::Attach { .. } => {
-                Ok(Response::failed(&AgentError::unreachable("the agent is just ending")))
+                Ok(Response::failed(&AgentError::unreachable("the agent is just ending")).into())
             }
             Request::Detach { url } => match self.attached(&url) {
-                Ok(url) => self.detach(url).await,
-                Err(error) => Ok(Response::failed(&error)),
+                Ok(url) => self.detach(url).await.map(Answer::Whole),
+                Err(error) => Ok(Response::failed(&error).into()),
             },
             Request::Update { url } => match self.attached(&url) {
                 Ok(url) => {
@@ -144,16 +178,16 @@ impl Engine {
                         }
                     };
                     self.turn(Event::ContactRequested { url, by: RequestedBy::Owner }, None).await?;
-                    Ok(Response::done(text))
+                    Ok(Response::done(text).into())
                 }
-                Err(error) => Ok(Response::failed(&error)),
+                Err(error) => Ok(Response::failed(&error).into()),
             },
         }
     }
 
     /// Takes the host's preference files as they are now, and the owner's files of projects; all of them, or
     /// none where one is wrong.
-    async fn reload_preferences(&mut self) -> Result<Response, AgentError> {
+    async fn reload_preferences(&mut self) -> Result<Answer, AgentError> {
         let files = crate::preferences::read_all(&self.dir);
         let app_configs = crate::preferences::read_app_configs(&self.dir, &self.client);
         let faults = app_configs.values().filter_map(|found| match found {
@@ -167,7 +201,7 @@ impl Engine {
                  would keep its project from computing:\n{}",
                 faults.join("\n")
             );
-            return Ok(Response::failed(&AgentError::bad_input(what)));
+            return Ok(Response::failed(&AgentError::bad_input(what)).into());
         }
         if !files.troubles.is_empty() {
             let what = format!(
@@ -175,7 +209,7 @@ impl Engine {
                  keep it from computing:\n{}",
                 files.troubles.join("\n")
             );
-            return Ok(Response::failed(&AgentError::bad_input(what)));
+            return Ok(Response::failed(&AgentError::bad_input(what)).into());
         }
         self.turn(Event::PreferenceFilesRead(Box::new(files)), None).await?;
         self.turn(Event::AppConfigsRead(app_configs), None).await?;
@@ -185,13 +219,13 @@ impl Engine {
         for note in notes {
             let _ = write!(text, "\n{note}");
         }
-        let _ = write!(text, "\n{}", self.line());
-        Ok(Response::done(text))
+        text.push('\n');
+        Ok(Answer::AndLine(text))
     }
 
     /// What was done, and what is so since then, in the words of `fallow-agent status --line`.
     pub(super) fn lifted(&self, what: &str) -> Response {
-        Response::done(format!("{what}; now: {}", self.line()))
+        Response::done(now(what) + &self.line())
     }
 
     fn line(&self) -> String {
@@ -290,6 +324,11 @@ impl Engine {
         status.line = summary::line(&status, clock::now(), &summary::WallClock::system());
         status
     }
+}
+
+/// What was done, before what is so since then.
+fn now(what: &str) -> String {
+    format!("{what}; now: ")
 }
 
 /// How long a pause goes on: as long as was asked for, but for what storing it took. One that ends within

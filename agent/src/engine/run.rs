@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, interval_at, sleep, timeout};
+use tokio::time::{Instant, interval_at, sleep, timeout, timeout_at};
 
 use super::benchmark::{Benchmark, Turn};
 use super::gpus::{self, Gpus};
@@ -62,6 +62,8 @@ const MEASURE: StdDuration = StdDuration::from_secs(600);
 /// How long after its start, or after the first thing that it did since, an agent without tasks gives back
 /// what it does not need at rest.
 const AT_REST: StdDuration = StdDuration::from_secs(60);
+/// How long somebody who has let computing go on waits for a look at what could keep it from that.
+const LOOK_TAKES: StdDuration = StdDuration::from_secs(1);
 /// How long the last answers may take to be read, at the agent's end.
 const LAST_ANSWERS: StdDuration = StdDuration::from_secs(2);
 
@@ -314,6 +316,8 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         waiters: super::attach::Waiters::default(),
         requests,
         asking: None,
+        wants_line: None,
+        has_acted: false,
         store_trouble: None,
         owner_wish: None,
         pause_wish: None,
@@ -852,7 +856,10 @@ impl Life<'_> {
                     tracing::info!("asked to end");
                     return Ok(());
                 }
-                Some(asked) = self.engine.requests.recv() => self.engine.serve(asked).await?,
+                Some(asked) = self.engine.requests.recv() => {
+                    self.engine.serve(asked).await?;
+                    self.tell_line().await?;
+                }
                 Some(input) = self.incoming.recv() => self.engine.take(input).await?,
                 () = alarm.after(nap) => {
                     does_something = false;
@@ -912,6 +919,8 @@ impl Life<'_> {
                     }
                 },
             }
+            // A wake-up may begin something, too.
+            does_something |= std::mem::take(&mut self.engine.has_acted);
             // Counted from the first thing: whoever types, or asks every second, keeps it from nothing.
             if does_something && is_at_rest {
                 is_at_rest = false;
@@ -930,6 +939,20 @@ impl Life<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Tells whoever has let computing go on what follows from that. Where jobs wait for a look at the
+    /// battery and other programs, it is known after that look, which takes an instant.
+    async fn tell_line(&mut self) -> Result<(), AgentError> {
+        let until = Instant::now() + LOOK_TAKES;
+        while self.engine.wants_line.is_some() && self.engine.client.awaits_look() {
+            match timeout_at(until, self.incoming.recv()).await {
+                Ok(Some(input)) => self.engine.take(input).await?,
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.engine.tell_line();
+        Ok(())
     }
 
     /// While there is no task, what the agent ran is not to take memory of its machine.
@@ -1002,6 +1025,7 @@ impl Life<'_> {
         if let Err(error) = self.engine.serve(asked).await {
             tracing::error!(%error, "cannot answer a request during the end");
         }
+        self.engine.tell_line();
     }
 
     async fn take(&mut self, input: Input) {

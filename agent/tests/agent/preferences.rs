@@ -396,7 +396,10 @@ fn r6_4_what_the_owner_forbids_stops_tasks_and_they_go_on_when_it_is_over() {
     let host = Host::computing(&server);
     host.owner("suspended = true\n");
     host.stops("owner");
-    host.owner("");
+    host.write("preferences.toml", "");
+    let (code, text) = outcome(host.path(), &["preferences", "reload"]);
+    // It is looked at the battery first, and what follows is said after that.
+    assert!(code == 0 && text.contains("\ncomputing: "), "{text}");
     host.goes_on();
     host.owner(&format!("hours = \"{} 12:00-13:00\"\n", another_day()));
     host.stops("hours");
@@ -404,7 +407,8 @@ fn r6_4_what_the_owner_forbids_stops_tasks_and_they_go_on_when_it_is_over() {
     host.goes_on();
     // Its battery: without a word of anybody it rests there.
     host.battery(false);
-    // The agent looks for one once a minute; a change of what it looks for makes it look at once.
+    // There was no battery, so the next look is in ten minutes; a change of what it looks for makes it look
+    // at once.
     host.owner("exclusive_programs = [\"no-such-program\"]\n");
     host.stops("battery");
     host.battery(true);

@@ -95,6 +95,8 @@ pub(crate) struct Difference {
     network: bool,
     /// A document says something else of what goes on in and around the host, or says nothing of it any more.
     local: bool,
+    /// Jobs wait for a look, or for another one, or for none any more.
+    awaits: bool,
 }
 
 impl Deref for HostRecord {
@@ -350,7 +352,8 @@ impl HostRecord {
     /// When nobody uses it any more, if there is no further input, or a pause ends.
     pub(crate) fn next_in_use(&self) -> Option<Instant> {
         let snoozed = self.meta.snoozed_until.filter(|_| self.is_snoozed);
-        let others = self.around.busy_until().into_iter().chain(self.silent_at).chain(self.delayed_until);
+        let of_looks = self.around.busy_until().into_iter().chain(self.around.awaited_until());
+        let others = of_looks.chain(self.silent_at).chain(self.delayed_until);
         self.in_use.until().into_iter().chain(snoozed).chain(others).min()
     }
 
@@ -439,7 +442,9 @@ impl HostRecord {
         let gives_way = in_use && !preferences.run_in_use;
         preferences.suspended |=
             self.rests || self.is_snoozed || gives_way || stop.is_some() || self.lacks_disk;
-        self.around.ask(Stakes { rests: preferences.suspended, ..self.stakes }, local);
+        let awaited = self.around.awaited_until();
+        self.around.ask(Stakes { rests: preferences.suspended, ..self.stakes }, local, now);
+        let awaits = awaited != self.around.awaited_until();
         self.stop = stop.or_else(|| self.around.stops(local));
         preferences.suspended |= self.stop.is_some() || self.around.is_awaited();
         if in_use {
@@ -452,7 +457,7 @@ impl HostRecord {
         let network = takes_back(&before, &self.in_force);
         // What can run here at all is what can while nobody uses the host.
         let fits = fits_others(&before, &self.in_force) || fits_others(&unused_before, &self.unused);
-        Difference { rules, network, fits, ..Difference::default() }
+        Difference { rules, network, fits, awaits, ..Difference::default() }
     }
 
     fn edit<T>(&mut self, now: Instant, change: impl FnOnce(&mut Meta) -> T) -> (T, Difference) {
@@ -469,8 +474,8 @@ impl HostRecord {
             local = before.fleet.local != self.merged.values.fleet.local;
         }
         let found = if rules { self.look_at_clock(now) } else { Difference::default() };
-        let Difference { fits, network, .. } = found;
-        (told, Difference { store, durable, rules, fits, network, reports: document, local })
+        let Difference { fits, network, awaits, .. } = found;
+        (told, Difference { store, durable, rules, fits, network, reports: document, local, awaits })
     }
 }
 
@@ -570,6 +575,9 @@ impl Client {
         }
         if found.network {
             self.take_network_back();
+        }
+        if found.awaits {
+            self.timers.stale(Timer::InUse);
         }
         // Before the start all is worked out anyway once the host was measured.
         if found.local && self.state.host.facts().is_some() {

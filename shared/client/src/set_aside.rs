@@ -54,8 +54,9 @@ impl SetAside {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.jobs.is_empty()
+    /// Whether any job is, and only until some time.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waits.is_empty()
     }
 
     /// Until when a job waits, if it is set aside and does.
@@ -104,6 +105,7 @@ mod tests {
         let (of_a, of_b) = (set_aside.counts(a), set_aside.counts(b));
         assert_eq!((of_a[Cpu], of_a[gpu], of_b), (1, 1, PerType::cpu(1)));
         assert_eq!((due(&set_aside, NOW), set_aside.next(NOW)), (vec![], Some(NOW + soon)));
+        assert!(set_aside.has_waiting());
         assert_eq!(
             (due(&set_aside, NOW + soon), set_aside.next(NOW + soon)),
             (vec![3], Some(NOW + soon * 2))
@@ -112,6 +114,8 @@ mod tests {
         set_aside.insert(JobId(3), b, Cpu, Some(NOW + soon * 3));
         set_aside.insert(JobId(1), a, Cpu, None);
         assert_eq!((due(&set_aside, NOW + soon * 2), set_aside.counts(a)), (vec![], of_a));
+        set_aside.remove(JobId(3));
+        assert!(!set_aside.has_waiting(), "what is left waits for no time");
         for id in 0..5 {
             set_aside.remove(JobId(id));
         }

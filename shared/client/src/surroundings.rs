@@ -4,17 +4,18 @@
 //!
 //! Model: the shell looks every few seconds while there is something to look for and some job depends on it
 //! ([`Client::looks_for`], [`fallow_policy::looks`]), and tells what it saw. While no job does, what was seen
-//! before keeps nobody; no job is started before the first look that was made for it. The load of other
-//! programs is what the CPUs did without the tasks: the shell knows the first, the client the second. It is
-//! taken over two looks, for the tasks' time is known a little late, and computing rests for a while from the
-//! last look at which it was too high, so that it does not come and go.
+//! before keeps nobody; no job is started before the first look that was made for it, or before a minute is
+//! over in which none was. The load of other programs is what the CPUs did without the tasks: the shell knows
+//! the first, the client the second. It is taken over two looks, for the tasks' time is known a little late,
+//! and computing rests for a while from the last look at which it was too high, so that it does not come and
+//! go.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{Duration, Fraction, Instant, LocalPreferences};
-use fallow_policy::looks::{Asked, LookPace, Looking, Stakes};
+use fallow_policy::looks::{Asked, LookPace, Looking, PATIENCE, Stakes};
 
 use crate::machine::Client;
 use crate::state::{Job, Process};
@@ -119,8 +120,12 @@ pub(crate) struct Around {
     /// The shell answers what it is asked, so jobs wait for that.
     answers: bool,
     seen: Surroundings,
-    /// Its battery was hotter than it may be, and has not cooled since.
+    /// Jobs waited for a look until they were to wait no longer; that is not told yet.
+    is_unanswered: bool,
+    /// Its battery was hotter than it may be, and was not seen to have cooled since.
     is_hot: bool,
+    /// It was looked how hot the battery is, and it does not tell.
+    tells_no_heat: bool,
     /// The last looks at the CPUs, the newest one last.
     looks: Vec<Look>,
     /// Part of all CPUs that other programs used by the last looks.
@@ -147,14 +152,15 @@ impl Surroundings {
 
 impl Around {
     /// It is looked for what these stakes say, from now on.
-    pub(crate) fn ask(&mut self, stakes: Stakes, local: &LocalPreferences) {
+    pub(crate) fn ask(&mut self, stakes: Stakes, local: &LocalPreferences, now: Instant) {
         // The load of others is no matter of a start: it is known after two looks beside tasks.
         let wanted = !local.run_on_batteries
             || local.battery_charge_min.is_some()
             || local.battery_temperature_max.is_some()
             || !local.exclusive_programs.is_empty()
             || !local.exclusive_gpu_programs.is_empty();
-        self.asked.look(Looking::at(stakes), wanted);
+        self.asked.look(Looking::at(stakes), wanted, now);
+        self.is_unanswered |= self.answers && self.asked.give_up(now);
     }
 
     /// Whether the shell answers what it is asked.
@@ -164,7 +170,17 @@ impl Around {
 
     /// Whether jobs wait for a look.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.answers && self.asked.is_stale()
+        self.awaited_until().is_some()
+    }
+
+    /// Until when they do.
+    pub(crate) fn awaited_until(&self) -> Option<Instant> {
+        self.asked.patience_ends().filter(|_| self.answers)
+    }
+
+    /// Whether it is to be told that they waited in vain. Then that is told.
+    const fn tell_unanswered(&mut self) -> bool {
+        std::mem::replace(&mut self.is_unanswered, false)
     }
 
     /// Whether it is looked, and what was seen is not from before.
@@ -194,15 +210,21 @@ impl Around {
                 }
             }
         }
+        // While the host rests anyway nobody looks, so nothing is seen of the battery.
+        self.tells_no_heat = seen.battery_temperature.is_none() && self.is_known();
         self.seen = seen;
     }
 
     /// Works out for what computing is to rest under these preferences.
     pub(crate) fn look(&mut self, now: Instant, local: &LocalPreferences, in_use: bool) {
-        let heat = self.seen.battery_temperature.zip(local.battery_temperature_max);
-        self.is_hot = heat.is_some_and(|(degrees, most)| {
-            degrees > most.get() || self.is_hot && degrees + COOLED > most.get()
-        });
+        self.is_hot = match (local.battery_temperature_max, self.seen.battery_temperature) {
+            (None, _) => false,
+            (Some(most), Some(degrees)) => {
+                degrees > most.get() || self.is_hot && degrees + COOLED > most.get()
+            }
+            // One that was hot has not cooled because nobody looks.
+            (Some(_), None) => self.is_hot && !self.tells_no_heat,
+        };
         let always = local.other_load_max.map(|most| (most, "other_load_max"));
         let then = local.other_load_max_in_use.map(|most| (most, "other_load_max_in_use"));
         let most = match (in_use, always, then) {
@@ -239,8 +261,7 @@ impl Around {
                 );
                 Some((SuspendedBy::Battery, why))
             }
-            () if self.is_hot => {
-                let degrees = self.seen.battery_temperature.unwrap_or_default();
+            () if let Some(degrees) = self.seen.battery_temperature.filter(|_| self.is_hot) => {
                 let most = local.battery_temperature_max.map_or(0, NonZeroU32::get);
                 let until = most.saturating_sub(COOLED);
                 let why = format!(
@@ -287,6 +308,7 @@ impl Around {
     /// The clock was set back.
     pub(crate) fn observe(&mut self, now: Instant) {
         self.looks.clear();
+        self.asked.observe(now);
         self.busy_until = self.busy_until.map(|until| until.min(now + BUSY_FOR));
     }
 }
@@ -329,11 +351,18 @@ impl Client {
         }
     }
 
+    /// Whether jobs wait for a look at what goes on around them, which was asked for.
+    pub fn awaits_look(&self) -> bool {
+        self.state.host.around().is_awaited()
+    }
+
     /// Says for what it would be looked now. What follows is seen to with what people do.
     pub(crate) fn poll_looks(&mut self) {
+        // Of those that are set aside only such as wait for their time. The others can run once something else
+        // changes, which puts them into the queue.
         let jobs = self.has_processes()
             || !self.workload.queue().is_empty()
-            || !self.workload.set_aside().is_empty();
+            || self.workload.set_aside().has_waiting();
         let stakes = Stakes { jobs, projects: !self.state.projects.is_empty(), rests: false };
         if self.state.host.set_stakes(stakes, self.config.answers_looks) {
             self.timers.stale(Timer::InUse);
@@ -377,8 +406,15 @@ impl Client {
     }
 
     /// Says that something around the tasks keeps the host from computing, or its coprocessors, or does no
-    /// more.
+    /// more; and that it could not be looked at.
     pub(crate) fn tell_stop(&mut self) {
+        if self.state.host.around_mut().tell_unanswered() {
+            let text = format!(
+                "it was not seen within {PATIENCE} how it stands with the battery and other programs: jobs wait for that no \
+                 longer, and rest for it once it is seen; the agent's log may say what keeps it from looking"
+            );
+            self.notice(NoticeLevel::Warn, None, text);
+        }
         if let Some(why) = self.state.host.tell_devices_stop() {
             self.touch(Entity::Host);
             let text = match why {

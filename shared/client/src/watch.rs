@@ -1,7 +1,9 @@
 //! A host whose sleep nobody tells of: a longer time without a call was slept through.
 //!
-//! Only while a task executes. One that is stopped uses nothing, so it makes no difference to it whether the
-//! host slept; a host is not to be woken for it.
+//! Only while a task executes. One that is stopped uses nothing, and a host is not to be woken to be watched.
+//! So while none executes, what it slept until the call that was asked for, and for a minute after that,
+//! counts as time in which it was on: an hour at most for each sleep. The shell hears of the end of a sleep
+//! as of a clock that was set, and not of how long it was.
 
 use fallow_domain::Instant;
 

@@ -7,9 +7,16 @@
 //! anyway, or it has no project, nothing follows from a look.
 //!
 //! What was seen before says nothing when looks begin to be close: no task starts before the first of them
-//! ([`Asked`]). A task that runs goes on until then.
+//! ([`Asked`]). A task that runs goes on until then. A look that does not come in a minute is not waited for
+//! any longer ([`PATIENCE`]): whatever keeps the host from looking is not to keep it from computing for good.
 
 use std::fmt;
+
+use fallow_domain::{Duration, Instant};
+
+/// For so long jobs wait for a look. One takes far less than a second; a file of a driver that hangs may
+/// never be read.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a look would be for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,16 +96,19 @@ impl fmt::Display for Looking {
 pub struct Asked {
     looking: Looking,
     asked: u64,
+    /// When it was asked for that.
+    asked_at: Instant,
     answered: u64,
 }
 
 impl Asked {
-    /// From now on it is looked like this. `wanted` says whether there is anything to look for: where there
+    /// From `now` on it is looked like this. `wanted` says whether there is anything to look for: where there
     /// is nothing, nothing has to be known.
-    pub fn look(&mut self, looking: Looking, wanted: bool) {
+    pub fn look(&mut self, looking: Looking, wanted: bool, now: Instant) {
         let is_often = |looking: Looking| looking.pace() == LookPace::Often;
         if is_often(looking) && !is_often(self.looking) {
             self.asked += 1;
+            self.asked_at = now;
         }
         self.looking = looking;
         if !wanted {
@@ -109,6 +119,26 @@ impl Asked {
     /// A look was made that had been asked for under this number.
     pub fn answer(&mut self, number: u64) {
         self.answered = self.answered.max(number.min(self.asked));
+    }
+
+    /// Counts a look that was asked for too long ago as made. Says whether there was one.
+    pub fn give_up(&mut self, now: Instant) -> bool {
+        let is_over = self.patience_ends().is_some_and(|at| at <= now);
+        if is_over {
+            self.answered = self.asked;
+        }
+        is_over
+    }
+
+    /// The clock was set back.
+    pub fn observe(&mut self, now: Instant) {
+        self.asked_at = self.asked_at.min(now);
+    }
+
+    /// Until when the look is waited for that is asked for, if one is.
+    #[must_use]
+    pub fn patience_ends(&self) -> Option<Instant> {
+        self.is_stale().then(|| self.asked_at + PATIENCE)
     }
 
     /// How it is looked.
@@ -134,6 +164,8 @@ impl Asked {
 mod tests {
     use super::*;
 
+    const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
+
     #[test]
     fn r6_4_it_is_looked_often_for_jobs_seldom_for_fetch_and_never_where_nothing_follows_from_it() {
         let table = [
@@ -156,23 +188,23 @@ mod tests {
     #[test]
     fn r6_4_what_was_seen_before_looks_were_close_is_stale_until_the_next_look() {
         let mut asked = Asked::default();
-        asked.look(Looking::ForFetch, true);
+        asked.look(Looking::ForFetch, true, NOW);
         assert!(!asked.is_stale(), "for a request it has time");
         asked.answer(asked.number());
-        asked.look(Looking::ForJobs, true);
+        asked.look(Looking::ForJobs, true, NOW);
         assert!(asked.is_stale());
         // The answer to a look of before.
         asked.answer(0);
         assert!(asked.is_stale());
         asked.answer(asked.number());
         assert!(!asked.is_stale());
-        asked.look(Looking::ForJobs, true);
+        asked.look(Looking::ForJobs, true, NOW);
         assert!(!asked.is_stale(), "it goes on being looked");
         for between in [Looking::ForFetch, Looking::RestsAnyway, Looking::NothingToDo] {
-            asked.look(between, true);
+            asked.look(between, true, NOW);
             assert!(!asked.is_stale());
             let before = asked.number();
-            asked.look(Looking::ForJobs, true);
+            asked.look(Looking::ForJobs, true, NOW);
             assert!(asked.is_stale(), "{between:?}");
             asked.answer(before);
             assert!(asked.is_stale(), "{between:?}: that look is older");
@@ -180,17 +212,40 @@ mod tests {
         }
         // A number that nobody has asked for yet answers nothing that comes later.
         asked.answer(1_000);
-        asked.look(Looking::RestsAnyway, true);
-        asked.look(Looking::ForJobs, true);
+        asked.look(Looking::RestsAnyway, true, NOW);
+        asked.look(Looking::ForJobs, true, NOW);
         assert!(asked.is_stale());
     }
 
     #[test]
     fn r6_4_where_nothing_is_looked_for_nothing_waits_and_what_runs_goes_on_when_that_changes() {
         let mut asked = Asked::default();
-        asked.look(Looking::ForJobs, false);
+        asked.look(Looking::ForJobs, false, NOW);
         assert!(!asked.is_stale());
-        asked.look(Looking::ForJobs, true);
+        asked.look(Looking::ForJobs, true, NOW);
         assert!(!asked.is_stale());
+    }
+
+    #[test]
+    fn r6_4_a_look_that_never_ends_keeps_no_job_waiting_for_longer_than_a_minute() {
+        let mut asked = Asked::default();
+        assert_eq!((asked.patience_ends(), asked.give_up(NOW)), (None, false), "nothing was asked for");
+        asked.look(Looking::ForJobs, true, NOW);
+        let end = NOW + Duration::from_secs(60);
+        assert_eq!(asked.patience_ends(), Some(end));
+        // It goes on being asked for: that is no new question.
+        asked.look(Looking::ForJobs, true, NOW + Duration::from_secs(30));
+        assert!(!asked.give_up(end - Duration::from_secs(1)) && asked.is_stale());
+        assert!(asked.give_up(end) && !asked.is_stale());
+        assert_eq!((asked.patience_ends(), asked.give_up(end)), (None, false), "once");
+        // The next question has its own minute, also where the clock is set back in it.
+        asked.look(Looking::RestsAnyway, true, end);
+        asked.look(Looking::ForJobs, true, end);
+        assert_eq!(asked.patience_ends(), Some(end + PATIENCE));
+        asked.observe(NOW);
+        assert_eq!(asked.patience_ends(), Some(end));
+        // One that was answered is not given up.
+        asked.answer(asked.number());
+        assert!(!asked.give_up(end + PATIENCE));
     }
 }

@@ -9,7 +9,8 @@
 //! asked for something else it looks at once. What it saw is told when it is something else than before, or
 //! the answer to another question; of the CPUs each time. The kernel says by itself that programs wait for
 //! memory (`pressure`), so that for it alone a look in a minute is enough. Another task looks at the network
-//! (`network`).
+//! (`network`). A look that fails is made again. One that never ends keeps this task from looking, and the
+//! client waits for it for a minute only ([`fallow_policy::looks::PATIENCE`]).
 //!
 //! Left out: the kernel's own word that power was lost, which would come at once.
 
@@ -86,7 +87,7 @@ impl Watcher {
         let (network_wanted, network_wants) = channel::channel(false);
         let network = network::watch(counters.clone(), places.every, own, Arc::clone(&tell), network_wants);
         let network_task = tokio::spawn(network);
-        let task = tokio::spawn(watch(places, tell, wants, open));
+        let task = tokio::spawn(watch(places, tell, wants, (open, look)));
         Self { wanted, pressure, task, counters, network_wanted, network_task }
     }
 
@@ -125,21 +126,27 @@ fn put<T: PartialEq>(channel: &channel::Sender<T>, value: T) {
     });
 }
 
+/// A look, and whether there is a battery. The last says that programs wait for memory.
+type Look = fn(&Places, &LooksFor, bool) -> (Surroundings, bool);
+
 /// `open` asks the kernel to tell of memory pressure.
 async fn watch(
     places: Places,
     tell: Tell,
     mut wants: channel::Receiver<LooksFor>,
-    open: impl Fn(&Path) -> Option<Pressure> + Send,
+    (open, look): (impl Fn(&Path) -> Option<Pressure> + Send, Look),
 ) {
     let (mut told, mut why) = (Surroundings::default(), None);
-    let (mut trigger, mut is_pressed) = (None, false);
+    let (mut trigger, mut is_pressed, mut is_told_no_more) = (None, false, false);
+    let mut has_failed = false;
     loop {
         let wanted = wants.borrow_and_update().clone();
         // One event, one task that leaves; if that is not enough, another event comes. What was felt while
         // there were no such tasks is over.
         let pressed = std::mem::take(&mut is_pressed) && wanted.memory;
-        trigger = match wanted.memory {
+        // A trigger that has ended is not asked for again as long as it is wanted: that could end at once.
+        is_told_no_more &= wanted.memory;
+        trigger = match wanted.memory && !is_told_no_more {
             true => trigger.or_else(|| open(&places.pressure)),
             false => None,
         };
@@ -154,24 +161,36 @@ async fn watch(
         }
         let looked = tokio::task::spawn_blocking({
             let (places, wanted) = (places.clone(), wanted.clone());
-            move || (look(&places, &wanted, pressed), power::has_battery(&places.power))
+            move || look(&places, &wanted, pressed)
         });
-        let Ok((seen, has_battery)) = looked.await else { return };
-        // That memory is short is said again as long as it is.
-        let (is_news, memory_short) = (seen != told || seen.memory_short, seen.memory_short);
-        let is_told = !is_news || tell(Event::SurroundingsSeen(seen.clone()));
-        if is_news && is_told {
-            told = seen;
-        }
-        let is_told_of_memory = trigger.is_some() && !memory_short;
-        let nap = match is_told {
-            true => nap(&wanted, places.every, has_battery, is_told_of_memory),
-            // Jobs may wait for it.
-            false => places.every,
+        let nap = match looked.await {
+            Ok((seen, has_battery)) => {
+                has_failed = false;
+                // That memory is short is said again as long as it is.
+                let (is_news, memory_short) = (seen != told || seen.memory_short, seen.memory_short);
+                let is_told = !is_news || tell(Event::SurroundingsSeen(seen.clone()));
+                if is_news && is_told {
+                    told = seen;
+                }
+                let is_told_of_memory = trigger.is_some() && !memory_short;
+                match is_told {
+                    true => nap(&wanted, places.every, has_battery, is_told_of_memory),
+                    // Jobs may wait for it.
+                    false => places.every,
+                }
+            }
+            // Jobs may wait for this, too: the next look may do.
+            Err(error) => {
+                if !std::mem::replace(&mut has_failed, true) {
+                    let again = places.every;
+                    tracing::warn!(%error, ?again, "a look at the battery and other programs has failed: another one is made");
+                }
+                places.every
+            }
         };
         tokio::select! {
             () = tokio::time::sleep(nap) => {}
-            () = felt(trigger.as_ref()) => is_pressed = true,
+            is_felt = felt(trigger.as_ref()) => (is_pressed, is_told_no_more) = (is_felt, !is_felt),
             changed = wants.changed() => if changed.is_err() { return },
         }
     }
@@ -199,16 +218,16 @@ fn nap(wanted: &LooksFor, every: StdDuration, has_battery: bool, is_told_of_memo
     of_changes.min(of_memory)
 }
 
-/// Comes back when memory pressure is felt, if that is told.
-async fn felt(trigger: Option<&Pressure>) {
+/// Comes back when memory pressure is felt, if that is told. False when it is told no more.
+async fn felt(trigger: Option<&Pressure>) -> bool {
     match trigger {
         Some(trigger) => trigger.felt().await,
         None => std::future::pending().await,
     }
 }
 
-fn look(places: &Places, wanted: &LooksFor, is_pressed: bool) -> Surroundings {
-    Surroundings {
+fn look(places: &Places, wanted: &LooksFor, is_pressed: bool) -> (Surroundings, bool) {
+    let seen = Surroundings {
         number: wanted.number,
         on_battery: wanted.battery && power::is_on_battery(&places.power),
         battery_charge: wanted.charge.then(|| power::charge(&places.power)).flatten(),
@@ -220,7 +239,8 @@ fn look(places: &Places, wanted: &LooksFor, is_pressed: bool) -> Surroundings {
         gpu_exclusive: programs::running(&wanted.gpu_programs, &places.mark),
         memory_short: wanted.memory && memory::is_short(&places.memory, is_pressed),
         cpu_worked: if wanted.load { cpus::worked() } else { None },
-    }
+    };
+    (seen, power::has_battery(&places.power))
 }
 
 #[cfg(test)]

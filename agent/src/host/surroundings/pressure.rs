@@ -43,11 +43,14 @@ impl Pressure {
         sys::urgent_later(file).map(Self)
     }
 
-    /// Comes back when it is felt. Where the kernel tells no more of it, never.
-    pub(super) async fn felt(&self) {
+    /// Comes back when it is felt: true; or when the kernel tells no more of it: false.
+    pub(super) async fn felt(&self) -> bool {
         match self.0.ready(Interest::PRIORITY).await {
-            Ok(mut guard) if !guard.ready().is_read_closed() => guard.clear_ready(),
-            Ok(_) | Err(_) => std::future::pending().await,
+            Ok(mut guard) if !guard.ready().is_read_closed() => {
+                guard.clear_ready();
+                true
+            }
+            Ok(_) | Err(_) => false,
         }
     }
 }
@@ -79,7 +82,7 @@ mod tests {
             let early = tokio::time::timeout(Duration::from_millis(50), pressure.felt()).await;
             assert!(early.is_err(), "nothing was sent yet");
             rustix::net::send(&sender, b"!", SendFlags::OOB).unwrap();
-            tokio::time::timeout(Duration::from_secs(30), pressure.felt()).await.unwrap();
+            assert!(tokio::time::timeout(Duration::from_secs(30), pressure.felt()).await.unwrap());
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fallow_domain::Bytes;
 use fallow_policy::other_network::NetworkMoved;
@@ -67,7 +68,7 @@ impl Host {
             other => panic!("{other:?}"),
         });
         let (wanted, wants) = channel::channel(LooksFor::default());
-        tokio::spawn(watch(places(dir.path()), tell, wants, open));
+        tokio::spawn(watch(places(dir.path()), tell, wants, (open, look)));
         let host = Self { dir, wanted, kernel, opened, told };
         host.has(available);
         host
@@ -116,6 +117,44 @@ async fn r6_4_the_kernel_tells_nothing_more_once_no_task_could_leave_memory() {
     let mut kernel = host.kernel.try_clone().unwrap();
     let end = tokio::task::spawn_blocking(move || kernel.read(&mut [0])).await.unwrap();
     assert!(matches!(end, Ok(0)), "its file is still open: {end:?}");
+}
+
+#[tokio::test]
+async fn r6_4_where_the_kernel_tells_no_more_of_memory_it_is_looked_by_itself_again() {
+    let mut host = Host::new(500);
+    host.wanted.send_replace(memory());
+    host.opens().await;
+    host.has(200);
+    host.presses();
+    assert!(host.hears().await.memory_short);
+    host.has(500);
+    host.presses();
+    // The next look would be in hours.
+    assert!(!host.hears().await.memory_short);
+    host.has(50);
+    let Host { dir: _dir, wanted: _wanted, kernel, mut told, .. } = host;
+    // Closed without a word: what waits hears of an end.
+    rustix::net::sockopt::set_socket_linger(&kernel, Some(StdDuration::ZERO)).unwrap();
+    drop(kernel);
+    assert!(hear(&mut told).await.memory_short);
+}
+
+#[tokio::test]
+async fn r6_4_a_look_that_fails_is_made_again() {
+    static HAS_FAILED: AtomicBool = AtomicBool::new(false);
+    let fails_once: Look = |places, wanted, is_pressed| {
+        assert!(HAS_FAILED.swap(true, Ordering::Relaxed), "this look fails");
+        look(places, wanted, is_pressed)
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (say, mut told) = mpsc::unbounded_channel();
+    let tell: Tell = Arc::new(move |event| say.send(event).is_ok());
+    let wanted = LooksFor { battery: true, pace: LookPace::Often, number: 1, ..LooksFor::default() };
+    let (_wanted, wants) = channel::channel(wanted);
+    let places = Places { every: StdDuration::from_millis(1), ..places(dir.path()) };
+    tokio::spawn(watch(places, tell, wants, (|_: &Path| None, fails_once)));
+    let answer = Event::SurroundingsSeen(Surroundings { number: 1, ..Surroundings::default() });
+    assert_eq!(format!("{:?}", hear(&mut told).await), format!("{answer:?}"));
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod host_edits;
 mod job_edits;
 mod known_devices;
 mod limits;
+mod looks;
 mod policies;
 mod project_edits;
 mod separation;

@@ -1,12 +1,15 @@
 //! When it is looked what goes on around the tasks, and that no job starts on what was seen before (R6.4).
 
+use std::num::NonZeroU32;
+
 use fallow_client::{ClientConfig, Event, Surroundings};
 use fallow_domain::Duration;
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_policy::looks::LookPace;
+use fallow_preferences::Said;
 
 use crate::life::document;
-use crate::preferences::{two_cpus, url};
+use crate::preferences::{owner, two_cpus, url};
 use crate::world::{World, attach_unseen, version};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -81,15 +84,17 @@ fn r6_4_while_computing_is_paused_nothing_is_looked_at_and_no_job_goes_on_before
     world.event(Event::OwnerSuspended(true));
     world.run_for(SECOND * 2);
     assert_eq!((world.computing(), pace(&world)), (0, LookPace::Never));
-    assert!(!world.client.looks_for().battery);
+    let awaits = |world: &World| world.client.host_view().awaits_look;
+    assert!(!world.client.looks_for().battery && !awaits(&world));
     world.event(Event::OwnerSuspended(false));
     world.run_for(SECOND * 5);
     assert_eq!((world.computing(), pace(&world)), (0, LookPace::Often));
     let again = asked(&world);
-    assert!(again > first);
+    // Why nothing computes can be seen, although nobody suspends it.
+    assert!(again > first && awaits(&world) && world.client.host_view().suspended_by.is_none());
     answer(&mut world, again, true);
     world.run_for(SECOND * 5);
-    assert!(world.computing() == 0 && rests_on_battery(&world));
+    assert!(world.computing() == 0 && rests_on_battery(&world) && !awaits(&world));
     answer(&mut world, again, false);
     world.run_until("it computes", MINUTE, |world| world.computing() == 2);
 }
@@ -104,7 +109,6 @@ fn r6_4_that_a_host_is_off_its_battery_is_not_said_while_nobody_looks() {
     world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
     let number = asked(&world);
     answer(&mut world, number, true);
-    let told = |world: &World, what: &str| world.notices().filter(|text| text.contains(what)).count();
     assert_eq!((told(&world, "runs on its battery"), told(&world, OVER)), (1, 0));
     world.event(Event::OwnerSuspended(true));
     // Nobody looks any more, and so nothing is seen.
@@ -118,4 +122,78 @@ fn r6_4_that_a_host_is_off_its_battery_is_not_said_while_nobody_looks() {
     assert_eq!((told(&world, "runs on its battery"), told(&world, OVER)), (1, 0), "it was said before");
     answer(&mut world, number, false);
     assert_eq!(told(&world, OVER), 1);
+}
+
+/// What is told when a look did not come.
+const IN_VAIN: &str = "it was not seen within";
+
+fn told(world: &World, what: &str) -> usize {
+    world.notices().filter(|text| text.contains(what)).count()
+}
+
+#[test]
+fn r6_4_a_look_that_never_ends_keeps_no_host_from_computing_and_is_told() {
+    let mut world = host(64);
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
+    // Nothing else happens by then but that its time is over.
+    world.run_for(SECOND * 50);
+    assert!(world.start_times.is_empty() && world.client.host_view().awaits_look);
+    assert_eq!(told(&world, IN_VAIN), 0);
+    world.run_until("it computes", SECOND * 20, |world| world.computing() > 0);
+    assert_eq!((told(&world, IN_VAIN), world.client.host_view().awaits_look), (1, false));
+    // It counts once it comes.
+    let number = asked(&world);
+    answer(&mut world, number, true);
+    assert!(world.computing() == 0 && rests_on_battery(&world));
+    // The next one has its own time, and is told of anew.
+    world.event(Event::OwnerSuspended(true));
+    answer(&mut world, number, false);
+    world.event(Event::OwnerSuspended(false));
+    world.run_for(SECOND * 50);
+    assert_eq!((world.computing(), told(&world, IN_VAIN)), (0, 1));
+    world.run_until("it computes again", SECOND * 20, |world| world.computing() > 0);
+    assert_eq!(told(&world, IN_VAIN), 2);
+}
+
+#[test]
+fn r6_4_a_battery_that_was_too_hot_has_not_cooled_because_nobody_looked_meanwhile() {
+    let mut world = host(65);
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    let most = Some(NonZeroU32::new(45));
+    world.event(owner(Said { battery_temperature_max: most, ..Said::default() }));
+    world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
+    let seen = |world: &mut World, battery_temperature: Option<u32>| {
+        let number = asked(world);
+        world.event(Event::SurroundingsSeen(Surroundings {
+            number,
+            battery_temperature,
+            ..Surroundings::default()
+        }));
+    };
+    let pause = |world: &mut World| {
+        world.event(Event::OwnerSuspended(true));
+        seen(world, None);
+        world.run_for(SECOND * 5);
+        world.event(Event::OwnerSuspended(false));
+    };
+    seen(&mut world, Some(46));
+    assert!(world.computing() == 0 && rests_on_battery(&world));
+    pause(&mut world);
+    seen(&mut world, Some(43));
+    world.run_for(SECOND * 5);
+    assert!(world.computing() == 0 && rests_on_battery(&world), "it has not come to 40 yet");
+    pause(&mut world);
+    seen(&mut world, Some(40));
+    world.run_until("it computes", MINUTE, |world| world.computing() > 0);
+    // One that had cooled may be as warm as is allowed.
+    pause(&mut world);
+    seen(&mut world, Some(43));
+    world.run_until("it goes on", MINUTE, |world| world.computing() > 0);
+    // One that tells it no more, although it is looked, keeps nobody.
+    seen(&mut world, Some(46));
+    assert!(rests_on_battery(&world));
+    pause(&mut world);
+    seen(&mut world, None);
+    world.run_until("it goes on without", MINUTE, |world| world.computing() > 0);
 }
