@@ -9,7 +9,7 @@
 //! ([`crate::brand`]) or by the mark in their environment, or below root's agent by their user.
 //!
 //! Left out: guarding against a kill of agent and guard at once; then the agent's next start finds what is
-//! left.
+//! left. Applications that were stopped notice nothing meanwhile, and hold their memory until then.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

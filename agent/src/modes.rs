@@ -2,9 +2,9 @@
 //!
 //! A job runs as the agent's user unless the system has better, and nothing keeps one from changing modes: it
 //! can close the store to the agent, which then neither answers nor starts, or open the key of its identity
-//! to other users of the host. So modes are put right before anything is read at a start, and once a second
-//! while there are tasks. What is not this user's, or is a link, an administrator has put there: it is left
-//! as it is.
+//! to other users of the host. So modes are put right before anything is read at a start, and at each look
+//! at tasks, once a second or more seldom while all are stopped. What is not this user's, or is a link, an
+//! administrator has put there: it is left as it is.
 
 use std::fs;
 use std::os::fd::AsRawFd as _;

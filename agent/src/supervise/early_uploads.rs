@@ -1,4 +1,4 @@
-//! Outputs that applications want sent before their job ends: looked at beside the supervisor's second.
+//! Outputs that applications want sent before their job ends: looked at beside the supervisor's looks.
 //!
 //! Model: one look at a time for each task, in a thread of its own at idle priority, for to work out the sum
 //! of a large output takes longer than a second. What is asked for meanwhile is looked at once more after it,
@@ -23,9 +23,9 @@ pub(super) struct EarlyLook {
 }
 
 impl EarlyLook {
-    /// To be called once a second: starts a look if there is `news`, or was some since the last one began,
-    /// and none goes on. `work` makes what the look does, which says whether there is to be another one
-    /// later.
+    /// To be called at each look at tasks: starts a look if there is `news`, or was some since the last one
+    /// began, and none goes on. `work` makes what the look does, which says whether there is to be another
+    /// one later.
     pub(super) fn look<W: FnOnce() -> bool + Send + 'static>(
         &mut self,
         news: bool,

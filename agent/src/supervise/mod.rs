@@ -353,7 +353,7 @@ impl Supervision {
                 Err(RecvTimeoutError::Timeout) => {
                     // From now on, not from the last tick: a machine that slept does not owe ticks.
                     looked = StdInstant::now();
-                    self.look();
+                    self.look(looked);
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -370,6 +370,7 @@ impl Supervision {
         Matters {
             tasks: !self.tasks.is_empty(),
             all_stopped: self.tasks.values().all(Task::is_still),
+            all_bound: self.tasks.values().all(Task::is_bound),
             under_way: !self.unsent.is_empty() || self.stopping && !self.tasks.is_empty() || makes_room,
             swap: self.swap.is_wanted(),
         }
@@ -552,7 +553,8 @@ impl Supervision {
         }
     }
 
-    fn look(&mut self) {
+    /// A look, which began then.
+    fn look(&mut self, began: StdInstant) {
         self.shared.guard.check();
         self.shared.dir.trash().look();
         self.unsent.tell(&self.shared.try_send_event);
@@ -578,7 +580,7 @@ impl Supervision {
             self.freezer.enforce();
         }
         self.shared.guard.keep_strays(&self.members.all_strays());
-        let (looks_at_swap, is_wanted) = (self.swap.is_due(), self.freezer.is_wanted());
+        let (looks_at_swap, is_wanted) = (self.swap.is_due(began), self.freezer.is_wanted());
         let samples: Vec<TaskSample> = self
             .tasks
             .iter_mut()

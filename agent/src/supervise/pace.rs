@@ -2,8 +2,12 @@
 //!
 //! Each second while one computes, is started or is to leave. Tasks whose processes are stopped use nothing,
 //! read nothing and write nothing. So once several looks have found all of them so, a look in half a minute
-//! is enough: for what a job does in spite of it (see [`super::restless`]), and sooner for its part of the
-//! swap space. That one ends is an event, not a look, and an order to go on makes the next look come at once.
+//! is enough, and sooner for their part of the swap space. That one ends is an event, not a look, and an
+//! order to go on makes the next look come at once.
+//!
+//! One may have itself go on in spite of it, by a timer of its own (see [`super::restless`]), and nobody sees
+//! what it takes until the next look. So half a minute is only for tasks whose memory and number of processes
+//! the kernel bounds, each in a control group of its own; others are looked at every three seconds.
 //!
 //! A task that rests because it was told to by a message ([`Rest`]) is not stopped: it wakes again and again
 //! to look whether it may go on, and ends itself without heartbeats. So it is stopped, too, when it has
@@ -15,8 +19,10 @@ use fallow_domain::Duration as CpuTime;
 
 /// How often tasks are looked at.
 const TICK: Duration = Duration::from_secs(1);
-/// While all are stopped.
+/// While all are stopped, and the kernel bounds what each could take.
 const ALL_STOPPED: Duration = Duration::from_secs(30);
+/// While all are stopped, and nothing but looks bounds what some could take.
+const ALL_STOPPED_UNBOUND: Duration = Duration::from_secs(3);
 /// The same while somebody limits what tasks have in the swap space: the system moves stopped ones there.
 const ALL_STOPPED_AND_SWAP: Duration = Duration::from_secs(10);
 /// How often it is looked whether guard and trash are all right, while there is no task.
@@ -36,6 +42,8 @@ pub(super) struct Matters {
     pub(super) tasks: bool,
     /// All of them are stopped, and have been for some looks.
     pub(super) all_stopped: bool,
+    /// Each has a control group of its own, with limits of memory and of processes.
+    pub(super) all_bound: bool,
     /// Something waits to be told, or tasks have to leave, or to make room: it goes on by looks.
     pub(super) under_way: bool,
     /// It is looked at the swap space.
@@ -49,6 +57,7 @@ impl Matters {
             Self { under_way: true, .. } => TICK,
             Self { tasks: false, .. } => NO_TASK,
             Self { all_stopped: false, .. } => TICK,
+            Self { all_bound: false, .. } => ALL_STOPPED_UNBOUND,
             Self { swap: true, .. } => ALL_STOPPED_AND_SWAP,
             _ => ALL_STOPPED,
         }
@@ -106,13 +115,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r6_2_tasks_that_are_all_stopped_are_looked_at_twice_a_minute_and_any_other_each_second() {
-        let stopped = Matters { tasks: true, all_stopped: true, ..Matters::default() };
+    fn r6_2_tasks_that_are_all_stopped_are_looked_at_less_often_and_any_other_each_second() {
+        let unbound = Matters { tasks: true, all_stopped: true, ..Matters::default() };
+        let stopped = Matters { all_bound: true, ..unbound };
         let table = [
             (Matters { all_stopped: false, ..stopped }, TICK),
             (Matters { all_stopped: false, swap: true, ..stopped }, TICK),
             (stopped, Duration::from_secs(30)),
             (Matters { swap: true, ..stopped }, Duration::from_secs(10)),
+            // One could have itself go on, and nothing bounds what it takes until somebody looks.
+            (unbound, Duration::from_secs(3)),
+            (Matters { swap: true, ..unbound }, Duration::from_secs(3)),
+            (Matters { all_stopped: false, ..unbound }, TICK),
             (Matters { under_way: true, ..stopped }, TICK),
             (Matters::default(), NO_TASK),
             (Matters { all_stopped: true, swap: true, ..Matters::default() }, NO_TASK),

@@ -26,11 +26,13 @@ impl SwapLooks {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// Whether it is time; then the next one is in ten seconds.
-    pub(super) fn is_due(&mut self) -> bool {
-        let is_due = self.is_wanted() && self.last.is_none_or(|at| at.elapsed() >= EVERY);
+    /// Whether it is time in a look that began at `began`; then the next one is in ten seconds. Counted from
+    /// beginning to beginning, as looks are: what a look takes does not make it every second one of them.
+    pub(super) fn is_due(&mut self, began: Instant) -> bool {
+        let is_over = |last: Instant| began.saturating_duration_since(last) >= EVERY;
+        let is_due = self.is_wanted() && self.last.is_none_or(is_over);
         if is_due {
-            self.last = Some(Instant::now());
+            self.last = Some(began);
         }
         is_due
     }
@@ -42,12 +44,17 @@ mod tests {
 
     #[test]
     fn r6_4_nobody_looks_at_the_swap_space_unless_it_is_limited_and_then_seldom() {
-        let mut looks = SwapLooks::default();
-        assert!(!looks.is_due());
+        let (mut looks, now) = (SwapLooks::default(), Instant::now());
+        assert!(!looks.is_due(now));
         looks.wanted().store(true, Ordering::Relaxed);
-        assert!(looks.is_due() && !looks.is_due());
+        assert!(looks.is_due(now) && !looks.is_due(now));
+        // Looks that begin every ten seconds are all of them due.
+        for n in 1..4 {
+            let at = now + EVERY * n;
+            assert!(!looks.is_due(at - Duration::from_millis(1)) && looks.is_due(at), "{n}");
+        }
         looks.wanted().store(false, Ordering::Relaxed);
         looks.last = None;
-        assert!(!looks.is_due());
+        assert!(!looks.is_due(now));
     }
 }

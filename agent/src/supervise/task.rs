@@ -426,7 +426,13 @@ impl Task {
             && self.stillness.is_so()
     }
 
-    /// The look of each second: what it uses, what its application says; messages and a heartbeat go the
+    /// Whether the kernel bounds what it could take of the memory and how many processes it could have.
+    pub(super) fn is_bound(&self) -> bool {
+        let is_in_group = self.process.as_ref().is_some_and(|process| !process.without.groups);
+        is_in_group && self.meter.group().is_some_and(TaskGroup::is_bound)
+    }
+
+    /// A look: what it uses, what its application says; messages and a heartbeat go the
     /// other way.
     pub(super) fn look(
         &mut self,

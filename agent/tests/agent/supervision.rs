@@ -402,6 +402,48 @@ fn a_task_suspends_resumes_and_after_a_quit_goes_on_from_its_checkpoint() {
     assert_ne!(starts[1], "starting at 0", "the checkpoint is kept");
 }
 
+/// Tells a task to rest, and waits until it has rested for so long that its process is stopped. Its CPU time
+/// then.
+fn is_stopped_at_rest(bench: &Bench, pid: u32) -> Duration {
+    bench.supervisor.tell(JOB, ProcessControl::Suspend);
+    let is_stopped = || proc::find(pid).is_some_and(|process| process.stopped);
+    wait_for("it to be stopped", || is_stopped().then_some(()));
+    let samples = bench.events.try_iter().filter_map(|event| match event {
+        Event::TasksSampled(samples) => samples.last().map(|sample| sample.cpu_time),
+        _ => None,
+    });
+    samples.last().expect("it was looked at while it rested")
+}
+
+#[test]
+fn r6_2_a_task_that_was_stopped_at_its_rest_goes_on_quits_and_aborts_when_it_is_told_to() {
+    let bench = Bench::new();
+    bench.stock(ENDLESS);
+    bench.supervisor.start_task(bench.setup(true, false));
+    let pid = bench.started();
+    bench.sample("first status", |sample| sample.status.is_some());
+    let rested = is_stopped_at_rest(&bench, pid);
+    bench.supervisor.tell(JOB, ProcessControl::Resume);
+    bench.sample("work and a checkpoint", |sample| {
+        let has_checkpoint = sample.status.is_some_and(|status| status.checkpoint_cpu_time > Duration::ZERO);
+        sample.cpu_time > rested + Duration::from_millis(500) && has_checkpoint
+    });
+    is_stopped_at_rest(&bench, pid);
+    bench.supervisor.tell(JOB, ProcessControl::Quit);
+    let end = bench.ended();
+    assert_eq!((end.exit, end.finish), (Ended::Code(0), None));
+
+    bench.supervisor.start_task(bench.setup(false, false));
+    let pid = bench.started();
+    bench.sample("first status", |sample| sample.status.is_some());
+    is_stopped_at_rest(&bench, pid);
+    bench.supervisor.tell(JOB, ProcessControl::Abort);
+    let end = bench.ended();
+    assert_eq!(end.exit, Ended::Code(194));
+    let starts: Vec<&str> = end.stderr.lines().filter(|line| line.contains("starting at")).collect();
+    assert!(starts.len() == 2 && starts[1] != "starting at 0", "the checkpoint is kept: {}", end.stderr);
+}
+
 #[test]
 fn the_last_checkpoint_of_a_task_arrives_although_its_samples_were_dropped() {
     let (dropped, samples) = channel();

@@ -246,8 +246,8 @@ impl Groups {
         made.follow(tasks.iter().filter_map(Weak::upgrade));
     }
 
-    /// Has tasks have what there is above the agent's group, which may have been changed. To be called once a
-    /// second, while there are tasks: it is looked now and then.
+    /// Has tasks have what there is above the agent's group, which may have been changed. To be called at
+    /// each look, while there are tasks: it is looked now and then.
     pub(super) fn follow(&self) {
         let Ok(made) = &self.0 else { return };
         if fallow_daemon::lock(&made.bounds).at.is_none_or(|at| at.elapsed() >= FOLLOW) {
@@ -330,13 +330,13 @@ impl Made {
         }
         let limits = *fallow_daemon::lock(&self.limits);
         self.bound_all();
-        if let Some(limits) = limits.filter(|_| self.has("pids")) {
+        let counts_processes = limits.filter(|_| self.has("pids")).is_some_and(|limits| {
             let most = processes_max(limits.threads.into(), self.own.ceiling(cgroup::PROCESSES));
-            set(&group, "pids.max", &most.to_string());
-        }
+            set(&group, "pids.max", &most.to_string())
+        });
         // Without a way into it, it is of no use.
-        let (task, door) =
-            TaskGroup::of(self, name.to_owned(), group).inspect_err(|_| self.remove(name, LEFT))?;
+        let (task, door) = TaskGroup::of(self, name.to_owned(), group, counts_processes)
+            .inspect_err(|_| self.remove(name, LEFT))?;
         if let Some(most) = self.memory_max() {
             task.allow(most);
         }
@@ -445,11 +445,14 @@ fn come_last(group: &Group) {
     }
 }
 
-fn set(group: &Group, file: &str, text: &str) {
-    if let Err(error) = group.write(file, text) {
+/// Whether it was set.
+fn set(group: &Group, file: &str, text: &str) -> bool {
+    let written = group.write(file, text);
+    if let Err(error) = &written {
         let group = group.path().display();
         tracing::warn!(%group, file, %error, "cannot set a limit of a control group");
     }
+    written.is_ok()
 }
 
 fn say(name: &str, removed: &io::Result<()>) {
@@ -461,6 +464,49 @@ fn say(name: &str, removed: &io::Result<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Groups in plain files: `jobs` is that of all tasks.
+    fn made(place: &Path) -> Arc<Made> {
+        let own = Group::open(place).unwrap();
+        Arc::new(Made {
+            jobs: own.child("jobs").unwrap(),
+            own,
+            own_files: Vec::new(),
+            leaf: None,
+            prefix: JOBS.into(),
+            name: "jobs".into(),
+            controllers: CONTROLLERS.to_vec(),
+            limits: Mutex::default(),
+            count: AtomicU32::default(),
+            tasks: Mutex::default(),
+            bounds: Mutex::default(),
+            left: Mutex::default(),
+            lack: Lack::none(StdDuration::ZERO),
+            is_without_said: AtomicBool::default(),
+        })
+    }
+
+    #[test]
+    fn r6_2_a_task_is_bound_only_where_the_kernel_limits_both_its_memory_and_its_processes() {
+        let dir = tempfile::tempdir().unwrap();
+        let slot = dir.path().join("jobs/slot");
+        std::fs::create_dir_all(&slot).unwrap();
+        for place in [dir.path(), &slot] {
+            std::fs::write(place.join("cgroup.procs"), "").unwrap();
+        }
+        std::fs::write(slot.join("memory.max"), "").unwrap();
+        let made = made(dir.path());
+        for counts_processes in [false, true] {
+            let group = made.jobs.child("slot").unwrap();
+            let (task, _door) = TaskGroup::of(&made, "slot".into(), group, counts_processes).unwrap();
+            assert!(!task.is_bound(), "it may have all memory");
+            task.allow(1_000);
+            assert_eq!(task.is_bound(), counts_processes);
+        }
+        // A limit that could not be set bounds nothing.
+        let group = made.jobs.child("slot").unwrap();
+        assert!(set(&group, "memory.max", "1") && !set(&group, "pids.max", "1"));
+    }
 
     /// In plain files, for few machines that run tests hand these controllers on; the virtual machine of
     /// `e2e/vm/unit` does.
@@ -480,24 +526,7 @@ mod tests {
             std::fs::write(all.join(file), "").unwrap();
         }
         let now = || ["memory.max", "pids.max"].map(|file| std::fs::read_to_string(all.join(file)).unwrap());
-        let own = Group::open(&place).unwrap();
-        let made = Made {
-            jobs: own.child("jobs").unwrap(),
-            own,
-            own_files: Vec::new(),
-            leaf: None,
-            prefix: JOBS.into(),
-            name: "jobs".into(),
-            controllers: vec!["cpu", "memory", "pids"],
-            limits: Mutex::default(),
-            count: AtomicU32::default(),
-            tasks: Mutex::default(),
-            bounds: Mutex::default(),
-            left: Mutex::default(),
-            lack: Lack::none(StdDuration::ZERO),
-            is_without_said: AtomicBool::default(),
-        };
-        let groups = Groups(Ok(Arc::new(made)));
+        let groups = Groups(Ok(made(&place)));
         groups.follow();
         assert_eq!(now(), ["", ""], "nothing bounds it");
         above("2000000000\n", "4096\n");

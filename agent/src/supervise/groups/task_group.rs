@@ -21,6 +21,8 @@ pub(crate) struct TaskGroup {
     open: Mutex<Option<Open>>,
     /// The memory that it has at most, in bytes; all bits set where nothing bounds it.
     most: AtomicU64,
+    /// The kernel bounds its number of processes.
+    counts_processes: bool,
 }
 
 /// What is open of it as long as it is there.
@@ -29,7 +31,7 @@ struct Open {
     group: Group,
     /// Opened before a job is in it, which could close it again and again: at the end it must not fail.
     kill: Option<File>,
-    /// It is read once a second.
+    /// It is read at each look.
     cpu: Option<File>,
 }
 
@@ -54,11 +56,23 @@ impl Door {
 
 impl TaskGroup {
     /// That of a group which was made for a task, and the way into it.
-    pub(super) fn of(made: &Arc<Made>, name: String, group: Group) -> io::Result<(Self, Door)> {
+    /// `counts_processes` says that the kernel bounds these.
+    pub(super) fn of(
+        made: &Arc<Made>,
+        name: String,
+        group: Group,
+        counts_processes: bool,
+    ) -> io::Result<(Self, Door)> {
         let door = Door { procs: group.file("cgroup.procs", true)?, made: Arc::clone(made) };
         let (kill, cpu) = (group.file("cgroup.kill", true).ok(), group.file("cpu.stat", false).ok());
         let open = Mutex::new(Some(Open { group, kill, cpu }));
-        Ok((Self { made: Arc::clone(made), name, open, most: AtomicU64::new(u64::MAX) }, door))
+        let most = AtomicU64::new(u64::MAX);
+        Ok((Self { made: Arc::clone(made), name, open, most, counts_processes }, door))
+    }
+
+    /// Whether the kernel bounds both its memory and its number of processes.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.counts_processes && self.most.load(Ordering::Relaxed) != u64::MAX
     }
 
     /// Kills all that is in it, at once.
