@@ -197,3 +197,22 @@ fn r6_4_a_battery_that_was_too_hot_has_not_cooled_because_nobody_looked_meanwhil
     seen(&mut world, None);
     world.run_until("it goes on without", MINUTE, |world| world.computing() > 0);
 }
+
+#[test]
+fn r6_4_a_look_that_never_ends_keeps_no_host_from_computing_when_its_hours_begin() {
+    let mut world = host(66);
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
+    let number = asked(&world);
+    answer(&mut world, number, false);
+    world.run_until("it computes", MINUTE * 10, |world| world.computing() > 0);
+    // The world begins on a Friday at eight.
+    let hours = "fri 08:30-18:00".parse().unwrap();
+    world.event(owner(Said { hours: Some(hours), ..Said::default() }));
+    world.run_for(SECOND * 2);
+    assert_eq!((world.computing(), pace(&world)), (0, LookPace::Never));
+    world.run_until("its hours", MINUTE * 31, |world| world.client.awaits_look());
+    assert_eq!((world.computing(), told(&world, IN_VAIN)), (0, 0));
+    world.run_until("it computes again", SECOND * 70, |world| world.computing() > 0);
+    assert_eq!(told(&world, IN_VAIN), 1);
+}
