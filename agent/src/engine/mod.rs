@@ -356,7 +356,7 @@ impl Engine {
                 // Empty where nothing is traced: urgent all the same.
                 let trace = fallow_telemetry::propagation::traceparent_of(&span).unwrap_or_default();
                 let event = match outcome {
-                    Ok(document) => Event::DocumentOffered(*document),
+                    Ok(document) => Event::DocumentOffered(document),
                     Err(reason) => Event::DocumentUnreadable { version, reason },
                 };
                 self.turn(event, Some(trace)).instrument(span).await

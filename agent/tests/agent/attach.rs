@@ -218,7 +218,7 @@ fn follow_document(dir: &Path, url: &str) {
         projects: vec![project],
         preferences: Preferences::default(),
     };
-    let step = client.handle(Instant::EPOCH, Event::DocumentOffered(document));
+    let step = client.handle(Instant::EPOCH, Event::DocumentOffered(document.into()));
     records.apply(&Stored { changes: &step.changes, ..Stored::default() }, true).unwrap();
     // Its coordinator is nowhere.
     let (authority, ..) = Authority::create(clock::now()).unwrap();

@@ -56,7 +56,7 @@ pub enum Event {
         authority: String,
     },
     /// A document came from the coordinator.
-    DocumentOffered(FleetDocument),
+    DocumentOffered(Box<FleetDocument>),
     /// A document came that could not even be read; `version` as far as known.
     DocumentUnreadable {
         /// The version it claims.

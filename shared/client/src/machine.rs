@@ -306,7 +306,7 @@ impl Client {
             Event::Ending => self.stop_attaching(),
             Event::Detach { url } => self.detach_url(&url),
             Event::FleetJoined { authority } => self.join_fleet(authority),
-            Event::DocumentOffered(document) => self.offer_document(document),
+            Event::DocumentOffered(document) => self.offer_document(*document),
             Event::DocumentUnreadable { version, reason } => self.refuse_document(version, reason),
             Event::DocumentAcknowledged { version, taken_at } => {
                 self.document_acknowledged(version, taken_at);

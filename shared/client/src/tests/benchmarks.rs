@@ -108,12 +108,9 @@ fn the_cpus_are_measured_when_that_is_due_unless_the_owner_or_the_coordinator_wa
     let document = |version, suspended| {
         let preferences = Preferences { suspended, ..Preferences::default() };
         let version = DocumentVersion(version);
-        Event::DocumentOffered(FleetDocument {
-            content: String::new(),
-            version,
-            projects: Vec::new(),
-            preferences,
-        })
+        Event::DocumentOffered(
+            FleetDocument { content: String::new(), version, projects: Vec::new(), preferences }.into(),
+        )
     };
     let table = [
         (None, true),
@@ -163,7 +160,7 @@ fn r6_2_a_measurement_is_given_up_as_soon_as_somebody_wants_the_cpus_for_himself
     let preferences = Preferences { run_in_use: true, ..Preferences::default() };
     let (version, projects) = (DocumentVersion(1), Vec::new());
     let document = FleetDocument { content: String::new(), version, projects, preferences };
-    client.handle(NOW, Event::DocumentOffered(document));
+    client.handle(NOW, Event::DocumentOffered(document.into()));
     client.handle(NOW, Event::BenchmarksRun(Benchmarks::Begin));
     assert_eq!(give_up(&client.handle(NOW, input)), 1);
 }

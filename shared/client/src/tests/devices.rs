@@ -16,12 +16,15 @@ use crate::state::Process;
 use crate::{Effect, Event};
 
 fn document(preferences: Preferences) -> Event {
-    Event::DocumentOffered(FleetDocument {
-        content: String::new(),
-        version: DocumentVersion(1),
-        projects: Vec::new(),
-        preferences,
-    })
+    Event::DocumentOffered(
+        FleetDocument {
+            content: String::new(),
+            version: DocumentVersion(1),
+            projects: Vec::new(),
+            preferences,
+        }
+        .into(),
+    )
 }
 
 fn gpu_job() -> Usage {

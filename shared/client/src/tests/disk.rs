@@ -106,7 +106,7 @@ impl History {
 
     fn prefer(&mut self, preferences: Preferences) {
         self.version += 1;
-        self.world.event(Event::DocumentOffered(document(self.version, preferences)));
+        self.world.event(Event::DocumentOffered(document(self.version, preferences).into()));
     }
 
     /// Any file that lies there.
@@ -413,7 +413,7 @@ pub(super) fn found_with(files: &[(&FileKey, u64)]) -> Event {
 fn measuring_on_all_but_100() -> Client {
     let mut client = measuring();
     let preferences = FleetDocument { projects: Vec::new(), ..document(1, leaving(100)) };
-    client.handle(NOW, Event::DocumentOffered(preferences));
+    client.handle(NOW, Event::DocumentOffered(preferences.into()));
     client
 }
 

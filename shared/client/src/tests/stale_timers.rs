@@ -45,7 +45,7 @@ fn disconnected() -> (Client, ProjectId, Instant) {
         projects: vec![assigned],
         preferences,
     };
-    client.handle(NOW, Event::DocumentOffered(document));
+    client.handle(NOW, Event::DocumentOffered(document.into()));
     let now = NOW + HOUR + Duration::from_secs(1);
     client.handle(now, Event::WakeUp);
     assert_eq!(client.next_connection(), Some(NOW + HOUR * 48));

@@ -77,7 +77,7 @@ fn happens(world: &mut World, what: u8, n: u32) {
     let is_even = n.is_multiple_of(2);
     let name = NAMES[n as usize % NAMES.len()];
     match what {
-        0 => world.event(Event::DocumentOffered(document(u64::from(world.turns as u32) + 1, n))),
+        0 => world.event(Event::DocumentOffered(document(u64::from(world.turns as u32) + 1, n).into())),
         1 => world.event(Event::Detach { url: url(n) }),
         2 => {
             let account_key = Some(AccountKey::new("0123456789abcdef0123456789abcdef"));
@@ -219,7 +219,7 @@ proptest! {
         for (name, cpu) in NAMES.into_iter().zip([30, 100, 400]) {
             world.add_project(name, 1_000, Duration::from_secs(cpu));
         }
-        world.event(Event::DocumentOffered(document(1, first)));
+        world.event(Event::DocumentOffered(document(1, first).into()));
         world.run_for(Duration::from_secs(20));
         let mut was_set_back = false;
         for (what, n) in steps {

@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn r6_4_what_files_come_to_in_days_ends_transfers_until_days_pass_and_a_restart_forgets_nothing() {
     let mut world = World::new(12);
     world.add_project("a", 1_000, MINUTE * 10);
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
     world.run_until("it computes", MINUTE * 10, |world| world.computing() == 2);
     let limit = |megabytes: u64, days: i64| {
         owner(Said {
@@ -61,7 +61,7 @@ fn r6_4_a_transfer_that_is_under_way_is_broken_off_without_blame_when_no_more_ma
     world.download_takes = MINUTE;
     world.add_project("a", 1_000, MINUTE * 10);
     world.event(owner(Said { transfer_max: Some(Some(Bytes(10_000_000))), ..Said::default() }));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
     world.run_until("a download is under way", MINUTE * 10, |world| !world.transfers.is_empty());
     world.event(Event::FilesMoved { up: Bytes(1), down: Bytes(10_000_000) });
     assert!(world.log.iter().any(|line| line.contains("CancelTransfer")), "{:?}", world.log);
@@ -79,7 +79,7 @@ fn r6_4_where_tasks_hold_too_much_of_the_swap_space_some_leave_memory_and_come_b
     let mut world = World::new(24);
     world.add_project("a", 2, MINUTE * 60);
     let preferences = Preferences { leave_in_memory: true, ..two_cpus() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences).into()));
     world.run_until("it computes", MINUTE * 10, |world| world.computing() == 2);
     let in_memory =
         |world: &World| world.client.task_views().iter().filter(|task| task.pid.is_some()).count();
@@ -116,7 +116,7 @@ fn r6_4_nothing_begins_in_the_place_of_a_task_that_had_to_leave_the_swap_space_u
     world.add_project("a", 20, MINUTE * 60);
     let buffer_min = Duration::from_hours(6);
     let preferences = Preferences { leave_in_memory: true, buffer_min, ..two_cpus() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences).into()));
     world.run_until("it computes", MINUTE * 10, |world| world.computing() == 2);
     let swap = Bytes(100_000_000);
     world.event(Event::HostMeasured(Box::new(HostFacts { swap, ..crate::world::host() })));
@@ -145,7 +145,7 @@ fn r6_4_a_task_that_always_holds_too_much_of_the_swap_space_leaves_its_cpus_to_o
     world.add_project("greedy", 1, MINUTE * 600);
     world.add_project("other", 20, MINUTE * 600);
     let preferences = Preferences { leave_in_memory: true, ..two_cpus() };
-    world.event(Event::DocumentOffered(document(1, &[("greedy", 1.0), ("other", 1.0)], preferences)));
+    world.event(Event::DocumentOffered(document(1, &[("greedy", 1.0), ("other", 1.0)], preferences).into()));
     let of = |world: &World, project: &str| {
         let tasks = world.client.task_views();
         tasks.into_iter().filter(|task| task.name.starts_with(project) && task.pid.is_some()).count()

@@ -386,7 +386,7 @@ fn r6_2_an_attached_project_that_refuses_another_key_has_its_own_key_and_share_a
 #[test]
 fn r6_2_a_project_that_the_coordinator_dropped_leaves_all_the_same_if_it_refuses_what_the_owner_gives() {
     let offered = |version, shares: &[(&str, f64)]| {
-        Event::DocumentOffered(document(version, shares, Preferences::default()))
+        Event::DocumentOffered(document(version, shares, Preferences::default()).into())
     };
     let other = |request: &mut AttachRequest| {
         (request.account_key, request.share) = (Some(AccountKey::new(OTHER_KEY)), Share::new(40.0).ok());
@@ -452,7 +452,7 @@ fn r6_2_who_waits_for_a_project_hears_that_it_was_detached_meanwhile_and_once_on
 fn r6_1_a_project_that_the_coordinator_assigns_meanwhile_stays_whatever_it_says() {
     let mut desk = Desk::new();
     desk.wants(|request| request.account_key = Some(AccountKey::new(OTHER_KEY)));
-    desk.turn(Event::DocumentOffered(document(1, &[("p", 75.0)], Preferences::default())));
+    desk.turn(Event::DocumentOffered(document(1, &[("p", 75.0)], Preferences::default()).into()));
     desk.page(Ok(&[CGI]));
     desk.answers(Ok(says(&[])));
     desk.assert_told(refused());
@@ -548,7 +548,7 @@ fn r6_2_what_needs_no_word_of_the_project_is_answered_at_once_and_changes_nothin
 #[test]
 fn r6_1_what_the_coordinator_manages_takes_no_other_account_and_no_other_share_from_its_owner() {
     let mut desk = Desk::new();
-    desk.turn(Event::DocumentOffered(document(1, &[("p", 75.0)], Preferences::default())));
+    desk.turn(Event::DocumentOffered(document(1, &[("p", 75.0)], Preferences::default()).into()));
     let managed = Some(json!([KEY, 75.0, null, true, false]));
     let share = |share: f64| Share::new(share).ok();
     let other = || Some(AccountKey::new(OTHER_KEY));

@@ -13,7 +13,7 @@ fn r1_3_failing_schedulers_are_asked_less_and_less() {
     let mut world = World::new(8);
     world.add_project("a", 10, Duration::from_secs(30));
     world.projects.get_mut("a").unwrap().down = true;
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_for(Duration::from_hours(24));
     let calls = &world.projects["a"].calls;
     assert!(calls.len() < 20, "{} calls in a day", calls.len());
@@ -34,7 +34,7 @@ fn r1_13_with_a_connection_interval_the_network_is_used_in_periods_that_a_reques
         scheduling_period: Duration::from_mins(60),
         ..small_buffers()
     };
-    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences)));
+    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences).into()));
     world.run_for(Duration::from_hours(20));
     let periods = |calls: &[Instant]| {
         let mut begins: Vec<Instant> = Vec::new();
@@ -86,7 +86,7 @@ fn r1_13_a_contact_that_its_project_has_put_off_opens_no_period_before_it_can_be
         ..small_buffers()
     };
     let both = [("alpha", 100.0), ("beta", 100.0)];
-    world.event(Event::DocumentOffered(document(1, &both, preferences)));
+    world.event(Event::DocumentOffered(document(1, &both, preferences).into()));
     world.run_for(Duration::from_hours(1));
     let (alpha, beta) = (world.calls("alpha"), world.calls("beta"));
     assert!(!alpha.is_empty() && !beta.is_empty());
@@ -110,7 +110,7 @@ fn r1_13_a_host_that_needs_nothing_is_not_woken_when_its_interval_is_over() {
     let interval = Duration::from_hours(6);
     world.add_project("alpha", 1, Duration::from_mins(20));
     let preferences = Preferences { connection_interval: interval, ..small_buffers() };
-    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences)));
+    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences).into()));
     world.run_for(Duration::from_hours(13));
     assert_eq!(world.acknowledged("alpha"), 1);
     let before = world.turns;
@@ -125,12 +125,12 @@ fn r1_13_results_that_gather_between_contacts_keep_no_project_from_being_asked_f
     world.add_project("alpha", 10_000, Duration::from_mins(20));
     let interval = Duration::from_hours(6);
     let preferences = Preferences { connection_interval: interval, ..both_cpus() };
-    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences.clone())));
+    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences.clone()).into()));
     let gathered =
         |w: &World| w.client.task_views().iter().filter(|task| task.phase == Phase::Uploading).count();
     world.run_until("many results", interval * 3, |w| gathered(w) > 10);
     let more = Preferences { buffer_min: interval * 4, ..preferences };
-    world.event(Event::DocumentOffered(document(2, &[("alpha", 100.0)], more)));
+    world.event(Event::DocumentOffered(document(2, &[("alpha", 100.0)], more).into()));
     world.run_for(Duration::from_mins(2));
     assert_eq!(world.view("alpha").enough, None);
     world.fail_upload = Some(TransferError::new(TransferErrorKind::Transient, "no space left"));
@@ -162,7 +162,7 @@ fn r1_3_a_project_that_wants_to_hear_of_us_and_is_down_is_not_stormed() {
     let mut world = World::new(107);
     world.add_project("a", 1, Duration::from_secs(30));
     world.alter = Some(|reply, _| reply.next_rpc_delay = Some(Duration::from_secs(600)));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("done", Duration::from_hours(3), |w| w.acknowledged("a") == 1);
     let calls = world.projects["a"].calls.len();
     world.run_for(Duration::from_hours(1));
@@ -184,7 +184,7 @@ fn r3_7_a_project_that_asks_to_hear_of_us_is_asked_for_work_although_the_type_is
             reply.next_rpc_delay = Some(Duration::from_secs(60));
         }
     });
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     // By now its own backoff is hours long.
     world.run_for(Duration::from_hours(12));
     let calls = world.projects["a"].calls.len();
@@ -202,7 +202,7 @@ fn r3_7_a_project_that_refuses_work_is_not_asked_once_for_each_job_that_ends() {
     let mut world = World::new(134);
     world.add_project("a", 20, Duration::from_secs(60));
     let more = Preferences { buffer_min: Duration::from_hours(2), ..small_buffers() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], more)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], more).into()));
     let finished = |w: &World| w.notices().filter(|text| text.starts_with("finished")).count();
     world.run_until("all are finished", Duration::from_mins(30), |w| finished(w) == 20);
     let calls = world.calls("a").len();
@@ -216,7 +216,7 @@ fn r3_7_a_project_that_refuses_work_is_not_asked_once_for_each_job_that_ends() {
 fn r1_4_whoever_is_told_to_contact_a_project_asks_it_for_work_although_the_type_is_backed_off() {
     let mut world = World::new(114);
     world.add_project("a", 0, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_for(Duration::from_hours(12));
     world.projects.get_mut("a").unwrap().supply = 1;
     world.event(Event::ContactRequested { url: url("a"), by: RequestedBy::Fleet });
@@ -228,7 +228,7 @@ fn r1_12_transfers_that_wait_go_on_after_the_clock_was_set_back() {
     let mut world = World::new(108);
     world.add_project("a", 1, Duration::from_secs(30));
     world.fail_download = Some(TransferError::new(TransferErrorKind::Transient, "no connection"));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_for(Duration::from_hours(2));
     world.jump(Duration::from_hours(-365 * 24));
     world.fail_download = None;
@@ -239,7 +239,7 @@ fn r1_12_transfers_that_wait_go_on_after_the_clock_was_set_back() {
 fn r1_12_a_backoff_of_a_resource_type_ends_although_the_clock_was_set_back() {
     let mut world = World::new(131);
     world.add_project("a", 0, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("asked in vain", Duration::from_mins(10), |w| !w.calls("a").is_empty());
     world.run_for(Duration::from_mins(1));
     world.jump(Duration::from_hours(-24 * 365));
@@ -254,7 +254,7 @@ fn r2_16_work_runs_low_sooner_than_planned_when_tasks_are_faster_than_their_esti
     world.slowness = 0.1;
     let short =
         Preferences { buffer_min: Duration::from_mins(10), buffer_additional: Duration::ZERO, ..both_cpus() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], short)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], short).into()));
     world.run_until("both CPUs compute", Duration::from_mins(10), |w| w.computing() == 2);
     world.run_until("more work", Duration::from_mins(40), |w| w.client.task_views().len() > 2);
     let finished = world.notices().any(|text| text.starts_with("finished"));
@@ -269,7 +269,7 @@ fn r1_3_a_project_that_names_no_delay_until_the_next_contact_is_not_stormed() {
         reply.next_rpc_delay = Some(Duration::ZERO);
         reply.request_delay = Duration::ZERO;
     });
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_for(Duration::from_mins(30));
     let calls = world.calls("a").len();
     assert!(calls < 10, "{calls} calls in half an hour");
@@ -285,7 +285,7 @@ fn r1_3_a_project_that_wants_to_hear_of_us_without_end_is_heard_and_contacted_wi
         let message = Message { text: "x".repeat(2_000), ..Message::default() };
         reply.messages = vec![message; 300];
     });
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_for(Duration::from_mins(10));
     let calls = world.calls("a").len();
     assert!((60..=130).contains(&calls), "{calls} calls in ten minutes, where it wants to hear of us");
@@ -301,7 +301,7 @@ fn a_scheduler_that_takes_its_time_does_not_keep_the_client_busy() {
     let mut world = World::new(111);
     world.add_project("a", 1, Duration::from_secs(30));
     world.silent = true;
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_for(Duration::from_mins(2));
     let before = world.turns;
     world.run_for(Duration::from_mins(30));
@@ -317,7 +317,7 @@ fn r1_3_a_project_that_says_it_is_down_is_not_asked_at_its_next_scheduler() {
         reply.project_is_down = true;
         reply.request_delay = Duration::from_hours(1);
     });
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_for(Duration::from_mins(50));
     assert_eq!(world.projects["a"].calls.len(), 1);
 }
@@ -327,7 +327,7 @@ fn no_work_is_fetched_while_results_cannot_be_sent() {
     let mut world = World::new(118);
     world.add_project("a", 10_000, Duration::from_secs(30));
     world.fail_upload = Some(TransferError::new(TransferErrorKind::Transient, "no connection"));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus()).into()));
     world.run_for(Duration::from_hours(12));
     assert!(world.projects["a"].sent < 30, "{} jobs", world.projects["a"].sent);
     world.fail_upload = None;
@@ -340,7 +340,7 @@ fn r1_3_an_idle_host_asks_again_when_a_wait_ends_and_not_at_the_next_look() {
         let mut world = World::new(seed);
         world.add_project("a", 10, Duration::from_secs(30));
         world.projects.get_mut("a").unwrap().down = true;
-        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
         world.run_for(Duration::from_hours(3));
         // The waits are those of R1.3: from one to two minutes, each up to twice as long as the one before.
         let mut longest = Duration::from_secs(122);
@@ -369,7 +369,7 @@ fn r1_13_a_report_that_was_put_off_is_sent_before_its_deadline_in_a_closed_perio
         }
     });
     let preferences = Preferences { connection_interval: Duration::from_hours(6), ..small_buffers() };
-    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences)));
+    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences).into()));
     world.run_for(Duration::from_hours(8));
     let second = world.calls("alpha")[1] - began;
     assert!((149..=155).contains(&(second.as_secs_f64() as i64 / 60)), "{second}");
@@ -388,7 +388,7 @@ fn what_a_project_says_when_it_sends_no_work_is_kept_until_it_sends_some_or_is_d
         let says = |text: &str| Message { text: text.to_owned(), ..Message::default() };
         reply.messages = vec![says(" no jobs\nare left "), says("x")];
     });
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_for(Duration::from_mins(1));
     assert_eq!(said(&world), Some((true, "no jobs are left; x".to_owned())));
     world.projects.get_mut("a").unwrap().supply = 1;

@@ -36,7 +36,7 @@ fn keeping(size: u64, supply: u64) -> World {
     });
     world.add_project("a", supply, Duration::from_secs(30));
     world.add_project("b", 0, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 3.0), ("b", 1.0)], all_of_it())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 3.0), ("b", 1.0)], all_of_it()).into()));
     world
 }
 
@@ -55,7 +55,7 @@ fn r4_4_sticky_files_that_no_job_needs_give_way_the_least_recently_used_first() 
 #[test]
 fn r4_8_computing_is_suspended_while_others_fill_the_disk_and_resumes_by_itself() {
     let mut world = keeping(10_000, 40);
-    world.event(Event::DocumentOffered(document(2, &[("a", 3.0), ("b", 1.0)], half_of_it())));
+    world.event(Event::DocumentOffered(document(2, &[("a", 3.0), ("b", 1.0)], half_of_it()).into()));
     world.run_until("tasks run", Duration::from_mins(10), |w| w.computing() > 0);
     world.run_for(Duration::from_secs(5));
     world.fill(9_000);
@@ -80,7 +80,7 @@ fn r4_8_a_job_that_may_hold_more_than_the_whole_disk_has_is_ended_when_its_files
         reply.workunits.iter_mut().for_each(|workunit| workunit.rsc_disk_bound = bound);
     });
     world.add_project("a", 2, Duration::from_secs(600));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], half_of_it())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], half_of_it()).into()));
     world.disk_held = Some(DiskHeld { all: Bytes(10_000), ..DiskHeld::default() });
     world.run_until("a task computes", Duration::from_mins(10), |w| w.computing() > 0);
     world.run_for(Duration::from_mins(1));
@@ -100,7 +100,7 @@ fn r4_8_a_job_that_may_hold_more_than_the_whole_disk_has_is_ended_when_its_files
 fn r4_8_queued_jobs_are_given_back_and_running_ones_stay() {
     let mut world = keeping(10_000, 40);
     let long = Preferences { buffer_min: Duration::from_secs(600), ..half_of_it() };
-    world.event(Event::DocumentOffered(document(2, &[("a", 3.0), ("b", 1.0)], long)));
+    world.event(Event::DocumentOffered(document(2, &[("a", 3.0), ("b", 1.0)], long).into()));
     world.run_until("many jobs", Duration::from_mins(10), |w| w.client.task_views().len() > 10);
     world.run_for(Duration::from_secs(20));
     let running: Vec<String> = world
@@ -113,7 +113,7 @@ fn r4_8_queued_jobs_are_given_back_and_running_ones_stay() {
     assert!(!running.is_empty());
     // The owner wants more of it left: that is done at once, by the last look.
     let tighter = Preferences { disk_free_min: Bytes(9_500), ..all_of_it() };
-    world.event(Event::DocumentOffered(document(3, &[("a", 3.0), ("b", 1.0)], tighter)));
+    world.event(Event::DocumentOffered(document(3, &[("a", 3.0), ("b", 1.0)], tighter).into()));
     world.run_until("jobs are given back", Duration::from_mins(1), |w| {
         w.client.task_views().iter().any(|task| task.phase == Phase::Failed)
     });
@@ -222,7 +222,7 @@ fn r4_4_no_file_comes_before_the_disk_was_measured() {
     // Whoever looks at the disk does not answer.
     let mut world = World::with(ClientConfig { measure_disk, ..ClientConfig::new(7, version()) });
     world.add_project("a", 3, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 3.0)], all_of_it())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 3.0)], all_of_it()).into()));
     world.run_until("a job", Duration::from_mins(10), |w| !w.client.task_views().is_empty());
     world.run_for(Duration::from_mins(10));
     assert!(world.transfers.is_empty(), "{:?}", world.transfers);
@@ -262,7 +262,7 @@ fn r4_4_a_file_of_which_nobody_says_how_large_it_is_comes_only_if_something_is_f
 #[test]
 fn r4_8_others_that_fill_the_disk_are_noticed_at_the_next_pass_and_not_at_the_next_measurement() {
     let mut world = keeping(10_000, 40);
-    world.event(Event::DocumentOffered(document(2, &[("a", 3.0), ("b", 1.0)], half_of_it())));
+    world.event(Event::DocumentOffered(document(2, &[("a", 3.0), ("b", 1.0)], half_of_it()).into()));
     world.run_until("tasks run", Duration::from_mins(10), |w| w.computing() > 0);
     world.fill(9_000);
     world.run_for(Duration::from_secs(2));

@@ -25,7 +25,7 @@ fn world(seed: u64, hours: impl FnOnce(Instant) -> Hours) -> World {
     let into = world.now.as_micros().rem_euclid(60_000_000);
     world.run_for(Duration::from_micros(60_000_000 - into));
     let preferences = Preferences { hours: hours(world.now), ..small_buffers() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences).into()));
     world
 }
 
@@ -54,7 +54,7 @@ fn r6_4_a_host_computes_in_its_hours_and_rests_outside_of_them_whatever_happens_
     world.run_for(Duration::from_hours(8));
     assert_eq!((world.computing(), suspended_by(&world)), (0, Some(SuspendedBy::Hours)));
     // The next document says every hour.
-    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("it computes", MINUTE * 10, |world| world.computing() == 1);
     assert_eq!((suspended_by(&world), world.client.host_view().hours_change), (None, None));
 }

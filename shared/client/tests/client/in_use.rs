@@ -14,7 +14,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 fn world(seed: u64, preferences: Preferences) -> World {
     let mut world = World::new(seed);
     world.add_project("a", 1_000, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences).into()));
     world.run_until("it computes", MINUTE * 10, |world| world.computing() == 1);
     world
 }
@@ -84,7 +84,7 @@ fn r6_2_files_wait_while_somebody_has_the_machine_for_himself_and_projects_are_c
         world.download_takes = MINUTE;
         world.add_project("a", 1_000, MINUTE * 10);
         let preferences = Preferences { run_in_use: false, ..two_cpus() };
-        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences).into()));
         world.run_until("a download is under way", MINUTE * 10, |world| !world.transfers.is_empty());
         let (under_way, before) = (world.transfers.len(), cancels(&world));
         assert_eq!(why(&world), None);
@@ -112,7 +112,7 @@ fn r6_2_files_wait_while_somebody_has_the_machine_for_himself_and_projects_are_c
 fn r6_2_files_come_while_somebody_uses_a_host_that_computes_all_the_same() {
     let mut world = World::new(2);
     world.add_project("a", 1_000, MINUTE * 10);
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
     for _ in 0..10 {
         world.event(input());
         world.run_for(MINUTE);
@@ -150,7 +150,7 @@ fn r6_4_a_document_says_whether_a_host_computes_in_use_and_when_it_is_idle() {
     let idle_after = Duration::from_mins(10);
     let next = Preferences { idle_after, ..small_buffers() };
     // It is in use when the document comes that says so.
-    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], next)));
+    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], next).into()));
     assert_eq!((world.computing(), suspended_by(&world)), (0, Some(SuspendedBy::InUse)));
     world.run_for(MINUTE * 8);
     assert_eq!(suspended_by(&world), Some(SuspendedBy::InUse));

@@ -20,7 +20,7 @@ fn world(asks: bool, allowed: bool, preferences: Preferences) -> World {
     let ask: fn(&mut SchedulerReply, usize) =
         |reply, _| reply.app_versions.iter_mut().for_each(|version| version.needs_network = true);
     world.alter = asks.then_some(ask);
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences).into()));
     world.run_until("it computes", MINUTE * 10, |world| world.computing() == 2);
     world
 }
@@ -70,7 +70,7 @@ fn r6_10_when_the_network_is_taken_back_tasks_that_have_it_leave_and_go_on_witho
     world.event(by_owner(&["a", "b"]));
     assert_eq!(world.networked(), 2);
     let next = document(2, &[("a", 1.0)], of(projects(&["b", "c"])));
-    world.event(Event::DocumentOffered(next));
+    world.event(Event::DocumentOffered(next.into()));
     world.run_until("they are back", MINUTE, |world| world.computing() == 2);
     assert_eq!(world.networked(), 0);
     let in_force = &world.client.preferences_in_force().values.fleet.jobs_network;

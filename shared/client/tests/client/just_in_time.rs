@@ -21,7 +21,7 @@ fn calls_to_one_that_refuses(policy: &str) -> usize {
         let text = "Tasks won't finish in time: BOINC runs 80.0% of the time".to_owned();
         reply.messages.push(Message { priority: Priority::Low, text });
     });
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_for(Duration::from_hours(24));
     world.calls("a").len()
 }
@@ -49,7 +49,7 @@ fn r3_7_who_has_its_part_of_a_batch_comes_again_when_a_job_of_it_ends_and_does_n
         let mut world = world(204, policy);
         world.add_project("a", 1_000, Duration::from_mins(4));
         world.alter = Some(in_parts);
-        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
         world.run_until("a CPU computes", Duration::from_mins(30), |w| w.computing() > 0);
         let mut idle = 0;
         for _ in 0..6 * 60 {
@@ -67,7 +67,7 @@ fn r6_10_a_project_that_gives_a_part_to_a_host_that_has_none_of_its_jobs_is_as_o
         let mut world = world(208, policy);
         world.add_project("a", 1_000, Duration::from_mins(4));
         world.alter = Some(|reply, _| in_parts(reply, 1));
-        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
         world.run_for(Duration::from_hours(24));
         let calls = world.calls("a").len();
         assert!(calls < 20, "{policy}: {calls} calls in a day");
@@ -80,7 +80,7 @@ fn a_job_for_each_cpu_is_held_and_the_next_comes_when_one_is_about_to_end() {
     world.add_project("a", 1_000, Duration::from_hours(1));
     let buffer = Duration::from_hours(12);
     let large = Preferences { buffer_min: buffer, buffer_additional: buffer, ..both_cpus() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], large)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], large).into()));
     world.run_until("both CPUs compute", Duration::from_mins(30), |w| w.computing() == 2);
     let (mut most, mut idle) = (0, 0);
     for _ in 0..12 * 60 {
@@ -99,7 +99,7 @@ fn a_job_for_each_cpu_is_held_and_the_next_comes_when_one_is_about_to_end() {
 fn r1_12_what_was_learned_of_a_hosts_hours_survives_a_restart() {
     let mut world = world(203, "WF3");
     world.add_project("a", 10, Duration::from_mins(10));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     for _ in 0..4 {
         world.run_for(Duration::from_hours(8));
         world.sleep(Duration::from_hours(16));
@@ -134,7 +134,7 @@ fn held_after(happens: impl Fn(&mut World), policy: &str) -> usize {
     world.add_project("a", 10_000, Duration::from_hours(1));
     let buffer = Duration::from_hours(4);
     let large = Preferences { buffer_min: buffer, buffer_additional: buffer, ..both_cpus() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], large)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], large).into()));
     world.run_for(Duration::from_hours(2));
     happens(&mut world);
     world.run_for(Duration::from_hours(6));
@@ -164,7 +164,7 @@ fn r1_13_time_between_contacts_is_no_drought() {
     world.add_project("a", 1_000, Duration::from_hours(10));
     let (buffer, interval) = (Duration::from_hours(12), Duration::from_mins(10));
     let preferences = Preferences { buffer_min: buffer, connection_interval: interval, ..both_cpus() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences).into()));
     world.run_for(Duration::from_hours(35));
     let held = world.client.task_views().len();
     assert!(held <= 4, "{held} jobs of ten hours are held against ten minutes");

@@ -45,7 +45,7 @@ pub(crate) fn small_buffers() -> Preferences {
 fn a_job_goes_from_attach_to_acknowledged_report() {
     let mut world = World::new(1);
     world.add_project("one", 3, Duration::from_secs(40));
-    world.event(Event::DocumentOffered(document(1, &[("one", 100.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("one", 100.0)], small_buffers()).into()));
     world.run_until("three jobs acknowledged", Duration::from_hours(3), |w| w.acknowledged("one") == 3);
     // The acknowledgement is still on its way.
     world.run_for(Duration::from_secs(2));
@@ -63,7 +63,7 @@ fn r2_1_two_projects_compute_by_their_shares_while_both_have_work() {
     let mut world = World::new(2);
     world.add_project("a", 400, Duration::from_secs(30));
     world.add_project("b", 400, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 75.0), ("b", 25.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 75.0), ("b", 25.0)], small_buffers()).into()));
     world.run_for(Duration::from_hours(1));
     let cpu = |name: &str| world.view(name).totals.cpu_contested.as_secs_f64();
     let fraction = cpu("a") / (cpu("a") + cpu("b"));
@@ -80,10 +80,10 @@ fn new_shares_take_effect_without_restart_and_the_version_is_told_at_once() {
     let mut world = World::new(3);
     world.add_project("a", 400, Duration::from_secs(30));
     world.add_project("b", 400, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 75.0), ("b", 25.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 75.0), ("b", 25.0)], small_buffers()).into()));
     world.run_for(Duration::from_mins(5));
     let before = (world.view("a").totals.cpu, world.view("b").totals.cpu);
-    world.event(Event::DocumentOffered(document(2, &[("a", 25.0), ("b", 75.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(2, &[("a", 25.0), ("b", 75.0)], small_buffers()).into()));
     assert_eq!(world.client.host_view().document_version, DocumentVersion(2));
     world.run_for(Duration::from_mins(3));
     let a = (world.view("a").totals.cpu - before.0).as_secs_f64();
@@ -95,10 +95,10 @@ fn new_shares_take_effect_without_restart_and_the_version_is_told_at_once() {
 fn r6_1_an_older_or_absurd_document_is_refused_and_the_one_in_force_stays() {
     let mut world = World::new(4);
     world.add_project("a", 1, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(5, &[("a", 75.0)], small_buffers())));
-    world.event(Event::DocumentOffered(document(4, &[], small_buffers())));
+    world.event(Event::DocumentOffered(document(5, &[("a", 75.0)], small_buffers()).into()));
+    world.event(Event::DocumentOffered(document(4, &[], small_buffers()).into()));
     let absurd = Preferences { buffer_min: Duration::from_secs(-1), ..small_buffers() };
-    world.event(Event::DocumentOffered(document(6, &[("a", 75.0)], absurd)));
+    world.event(Event::DocumentOffered(document(6, &[("a", 75.0)], absurd).into()));
     let view = world.client.host_view();
     assert_eq!(view.document_version, DocumentVersion(5));
     let (version, why) = view.document_refused.unwrap();
@@ -107,7 +107,7 @@ fn r6_1_an_older_or_absurd_document_is_refused_and_the_one_in_force_stays() {
     assert_eq!(world.client.project_views().len(), 1);
 
     // What is followed is offered again: who offered the other one is not heard any more.
-    world.event(Event::DocumentOffered(document(5, &[("a", 75.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(5, &[("a", 75.0)], small_buffers()).into()));
     let view = world.client.host_view();
     assert_eq!((view.document_version, view.document_refused), (DocumentVersion(5), None));
     assert_eq!(world.client.project_views().len(), 1);
@@ -118,17 +118,17 @@ fn r6_1_another_fleet_counts_its_documents_by_itself_and_the_same_one_goes_on() 
     let mut world = World::new(4);
     world.add_project("a", 1, Duration::from_secs(30));
     world.event(Event::FleetJoined { authority: "one".into() });
-    world.event(Event::DocumentOffered(document(57, &[("a", 75.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(57, &[("a", 75.0)], small_buffers()).into()));
     world.restart();
     world.event(Event::FleetJoined { authority: "one".into() });
     assert_eq!(world.client.host_view().document_version, DocumentVersion(57));
-    world.event(Event::DocumentOffered(document(56, &[], small_buffers())));
+    world.event(Event::DocumentOffered(document(56, &[], small_buffers()).into()));
     assert!(world.client.host_view().document_refused.is_some());
     world.event(Event::FleetJoined { authority: "other".into() });
     let view = world.client.host_view();
     assert_eq!((view.document_version, view.document_refused), (DocumentVersion(0), None));
     assert_eq!(world.client.project_views().len(), 1, "it goes on with what it has until it is told more");
-    world.event(Event::DocumentOffered(document(3, &[("a", 25.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(3, &[("a", 25.0)], small_buffers()).into()));
     let view = world.client.host_view();
     assert_eq!((view.document_version, view.document_refused), (DocumentVersion(3), None));
 }
@@ -138,11 +138,11 @@ fn r6_1_another_fleet_counts_its_documents_by_itself_and_the_same_one_goes_on() 
 fn the_owners_suspension_holds_against_the_coordinator_and_a_restart() {
     let mut world = World::new(5);
     world.add_project("a", 10, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("a task runs", Duration::from_mins(10), |w| w.computing() == 1);
     world.event(Event::OwnerSuspended(true));
     assert_eq!(world.computing(), 0);
-    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], small_buffers()).into()));
     world.restart();
     world.run_for(Duration::from_mins(30));
     assert_eq!(world.computing(), 0);
@@ -155,7 +155,7 @@ fn the_owners_suspension_holds_against_the_coordinator_and_a_restart() {
 fn a_killed_agent_resumes_from_the_checkpoint_and_counts_no_cpu_second_twice() {
     let mut world = World::new(6);
     world.add_project("a", 2, Duration::from_secs(100));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("half a job", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(47));
     world.restart();
     world.run_until("both jobs acknowledged", Duration::from_hours(3), |w| w.acknowledged("a") == 2);
@@ -170,7 +170,7 @@ fn a_killed_agent_resumes_from_the_checkpoint_and_counts_no_cpu_second_twice() {
 fn a_finished_job_survives_the_death_of_the_agent_and_is_not_computed_again() {
     let mut world = World::new(7);
     world.add_project("a", 1, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("a task runs", Duration::from_mins(10), |w| w.computing() == 1);
     world.finish_behind_the_agents_back();
     world.restart();
@@ -184,7 +184,7 @@ fn with_a_finished_task_that_could_not_be_taken() -> World {
     let mut world = World::new(7);
     world.add_project("a", 1, Duration::from_secs(33));
     world.takes_nothing = true;
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("a task runs", Duration::from_mins(10), |w| w.computing() == 1);
     world.run_until("it is gone", Duration::from_mins(10), |w| w.computing() == 0);
     world.takes_nothing = false;
@@ -223,7 +223,7 @@ fn a_wrong_md5_fails_the_job_and_is_reported_with_the_file() {
     let mut world = World::new(9);
     world.add_project("a", 1, Duration::from_secs(30));
     world.fail_download = Some(TransferError::new(TransferErrorKind::WrongMd5, "MD5 is wrong"));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("the failure is acknowledged", Duration::from_hours(8), |w| w.acknowledged("a") == 1);
     let report = &world.projects["a"].reports[0];
     assert_eq!((report.exit_status, report.state.code()), (-186, 1));
@@ -235,12 +235,12 @@ fn a_project_dropped_by_the_document_loses_no_finished_work() {
     let mut world = World::new(10);
     world.add_project("a", 2, Duration::from_secs(30));
     world.add_project("b", 2, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], small_buffers()).into()));
     world.run_until("b has a job", Duration::from_mins(10), |w| {
         w.client.task_views().iter().any(|task| task.project_url.as_str().ends_with("/b/"))
     });
     let held = world.client.task_views().iter().filter(|t| t.project_url.as_str().ends_with("/b/")).count();
-    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("b is gone", Duration::from_hours(3), |w| w.client.project_views().len() == 1);
     assert!(world.acknowledged("b") >= held as u64, "what it held was finished and reported");
 }
@@ -265,7 +265,7 @@ fn the_same_events_at_the_same_times_give_the_same_effects() {
         let mut world = World::new(12);
         world.add_project("a", 30, Duration::from_secs(30));
         world.add_project("b", 30, Duration::from_secs(20));
-        world.event(Event::DocumentOffered(document(1, &[("a", 3.0), ("b", 1.0)], small_buffers())));
+        world.event(Event::DocumentOffered(document(1, &[("a", 3.0), ("b", 1.0)], small_buffers()).into()));
         world.run_for(Duration::from_mins(20));
         world.log
     };
@@ -276,7 +276,7 @@ fn the_same_events_at_the_same_times_give_the_same_effects() {
 fn r1_12_a_clock_that_jumps_back_by_a_year_stops_nothing() {
     let mut world = World::new(13);
     world.add_project("a", 40, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("some jobs are done", Duration::from_hours(1), |w| w.acknowledged("a") >= 3);
     world.jump(Duration::from_hours(-365 * 24));
     let done = world.acknowledged("a");
@@ -295,7 +295,7 @@ fn a_task_that_exits_without_finishing_is_started_again_and_in_the_end_given_up(
     let mut world = World::new(14);
     world.add_project("a", 1, Duration::from_secs(30));
     world.never_finishes = true;
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("the failure is acknowledged", Duration::from_hours(24), |w| w.acknowledged("a") == 1);
     assert_eq!(world.projects["a"].reports[0].exit_status, -226);
 }
@@ -305,7 +305,7 @@ fn r6_2_a_task_that_exits_at_once_is_tried_with_growing_waits_a_few_times_only()
     let mut world = World::new(14);
     world.add_project("a", 1, Duration::from_secs(300));
     world.exits_at_once = true;
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("the failure is acknowledged", Duration::from_hours(2), |w| w.acknowledged("a") == 1);
     assert_eq!(world.projects["a"].reports[0].exit_status, -226);
     assert_eq!(world.start_times.len(), 5, "{:?}", world.start_times);
@@ -322,7 +322,7 @@ fn a_host_that_cannot_start_a_task_fails_no_job_and_waits_longer_each_time() {
     let mut world = World::new(14);
     world.add_project("a", 1, Duration::from_secs(30));
     world.fail_starts = 4;
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("the job is done", Duration::from_hours(2), |w| w.acknowledged("a") == 1);
     assert_eq!(world.projects["a"].reports[0].exit_status, 0);
     let waits: Vec<Duration> = world.start_times[..5].windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -335,7 +335,7 @@ fn r6_10_a_slot_that_cannot_be_emptied_is_left_for_another() {
     let mut world = World::new(14);
     world.add_project("a", 1, Duration::from_secs(30));
     world.fault = Some(fallow_client::StartFault::Slot);
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("the job is done", Duration::from_hours(2), |w| w.acknowledged("a") == 1);
     assert_eq!(world.projects["a"].reports[0].exit_status, 0);
     let starts: Vec<&String> = world.log.iter().filter(|line| line.contains(" start ")).collect();
@@ -347,7 +347,7 @@ fn r6_10_a_file_that_was_changed_since_it_came_is_fetched_again_and_no_job_fails
     let mut world = World::new(14);
     world.add_project("a", 1, Duration::from_secs(30));
     world.fault = Some(fallow_client::StartFault::Files(vec!["a_app".to_owned()]));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("the job is done", Duration::from_hours(2), |w| w.acknowledged("a") == 1);
     assert_eq!(world.projects["a"].reports[0].exit_status, 0);
     let fetched = world.log.iter().filter(|line| line.contains("download a_app")).count();
@@ -360,7 +360,7 @@ fn nothing_is_done_before_it_is_stored() {
     // step.
     let mut world = World::new(15);
     world.add_project("a", 1, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("a task runs", Duration::from_mins(10), |w| w.computing() == 1);
     let client = world.restored();
     assert_eq!(client.task_views().len(), 1);
@@ -376,7 +376,7 @@ fn r2_8_a_limit_on_cpu_time_is_kept_smoothly_and_counted_apart() {
     let mut world = World::new(16);
     world.add_project("a", 400, Duration::from_secs(30));
     let half = Preferences { cpu_time_fraction: Fraction::clamped(0.3), ..small_buffers() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], half)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], half).into()));
     world.run_until("a task computes", Duration::from_mins(10), |w| w.cpu_used > Duration::from_secs(1));
     let before = world.cpu_used;
     world.run_for(Duration::from_mins(20));
@@ -387,7 +387,7 @@ fn r2_8_a_limit_on_cpu_time_is_kept_smoothly_and_counted_apart() {
     assert!(world.client.host_view().figures[0].idleness.unwrap().get() < 0.02, "throttled is not idle");
     let finished = world.client.totals().jobs_success;
     assert!(finished >= 10, "{finished} jobs");
-    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], small_buffers()).into()));
     let before = world.cpu_used;
     world.run_for(Duration::from_mins(10));
     assert!((world.cpu_used - before).as_secs_f64() > 590.0, "without a limit it computes all the time");
@@ -400,7 +400,7 @@ fn a_task_whose_files_outgrow_what_its_project_allows_is_aborted_with_196() {
     world.alter = Some(|reply, _| {
         reply.workunits.iter_mut().for_each(|workunit| workunit.rsc_disk_bound = Some(Bytes(5_000_000)));
     });
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     let holds = |bytes| Some(DiskHeld { all: Bytes(bytes), ..DiskHeld::default() });
     world.disk_held = holds(5_000_000);
     world.run_until("a task computes", Duration::from_mins(10), |w| w.computing() == 1);
@@ -430,7 +430,7 @@ fn r4_8_a_task_whose_files_cannot_be_counted_or_have_no_name_is_held_to_its_boun
             let bound = Some(Bytes(5_000_000));
             reply.workunits.iter_mut().for_each(|workunit| workunit.rsc_disk_bound = bound);
         });
-        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
         world.run_until("a task computes", Duration::from_mins(10), |w| w.computing() == 1);
         world.disk_held = Some(held);
         world.run_until("the report", Duration::from_hours(30), |w| w.acknowledged("a") == 1);
@@ -449,7 +449,7 @@ fn r6_10_a_task_that_runs_longer_than_its_project_allows_is_aborted_with_197() {
     world.alter = Some(|reply, _| {
         reply.workunits.iter_mut().for_each(|workunit| workunit.rsc_fpops_bound = Flops::new(1.3e11).ok());
     });
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("a task computes", Duration::from_mins(10), |w| w.computing() == 1);
     world.run_for(Duration::from_secs(128));
     assert_eq!(world.computing(), 1);
@@ -469,7 +469,7 @@ fn r6_10_a_task_of_too_many_processes_or_too_much_memory_is_killed_and_others_go
     ] {
         let mut world = World::new(43);
         world.add_project("a", 1, Duration::from_secs(600));
-        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
         world.threads = 1_032;
         world.run_until("a task computes", Duration::from_mins(10), |w| w.computing() == 1);
         world.run_for(Duration::from_mins(1));
@@ -493,7 +493,7 @@ fn r6_10_a_task_that_held_too_much_when_it_was_stopped_is_not_started_again() {
         reply.workunits.iter_mut().for_each(|workunit| workunit.rsc_disk_bound = Some(Bytes(999)));
     });
     world.exits_at_once = true;
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("the report", Duration::from_hours(30), |w| w.acknowledged("a") == 1);
     let report = &world.projects["a"].reports[0];
     assert_eq!((report.exit_status, report.state.code()), (196, 3));
@@ -504,7 +504,7 @@ fn r6_10_a_task_that_held_too_much_when_it_was_stopped_is_not_started_again() {
 fn a_finished_task_in_the_slot_of_another_job_is_not_taken_for_that_jobs() {
     let mut world = World::new(41);
     world.add_project("a", 1, Duration::from_secs(60));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("a task computes", Duration::from_mins(10), |w| w.computing() == 1);
     world.find_finished_tasks_of_others();
     world.run_until("the report", Duration::from_hours(30), |w| w.acknowledged("a") == 1);
@@ -517,7 +517,7 @@ fn a_finished_task_in_the_slot_of_another_job_is_not_taken_for_that_jobs() {
 fn a_host_that_goes_away_computes_nothing_is_called_for_nothing_and_counts_as_off() {
     let mut world = World::new(7);
     world.add_project("alpha", 50, Duration::from_mins(20));
-    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], small_buffers()).into()));
     world.run_for(Duration::from_mins(5));
     let before = world.client.host_view().cpu_time;
     let step = world.client.handle(world.now, Event::HostAway);

@@ -73,7 +73,7 @@ fn r6_4_no_job_starts_on_the_battery_because_the_last_look_was_old() {
 #[test]
 fn r6_4_while_computing_is_paused_nothing_is_looked_at_and_no_job_goes_on_before_the_first_look_after_it() {
     let mut world = host(62);
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
     world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
     let first = asked(&world);
     answer(&mut world, first, false);
@@ -105,7 +105,7 @@ const OVER: &str = "what computing rested for is over";
 #[test]
 fn r6_4_that_a_host_is_off_its_battery_is_not_said_while_nobody_looks() {
     let mut world = host(63);
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
     world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
     let number = asked(&world);
     answer(&mut world, number, true);
@@ -134,7 +134,7 @@ fn told(world: &World, what: &str) -> usize {
 #[test]
 fn r6_4_a_look_that_never_ends_keeps_no_host_from_computing_and_is_told() {
     let mut world = host(64);
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
     world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
     // Nothing else happens by then but that its time is over.
     world.run_for(SECOND * 50);
@@ -159,7 +159,7 @@ fn r6_4_a_look_that_never_ends_keeps_no_host_from_computing_and_is_told() {
 #[test]
 fn r6_4_a_battery_that_was_too_hot_has_not_cooled_because_nobody_looked_meanwhile() {
     let mut world = host(65);
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
     let most = Some(NonZeroU32::new(45));
     world.event(owner(Said { battery_temperature_max: most, ..Said::default() }));
     world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
@@ -201,7 +201,7 @@ fn r6_4_a_battery_that_was_too_hot_has_not_cooled_because_nobody_looked_meanwhil
 #[test]
 fn r6_4_a_look_that_never_ends_keeps_no_host_from_computing_when_its_hours_begin() {
     let mut world = host(66);
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
     world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
     let number = asked(&world);
     answer(&mut world, number, false);

@@ -35,7 +35,7 @@ impl Host {
 
     /// There are files to be downloaded.
     fn wants_files(&mut self) {
-        self.world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+        self.world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
         self.world.run_until("work", MINUTE * 10, |world| !world.client.task_views().is_empty());
     }
 

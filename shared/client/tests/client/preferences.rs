@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(crate) fn world(seed: u64, preferences: Preferences) -> World {
     let mut world = World::new(seed);
     world.add_project("a", 1_000, Duration::from_mins(10));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences).into()));
     world.run_until("it computes", MINUTE * 10, |world| world.computing() == 2);
     world
 }
@@ -294,7 +294,7 @@ fn r6_4_off_wifi_no_project_is_contacted_and_files_wait_where_the_owner_wants_th
     world.add_project("a", 1_000, MINUTE * 10);
     let wifi_only = owner(Said { network_wifi_only: Some(true), ..Said::default() });
     let cable = || over(Some(NetworkOver::Other("eth0".to_owned())));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
     world.run_until("a download is under way", MINUTE * 10, |world| !world.transfers.is_empty());
     assert!(!world.client.looks_for().wifi);
     world.event(wifi_only);
@@ -437,7 +437,7 @@ fn r6_4_without_input_for_long_a_host_stops_so_that_it_can_go_to_sleep() {
 fn r6_4_outside_of_network_hours_no_project_is_contacted_and_the_rest_goes_on() {
     let mut world = World::new(10);
     world.add_project("a", 1_000, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
     world.run_until("it computes", MINUTE * 10, |world| world.computing() == 2);
     // The world begins on a Friday at eight.
     let hours = "fri 12:00-13:00".parse().unwrap();
@@ -510,7 +510,7 @@ fn r6_4_preferences_of_a_web_site_hold_where_no_document_does_and_over_a_restart
     world.restart();
     assert!(origin(&world, "run_in_use").contains("web site"));
     // The fleet's document goes before it, whole.
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     assert_eq!(origin(&world, "run_in_use"), "coordinator's document version 1");
     world.event(input());
     assert_eq!((world.computing(), suspended_by(&world)), (0, Some(SuspendedBy::InUse)));
@@ -589,7 +589,7 @@ fn r1_11_the_work_that_is_asked_for_follows_both_buffers() {
             buffer_additional: Duration::from_hours(additional),
             ..two_cpus()
         };
-        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences).into()));
         world.run_until("work", MINUTE * 10, |world| world.projects["a"].sent > 0);
         world.run_for(MINUTE);
         world.projects["a"].sent
@@ -697,7 +697,7 @@ fn r6_4_a_task_without_a_checkpoint_stays_in_memory_however_short_that_is() {
     world.add_project("a", 2, Duration::from_mins(10));
     // These never save their state.
     world.never_finishes = true;
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
     world.run_until("it computes", MINUTE * 10, |world| world.computing() == 2);
     world.run_for(SECOND * 20);
     world.event(owner(Said { suspended: Some(true), ..Said::default() }));

@@ -97,7 +97,7 @@ fn make(world: &mut World, versions: &mut u64, what: Move) {
             *versions += 1;
             let shares = [("a", share), ("b", 1.0)];
             let shares = if kind & 16 == 0 { &shares[..] } else { &shares[..1] };
-            world.event(Event::DocumentOffered(document(*versions, shares, preferences(kind))));
+            world.event(Event::DocumentOffered(document(*versions, shares, preferences(kind)).into()));
         }
         Move::BadDocument => {
             let version = *versions + 1;
@@ -154,7 +154,7 @@ fn r5_10_so_do_clients_that_give_jobs_up_and_learn_by_version_across_a_restart()
     world.add_project("a", 60, Duration::from_secs(41));
     world.alter = Some(nearer);
     world.slowness = 8.0;
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus()).into()));
     let given_up = |world: &World| world.notices().filter(|notice| notice.contains("given up, for")).count();
     world.run_for(Duration::from_mins(10));
     let before = given_up(&world);
@@ -185,7 +185,7 @@ proptest! {
         world.add_project("a", 60, Duration::from_secs(41));
         world.add_project("b", 60, Duration::from_secs(7));
         let mut versions = 1;
-        world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], both_cpus())));
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], both_cpus()).into()));
         world.run_for(Duration::from_secs(20));
         for what in moves {
             make(&mut world, &mut versions, what);

@@ -106,7 +106,7 @@ fn check(ours: &str, theirs: &[u8], only_ours: &[&str]) {
 fn requests() -> Vec<String> {
     let mut world = World::new(20);
     world.add_project("a", 2, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     let reportable = |w: &World| w.client.task_views().iter().any(|task| task.phase == Phase::ReadyToReport);
     world.run_until("a job to be reported", Duration::from_hours(1), reportable);
     world.event(Event::ContactRequested {
@@ -142,7 +142,7 @@ fn r6_2_what_the_stock_client_tells_of_itself_we_tell_too() {
     world.add_project("a", 8, Duration::from_secs(600));
     // As it is unless its user says otherwise.
     let preferences = fallow_domain::Preferences { run_in_use: true, ..small_buffers() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], preferences).into()));
     let done = |w: &World| w.acknowledged("a") >= 1;
     world.run_until("a job acknowledged", Duration::from_hours(3), done);
     world.restart();

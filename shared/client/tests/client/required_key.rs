@@ -32,12 +32,15 @@ fn document(version: u64, key: Option<&PublicKey>) -> Event {
         code_sign_key: key.map(PublicKey::fingerprint),
         without: ResourceTypes::default(),
     };
-    Event::DocumentOffered(FleetDocument {
-        content: String::new(),
-        version: DocumentVersion(version),
-        projects: vec![project],
-        preferences: Preferences::default(),
-    })
+    Event::DocumentOffered(
+        FleetDocument {
+            content: String::new(),
+            version: DocumentVersion(version),
+            projects: vec![project],
+            preferences: Preferences::default(),
+        }
+        .into(),
+    )
 }
 
 /// A reply with this key and a job of a program that is said to be signed by it.

@@ -76,7 +76,7 @@ fn r6_10_a_host_that_lacks_a_required_layer_asks_no_project_for_work() {
 fn r6_10_what_a_document_requires_and_what_the_owner_requires_hold_beside_each_other() {
     let mut world = world(33, two_cpus());
     world.event(seen());
-    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], required(&["files"]))));
+    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], required(&["files"])).into()));
     assert_eq!(stand(&world), RESTS);
     // The owner cannot take it back, only the coordinator.
     world.event(by_owner(&[]));
@@ -84,10 +84,10 @@ fn r6_10_what_a_document_requires_and_what_the_owner_requires_hold_beside_each_o
     world.event(by_owner(&["calls"]));
     let in_force = world.client.preferences_in_force();
     assert_eq!(RequiredLayer::list(&in_force.values.fleet.required_layers), "calls, files");
-    world.event(Event::DocumentOffered(document(3, &[("a", 1.0)], two_cpus())));
+    world.event(Event::DocumentOffered(document(3, &[("a", 1.0)], two_cpus()).into()));
     assert_eq!(stand(&world), (2, None));
     // One that only a newer version knows: this host cannot know whether it has it.
-    world.event(Event::DocumentOffered(document(4, &[("a", 1.0)], required(&["newer"]))));
+    world.event(Event::DocumentOffered(document(4, &[("a", 1.0)], required(&["newer"])).into()));
     assert_eq!(stand(&world), RESTS);
     assert!(world.client.host_view().lacks_layers.unwrap().contains("does not know it"));
 }
@@ -96,7 +96,7 @@ fn r6_10_what_a_document_requires_and_what_the_owner_requires_hold_beside_each_o
 fn r6_10_after_a_start_nothing_is_computed_before_it_was_looked_which_layers_there_are() {
     let mut world = world(34, two_cpus());
     world.event(seen());
-    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], required(&["calls"]))));
+    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], required(&["calls"])).into()));
     assert_eq!(stand(&world), (2, None));
     world.restart();
     world.run_for(MINUTE);
@@ -111,7 +111,7 @@ fn r6_10_tasks_that_were_started_without_what_is_required_leave_and_start_again_
     world.add_project("a", 1_000, Duration::from_mins(10));
     world.event(Event::LayersSeen(vec![layer("tmp", None), layer("groups", None)]));
     world.without = TaskLayers { tmp: true, groups: false };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
     world.run_until("it computes", MINUTE * 10, |world| world.computing() == 2);
     let starts = |world: &World| (world.start_times.len(), world.required());
     assert_eq!(starts(&world), (2, TaskLayers::default()));

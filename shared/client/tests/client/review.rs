@@ -34,7 +34,7 @@ fn assert_all_cpu_time_is_counted_once(world: &World) {
 fn an_agent_killed_twice_in_a_row_charges_the_lost_work_once() {
     let mut world = World::new(101);
     world.add_project("a", 1, Duration::from_secs(300));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("some work", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(48));
     world.event(Event::OwnerSuspended(true));
     for _ in 0..3 {
@@ -48,7 +48,7 @@ fn a_task_that_left_memory_is_not_charged_again_after_a_restart() {
     let mut world = World::new(102);
     world.add_project("a", 1, Duration::from_secs(300));
     let leaving = Preferences { leave_in_memory: false, ..small_buffers() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], leaving)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], leaving).into()));
     world.run_until("some work", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(48));
     world.event(Event::OwnerSuspended(true));
     world.run_for(Duration::from_secs(30));
@@ -62,7 +62,7 @@ fn a_task_whose_start_could_not_be_noted_on_a_full_disk_keeps_its_cpu_time_and_i
     let mut world = World::new(103);
     world.add_project("a", 1, Duration::from_secs(300));
     world.fill_disk_after_start = true;
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("some work", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(48));
     world.restart();
     let task = &world.client.task_views()[0];
@@ -76,7 +76,7 @@ fn a_task_whose_start_could_not_be_noted_on_a_full_disk_keeps_its_cpu_time_and_i
 fn a_task_that_falls_back_to_its_checkpoint_shows_the_fraction_done_of_then() {
     let mut world = World::new(104);
     world.add_project("a", 1, Duration::from_secs(300));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("some work", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(48));
     world.event(Event::OwnerSuspended(true));
     world.restart();
@@ -91,13 +91,14 @@ fn r6_1_a_project_of_the_document_that_its_owner_detached_stays_so_until_he_atta
     let mut world = World::new(105);
     world.add_project("a", 100, Duration::from_secs(30));
     world.add_project("b", 100, Duration::from_secs(30));
-    let both =
-        |version| Event::DocumentOffered(document(version, &[("a", 1.0), ("b", 1.0)], small_buffers()));
+    let both = |version| {
+        Event::DocumentOffered(document(version, &[("a", 1.0), ("b", 1.0)], small_buffers()).into())
+    };
     world.event(both(1));
     world.event(Event::Detach { url: url("a") });
     world.event(both(2));
     world.restart();
-    world.event(Event::DocumentOffered(document(3, &[("b", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(3, &[("b", 1.0)], small_buffers()).into()));
     world.event(both(4));
     let names = |world: &World| -> Vec<String> {
         world.client.project_views().into_iter().map(|view| view.name).collect()
@@ -118,7 +119,7 @@ fn crashes_at_any_time_lose_no_job_and_count_every_cpu_second_once() {
         let mut world = World::new(1_000 + seed);
         world.add_project("a", 6, Duration::from_secs(37));
         world.add_project("b", 6, Duration::from_secs(23));
-        world.event(Event::DocumentOffered(document(1, &[("a", 2.0), ("b", 1.0)], both_cpus())));
+        world.event(Event::DocumentOffered(document(1, &[("a", 2.0), ("b", 1.0)], both_cpus()).into()));
         for crash in 0..25 {
             world.run_for(Duration::from_secs((3 + (seed * 7 + crash * 5) % 17) as i64));
             world.restart();
@@ -145,7 +146,7 @@ fn a_job_aborted_before_a_crash_is_reported_after_it_and_not_computed_again() {
             reply.result_aborts = vec!["a_0_0".to_owned()];
         }
     });
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("some work", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(20));
     world.event(Event::ContactRequested { url: url("a"), by: RequestedBy::Fleet });
     world.run_until("the abort", Duration::from_mins(10), |w| w.computing() == 0);
@@ -162,7 +163,7 @@ fn the_slot_of_a_forgotten_job_is_left_alone_until_its_process_is_gone() {
     let mut world = World::new(104);
     world.add_project("a", 2, Duration::from_secs(300));
     world.add_project("b", 9, Duration::from_secs(300));
-    world.event(Event::DocumentOffered(document(1, &[("a", 9.0), ("b", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 9.0), ("b", 1.0)], small_buffers()).into()));
     world.run_until("both have work", Duration::from_mins(30), |w| {
         let of = |name: &str| w.client.task_views().iter().any(|t| t.project_url == url(name));
         w.computing() == 1 && of("a") && of("b")
@@ -192,7 +193,7 @@ fn a_file_that_was_given_up_is_tried_again_for_the_next_job() {
         buffer_additional: Duration::ZERO,
         ..small_buffers()
     };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], one_by_one)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], one_by_one).into()));
     world.run_until("a failure", Duration::from_hours(3), |w| w.client.totals().jobs_error > 0);
     world.fail_download = None;
     world.run_until("a success", Duration::from_hours(12), |w| w.client.totals().jobs_success > 0);
@@ -203,7 +204,7 @@ fn a_job_whose_file_its_project_never_described_fails_and_is_reported() {
     let mut world = World::new(106);
     world.add_project("a", 1, Duration::from_secs(30));
     world.alter = Some(|reply, _| reply.files.retain(|file| !file.name.ends_with("_in")));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("the failure is acknowledged", Duration::from_hours(8), |w| w.acknowledged("a") == 1);
     assert_eq!(world.projects["a"].reports[0].exit_status, -186);
 }
@@ -213,7 +214,7 @@ fn r5_31_a_late_job_counts_as_wasted_while_its_outputs_are_on_their_way_too() {
     let mut world = World::new(135);
     world.add_project("a", 1, Duration::from_secs(30));
     world.fail_upload = Some(TransferError::new(TransferErrorKind::Transient, "no connection"));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     let uploading = |w: &World| w.client.task_views().iter().any(|task| task.phase == Phase::Uploading);
     world.run_until("an upload fails", Duration::from_mins(10), uploading);
     let waste = |w: &World| w.client.host_view().figures[2].waste.map(Fraction::get);
@@ -228,7 +229,7 @@ fn r5_31_a_late_job_counts_as_wasted_while_its_outputs_are_on_their_way_too() {
 fn a_host_that_slept_for_days_does_not_blame_its_jobs() {
     let mut world = World::new(109);
     world.add_project("a", 1, Duration::from_secs(60));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("some work", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(20));
     world.jump(Duration::from_hours(5 * 24));
     world.run_until("the job is done", Duration::from_hours(3), |w| w.acknowledged("a") == 1);
@@ -248,7 +249,7 @@ fn r5_8_a_learned_correction_holds_for_the_jobs_already_queued() {
         buffer_additional: Duration::from_secs(60),
         ..small_buffers()
     };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], buffers)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], buffers).into()));
     world.run_until("one is finished", Duration::from_hours(1), |w| {
         w.notices().any(|text| text.starts_with("finished"))
     });
@@ -263,7 +264,7 @@ fn r5_33_a_cpu_that_goes_to_another_project_when_a_job_ends_counts_as_switched()
     world.add_project("a", 400, Duration::from_secs(30));
     world.add_project("b", 400, Duration::from_secs(30));
     let slices = Preferences { scheduling_period: Duration::from_secs(60), ..small_buffers() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], slices)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], slices).into()));
     world.run_for(Duration::from_hours(1));
     let monotony = world.client.host_view().figures[0].monotony.unwrap().get();
     assert!(monotony < 0.5, "{monotony}");
@@ -289,7 +290,7 @@ fn what_came_as_an_input_is_fetched_anew_when_it_becomes_part_of_a_program() {
         buffer_additional: Duration::ZERO,
         ..small_buffers()
     };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], one_by_one)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], one_by_one).into()));
     world.run_until("both are done", Duration::from_hours(6), |w| w.acknowledged("a") == 2);
     let fetched = world.log.iter().filter(|line| line.contains("download a_0_in")).count();
     assert_eq!(fetched, 2);
@@ -301,7 +302,7 @@ fn files_that_no_job_came_with_leave_no_record() {
     world.add_project("a", 1, Duration::from_secs(30));
     world.alter =
         Some(|reply, _| reply.files.push(FileInfo { name: "stray".to_owned(), ..FileInfo::default() }));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("done", Duration::from_hours(3), |w| w.acknowledged("a") == 1);
     world.run_for(Duration::from_secs(5));
     assert_eq!(world.stored("file/"), 1, "the program only");
@@ -311,7 +312,7 @@ fn files_that_no_job_came_with_leave_no_record() {
 fn r4_12_files_without_an_owner_are_removed_at_the_next_start() {
     let mut world = World::new(115);
     world.add_project("a", 2, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("a task runs", Duration::from_mins(10), |w| w.computing() == 1);
     world.leave_behind(FileKey { project: ProjectId(0), name: "stray".to_owned() });
     world.restart();
@@ -324,7 +325,7 @@ fn a_slot_that_a_failed_start_left_half_filled_is_filled_anew() {
     let mut world = World::new(116);
     world.add_project("a", 1, Duration::from_secs(30));
     world.fail_starts = 2;
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("the job is done", Duration::from_hours(3), |w| w.acknowledged("a") == 1);
     assert_eq!(world.log.iter().filter(|line| line.contains("start a_0_0 in 0, fresh")).count(), 3);
 }
@@ -338,7 +339,7 @@ fn a_backlog_of_reports_goes_out_in_several_requests_and_every_job_is_told_of_in
         buffer_additional: Duration::from_secs(60),
         ..both_cpus()
     };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], buffers)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], buffers).into()));
     world.run_until("all are here", Duration::from_hours(1), |w| w.client.task_views().len() == 600);
     world.projects.get_mut("a").unwrap().down = true;
     world.run_for(Duration::from_mins(40));
@@ -373,7 +374,7 @@ fn whatever_owners_coordinators_and_crashes_do_the_books_balance_and_the_work_ge
         world.add_project("a", 40, Duration::from_secs(41));
         world.add_project("b", 40, Duration::from_secs(7));
         let mut version = 1;
-        world.event(Event::DocumentOffered(document(version, &[("a", 1.0), ("b", 1.0)], both_cpus())));
+        world.event(Event::DocumentOffered(document(version, &[("a", 1.0), ("b", 1.0)], both_cpus()).into()));
         for _ in 0..60 {
             world.run_for(Duration::from_secs(1 + dice.roll(40) as i64));
             match dice.roll(12) {
@@ -386,11 +387,11 @@ fn whatever_owners_coordinators_and_crashes_do_the_books_balance_and_the_work_ge
                     let preferences = Preferences { leave_in_memory: dice.roll(2) == 0, ..both_cpus() };
                     let preferences = if dice.roll(2) == 0 { preferences } else { small_buffers() };
                     let shares = [("a", 1.0 + dice.roll(9) as f64), ("b", 1.0)];
-                    world.event(Event::DocumentOffered(document(version, &shares, preferences)));
+                    world.event(Event::DocumentOffered(document(version, &shares, preferences).into()));
                 }
                 6 => {
                     version += 1;
-                    world.event(Event::DocumentOffered(document(version, &[("a", 1.0)], both_cpus())));
+                    world.event(Event::DocumentOffered(document(version, &[("a", 1.0)], both_cpus()).into()));
                 }
                 7 => world.fail_starts = 2,
                 8 => world.jump(Duration::from_secs(dice.roll(20_000) as i64 - 10_000)),
@@ -401,7 +402,7 @@ fn whatever_owners_coordinators_and_crashes_do_the_books_balance_and_the_work_ge
         }
         world.event(Event::OwnerSuspended(false));
         version += 1;
-        world.event(Event::DocumentOffered(document(version, &[("a", 1.0), ("b", 1.0)], both_cpus())));
+        world.event(Event::DocumentOffered(document(version, &[("a", 1.0), ("b", 1.0)], both_cpus()).into()));
         world.event(attach("a"));
         world.event(attach("b"));
         world.run_until("all jobs are over", Duration::from_hours(24), |w| {

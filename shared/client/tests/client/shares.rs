@@ -20,7 +20,7 @@ fn beside_one_without_jobs(
     world.add_project("b", 0, Duration::from_mins(20));
     world.projects.get_mut("b").unwrap().down = down;
     world.alter = alter;
-    world.event(Event::DocumentOffered(document(1, &[("a", 50.0), ("b", 50.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 50.0), ("b", 50.0)], small_buffers()).into()));
     world.run_for(Duration::from_hours(5));
     let figures = &world.client.host_view().figures[1];
     [figures.share_violation, figures.share_deviation].map(|figure| figure.map_or(f64::NAN, Fraction::get))
@@ -61,7 +61,7 @@ fn r5_35_a_project_that_is_down_or_says_that_it_has_nothing_is_owed_nothing_mean
 fn waste_after(then: impl Fn(&mut World)) -> Option<f64> {
     let mut world = World::new(302);
     world.add_project("a", 1, Duration::from_mins(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     let computes = |w: &World| w.client.task_views().iter().any(|task| task.phase == Phase::Running);
     world.run_until("it computes", Duration::from_mins(10), computes);
     world.run_for(Duration::from_mins(5));

@@ -19,7 +19,7 @@ fn beside_another(host: HostFacts, alter: fn(&mut SchedulerReply, usize)) -> Wor
     world.add_project("b", 0, Duration::from_secs(100));
     world.alter = Some(alter);
     world.working_set = Bytes(5 * GIGABYTE);
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], both_cpus()).into()));
     world.run_until("a task", Duration::from_mins(1), |w| w.computing() == 1);
     world.download_takes = Duration::from_mins(1);
     world
@@ -80,7 +80,7 @@ fn asked(seed: u64, count: usize) -> (World, Vec<Instant>) {
     names.iter().for_each(|name| world.add_project(name, 10_000, Duration::from_mins(5)));
     world.download_takes = Duration::from_mins(1);
     let shares: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 1.0)).collect();
-    world.event(Event::DocumentOffered(document(1, &shares, both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &shares, both_cpus()).into()));
     world.run_until("both CPUs compute", Duration::from_mins(3), |w| w.computing() == 2);
     let mut calls: Vec<Instant> = names.iter().flat_map(|name| world.calls(name).first().copied()).collect();
     calls.sort();

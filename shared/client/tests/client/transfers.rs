@@ -24,7 +24,7 @@ fn r6_2_a_dead_first_mirror_costs_no_wait_for_the_second() {
     world.add_project("a", 1, Duration::from_secs(30));
     world.alter = Some(with_a_dead_mirror);
     world.dead_mirror = Some("//dead/");
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("the job arrives", Duration::from_mins(1), |w| w.projects["a"].sent == 1);
     world.run_until("it runs", Duration::from_secs(10), |w| w.computing() == 1);
     // Nothing is held against the project's server.
@@ -37,7 +37,7 @@ fn a_file_that_no_mirror_gives_waits_once_and_begins_with_the_first_again() {
     world.add_project("a", 1, Duration::from_secs(30));
     world.alter = Some(with_a_dead_mirror);
     world.fail_download = Some(TransferError::new(TransferErrorKind::Transient, "no connection"));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     let tried = |world: &World| -> Vec<(f64, bool)> {
         let tries = world.transfers.iter().filter(|(_, name, _)| name == "a_0_in");
         tries.map(|(at, _, from)| (at.as_secs_f64(), from.contains("//dead/"))).collect()
@@ -61,7 +61,7 @@ fn r6_2_the_application_comes_first_and_then_the_inputs_in_the_order_of_their_jo
             result.report_deadline = result.report_deadline + Duration::from_hours(sent - n as i64);
         }
     });
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], large_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], large_buffers()).into()));
     world.run_until("all inputs", Duration::from_mins(2), |w| w.transfers.len() >= 41);
     let names: Vec<&str> = world.transfers.iter().map(|(_, name, _)| name.as_str()).collect();
     assert_eq!(names[0], "a_app");
@@ -81,7 +81,7 @@ fn an_application_whose_first_mirror_is_dead_is_tried_elsewhere_before_any_input
         }
     });
     world.dead_mirror = Some("//dead/");
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], large_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], large_buffers()).into()));
     world.run_until("all inputs", Duration::from_mins(2), |w| w.transfers.len() >= 42);
     let tries = world.transfers.iter().enumerate().filter(|(_, (_, name, _))| name == "a_app");
     let tries: Vec<usize> = tries.map(|(place, _)| place).collect();
@@ -96,7 +96,7 @@ fn a_projects_many_files_do_not_keep_anothers_waiting() {
     world.add_project("b", 1, Duration::from_secs(30));
     // Whatever of the first project is downloaded never ends; the other has the rest of the eight places.
     world.stuck = Some("/a/download");
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], large_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], large_buffers()).into()));
     world.run_until("the other's job is done", Duration::from_mins(10), |w| w.acknowledged("b") == 1);
     assert_eq!(world.transfers.iter().filter(|(_, name, _)| name.starts_with("a_")).count(), 2);
 }
@@ -115,7 +115,7 @@ fn four_projects_whose_servers_trickle_do_not_keep_a_fifth_waiting_for_days() {
         }
     });
     let shares = [("a", 1.0), ("b", 1.0), ("c", 1.0), ("d", 1.0), ("e", 1.0)];
-    world.event(Event::DocumentOffered(document(1, &shares, large_buffers())));
+    world.event(Event::DocumentOffered(document(1, &shares, large_buffers()).into()));
     world.run_until("the fifth's job is done", Duration::from_hours(1), |w| w.acknowledged("e") == 1);
 }
 
@@ -125,7 +125,7 @@ fn a_failure_of_this_host_is_not_held_against_the_server() {
     world.add_project("a", 1, Duration::from_secs(30));
     world.alter = Some(with_a_dead_mirror);
     world.fail_download = Some(TransferError::new(TransferErrorKind::DiskFull, "no space"));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_for(Duration::from_mins(30));
     // The same URL again, with the waits of one file, not those of a server that is down.
     let tries = world.transfers.iter().filter(|(_, name, _)| name == "a_0_in");
@@ -143,7 +143,7 @@ fn r4_1_a_file_of_unknown_size_may_have_its_projects_share_of_what_is_left_on_th
             file.max_nbytes = Some(Bytes(7_000));
         }
     });
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 3.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 3.0)], small_buffers()).into()));
     world.run_until("the job runs", Duration::from_mins(5), |w| w.computing() == 1);
     let limit = |name: &str| world.downloads.iter().find(|wanted| wanted.file.name == name).unwrap().limit;
     assert_eq!(limit("a_app"), Bytes(7_000), "the most that the project says");
@@ -157,7 +157,7 @@ fn with_a_large_input(alter: fn(&mut SchedulerReply, usize)) -> World {
     let mut world = World::new(208);
     world.add_project("a", 1, Duration::from_secs(30));
     world.alter = Some(alter);
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world
 }
 
@@ -183,7 +183,7 @@ fn r4_1_a_file_that_preferences_keep_out_waits_until_they_let_it_in() {
     assert!(world.downloads.iter().all(|wanted| wanted.file.name != "a_0_in"));
     assert_eq!(world.acknowledged("a"), 0, "its job is kept");
     let all = Preferences { disk_fraction: Fraction::ONE, ..small_buffers() };
-    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], all)));
+    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], all).into()));
     world.run_until("the job is done", Duration::from_hours(12), |w| w.acknowledged("a") == 1);
     assert_eq!(world.projects["a"].reports[0].exit_status, 0);
 }
@@ -193,7 +193,7 @@ fn r6_10_an_output_that_cannot_be_read_for_a_while_is_sent_later_and_fails_no_jo
     let mut world = World::new(211);
     world.add_project("a", 1, Duration::from_secs(30));
     world.fail_upload = Some(TransferError::new(TransferErrorKind::LocalFile, "too many open files"));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_for(Duration::from_mins(10));
     assert!(world.notices().any(|text| text.contains("too many open files; trying again in")));
     world.fail_upload = None;
@@ -206,7 +206,7 @@ fn what_there_is_of_a_download_that_is_given_up_is_deleted() {
     let mut world = World::new(209);
     world.add_project("a", 1, Duration::from_secs(30));
     world.fail_download = Some(TransferError::new(TransferErrorKind::WrongSize, "more than announced"));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("it is given up", Duration::from_mins(5), |w| {
         w.notices().any(|text| text.contains("a_0_in is given up"))
     });
@@ -222,7 +222,7 @@ fn r6_2_servers_are_told_how_fast_transfers_are() {
         part(Direction::Download, 4_000_000),
         part(Direction::Upload, 400_000),
     ]));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_until("a request", Duration::from_mins(5), |w| !w.requests.is_empty());
     let request = &world.requests[0];
     assert!(request.contains("<bwdown>1000000.000000</bwdown>"), "{request}");
@@ -235,7 +235,7 @@ fn a_file_of_unknown_size_may_have_the_room_itself_where_its_projects_share_is_z
     let mut world = World::new(209);
     world.add_project("a", 1, Duration::from_secs(30));
     world.add_project("b", 0, Duration::from_secs(30));
-    world.event(Event::DocumentOffered(document(1, &[("a", 0.0), ("b", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 0.0), ("b", 1.0)], small_buffers()).into()));
     world.run_until("both files are asked for", Duration::from_mins(5), |w| w.downloads.len() >= 2);
     let unknown: Vec<_> = world.downloads.iter().filter(|download| download.nbytes.is_none()).collect();
     assert!(!unknown.is_empty() && unknown.iter().all(|download| download.limit > Bytes(0)), "{unknown:?}");

@@ -12,7 +12,7 @@ use crate::world::World;
 fn computing() -> (World, JobId, ProjectId) {
     let mut world = World::new(14);
     world.add_project("a", 1, Duration::from_hours(2));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_for(Duration::from_secs(60));
     let job = world.client.task_views()[0].clone();
     (world, job.id, job.project)

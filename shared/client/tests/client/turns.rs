@@ -35,7 +35,7 @@ fn hanging(seed: u64, count: usize) -> World {
     world.add_project("good", 10_000, Duration::from_secs(30));
     let mut shares: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 100.0)).collect();
     shares.push(("good", 1.0));
-    world.event(Event::DocumentOffered(document(1, &shares, both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &shares, both_cpus()).into()));
     world
 }
 
@@ -83,7 +83,7 @@ fn r1_10_what_is_asked_of_one_project_is_not_asked_of_another_before_its_answer(
         world.add_project(name, 10_000, Duration::from_secs(30));
         world.projects.get_mut(name).unwrap().answers_in = Duration::from_secs(10);
     }
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], both_cpus()).into()));
     world.run_for(Duration::from_hours(1));
     let mut calls = [world.calls("a"), world.calls("b")].concat();
     calls.sort();
@@ -99,13 +99,13 @@ fn r1_10_a_finished_job_is_reported_beside_a_request_for_work_that_is_not_answer
     let mut world = World::new(204);
     world.add_project("good", 1, Duration::from_secs(100));
     world.projects.get_mut("good").unwrap().report_immediately = true;
-    world.event(Event::DocumentOffered(document(1, &[("good", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("good", 1.0)], small_buffers()).into()));
     world.run_until("it computes", Duration::from_mins(1), |w| w.computing() == 1);
     world.add_project("a", 100, Duration::from_secs(30));
     world.projects.get_mut("a").unwrap().answers_in = NEVER;
     world.run_for(Duration::from_secs(80));
     let both = document(2, &[("good", 1.0), ("a", 1.0)], small_buffers());
-    world.event(Event::DocumentOffered(both));
+    world.event(Event::DocumentOffered(both.into()));
     world.run_until("the other is asked", Duration::from_secs(15), |w| w.calls("a").len() == 1);
     let asked_at = world.calls("a")[0];
     world.run_until("the report", Duration::from_secs(25), |w| w.acknowledged("good") == 1);
@@ -123,7 +123,7 @@ fn r1_5_after_a_failure_the_next_project_is_tried_at_once() {
     world.add_project("good", 10_000, Duration::from_secs(30));
     let mut shares: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 100.0)).collect();
     shares.push(("good", 1.0));
-    world.event(Event::DocumentOffered(document(1, &shares, both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &shares, both_cpus()).into()));
     world.run_until("both CPUs compute", Duration::from_secs(30), |w| w.computing() == 2);
     let calls: usize = names.iter().map(|name| world.calls(name).len()).sum();
     assert!(calls <= 10, "{calls} calls: each failed once");
@@ -136,7 +136,7 @@ fn r2_16_jobs_whose_downloads_fail_are_no_work_that_keeps_the_host_busy() {
     world.add_project("good", 10_000, Duration::from_secs(30));
     world.fail_prefix = "a_";
     world.fail_download = Some(TransferError::new(TransferErrorKind::Transient, "no connection"));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1_000.0), ("good", 1.0)], both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1_000.0), ("good", 1.0)], both_cpus()).into()));
     world.run_until("both CPUs compute", Duration::from_mins(2), |w| w.computing() == 2);
     world.run_for(Duration::from_hours(2));
     assert_eq!(world.computing(), 2);
@@ -154,7 +154,7 @@ fn r2_16_jobs_whose_downloads_come_to_nothing_are_no_work_that_keeps_the_host_bu
     world.add_project("a", 10_000, Duration::from_secs(100));
     world.add_project("good", 10_000, Duration::from_secs(30));
     world.drip_prefix = Some("a_");
-    world.event(Event::DocumentOffered(document(1, &[("a", 1_000.0), ("good", 1.0)], both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1_000.0), ("good", 1.0)], both_cpus()).into()));
     world.run_until("both CPUs compute", Duration::from_secs(40), |w| w.computing() == 2);
     world.run_for(Duration::from_hours(1));
     assert_eq!(world.computing(), 2);
@@ -170,7 +170,7 @@ fn r2_16_not_even_several_projects_whose_downloads_come_to_nothing_keep_the_host
     world.drip_prefix = Some("a_");
     let mut shares: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 1_000.0)).collect();
     shares.push(("good", 1.0));
-    world.event(Event::DocumentOffered(document(1, &shares, both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &shares, both_cpus()).into()));
     // Each has a half minute of its own: any of them may be a good one with slow files.
     world.run_until("both CPUs compute", Duration::from_mins(2), |w| w.computing() == 2);
     world.run_for(Duration::from_hours(1));
@@ -196,7 +196,7 @@ fn need(reply: &mut SchedulerReply, memory: Bytes) {
 
 /// Both CPUs compute for the good project, and the other is not asked for ever more.
 fn assert_good_one_computes(world: &mut World, within: Duration) {
-    world.event(Event::DocumentOffered(document(1, &[("a", 1_000.0), ("good", 1.0)], both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1_000.0), ("good", 1.0)], both_cpus()).into()));
     world.run_until("both CPUs compute", within, |w| w.computing() == 2);
     world.run_for(Duration::from_hours(1));
     let done = world.acknowledged("good");
@@ -226,7 +226,7 @@ fn r2_7_jobs_that_are_too_large_are_known_as_such_after_a_restart_and_run_when_m
     assert_eq!((world.computing(), world.projects["a"].sent), (2, sent));
     assert!(world.view("a").enough.is_some_and(|why| why.contains("cannot run")));
     let all = Preferences { memory_fraction: Fraction::ONE, ..both_cpus() };
-    world.event(Event::DocumentOffered(document(2, &[("a", 1_000.0), ("good", 1.0)], all)));
+    world.event(Event::DocumentOffered(document(2, &[("a", 1_000.0), ("good", 1.0)], all).into()));
     let runs = |job: &TaskView| job.name.starts_with("a_") && job.phase == Phase::Running;
     world.run_until("they run", Duration::from_mins(1), |w| w.client.task_views().iter().any(runs));
     assert_eq!(world.view("a").enough, None);
@@ -275,7 +275,7 @@ fn r6_10_jobs_that_say_they_use_next_to_nothing_of_a_cpu_do_not_crowd_it() {
             version.avg_ncpus = 0.001;
         }
     });
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus()).into()));
     world.run_until("tasks", Duration::from_mins(2), |w| w.computing() >= 8);
     for _ in 0..20 {
         world.run_for(Duration::from_mins(1));
@@ -306,7 +306,7 @@ fn r6_10_jobs_that_say_they_use_next_to_nothing_of_a_gpu_do_not_crowd_the_host()
         }
         reply.workunits.iter_mut().for_each(|job| job.rsc_memory_bound = Some(Bytes(1_000_000)));
     });
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus()).into()));
     world.run_until("tasks", Duration::from_mins(5), |w| w.computing() >= 16);
     for _ in 0..20 {
         world.run_for(Duration::from_mins(1));
@@ -319,7 +319,7 @@ fn r2_16_downloads_are_given_more_time_where_no_other_project_could_have_jobs_me
     let mut world = World::new(214);
     world.add_project("a", 10_000, Duration::from_secs(100));
     world.drip_prefix = Some("a_");
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus()).into()));
     world.run_until("its jobs", Duration::from_secs(10), |w| !w.client.task_views().is_empty());
     let enough = |w: &World| w.client.project_views()[0].enough.clone();
     world.run_for(Duration::from_mins(10));
@@ -340,7 +340,7 @@ fn r2_16_a_large_file_has_the_time_that_it_takes_here() {
     let part =
         Traffic { direction: Direction::Download, bytes: Bytes(4_000_000), took: Duration::from_secs(4) };
     world.event(Event::TrafficMeasured(vec![part]));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus()).into()));
     let enough = |w: &World| w.client.project_views()[0].enough.clone();
     world.run_for(Duration::from_mins(33));
     assert_eq!(enough(&world), None, "two gigabytes at a megabyte a second take 33 minutes");
@@ -354,7 +354,7 @@ fn r1_4_a_request_for_contact_is_not_lost_while_an_answer_is_awaited() {
         let mut world = World::new(215);
         world.add_project("a", 5, Duration::from_secs(30));
         world.projects.get_mut("a").unwrap().answers_in = NEVER;
-        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
         world.run_for(waited);
         assert_eq!(world.calls("a").len(), 1);
         world.projects.get_mut("a").unwrap().answers_in = Duration::ZERO;
@@ -384,7 +384,7 @@ fn r3_2_the_first_request_asks_for_a_second_and_the_next_for_what_is_lacking() {
     let mut world = World::with_a_buffer(208);
     world.add_project("a", 10_000, Duration::from_hours(1));
     let more = Preferences { buffer_min: Duration::from_hours(5), ..both_cpus() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], more)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], more).into()));
     world.run_until("both CPUs compute", Duration::from_secs(10), |w| w.computing() == 2);
     world.run_for(Duration::from_secs(10));
     assert_eq!(asked(&world.requests[0]), (1.0, 0.0));
@@ -398,7 +398,7 @@ fn r3_2_the_first_request_asks_for_a_second_and_the_next_for_what_is_lacking() {
 fn r3_2_a_project_without_jobs_is_asked_for_a_second_until_it_has_sent_some() {
     let mut world = World::new(209);
     world.add_project("a", 0, Duration::from_hours(1));
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus()).into()));
     world.run_for(Duration::from_hours(3));
     assert!(world.requests.len() > 3 && world.requests.iter().all(|request| asked(request).0 <= 1.0));
     world.restart();
@@ -415,7 +415,7 @@ fn r3_9_very_short_jobs_are_held_by_the_hundred_and_not_by_the_ten_thousand() {
     let mut world = World::new(210);
     world.add_project("a", 1_000_000, Duration::from_millis(100));
     let more = Preferences { buffer_min: Duration::from_hours(2), ..both_cpus() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], more)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], more).into()));
     let mut most = 0;
     for _ in 0..150 {
         world.run_for(Duration::from_secs(2));
@@ -432,7 +432,7 @@ fn r1_8_sixty_four_finished_jobs_are_reported_together() {
     let mut world = World::new(211);
     world.add_project("a", 200, Duration::from_secs(10));
     let more = Preferences { buffer_min: Duration::from_hours(2), ..both_cpus() };
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], more)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], more).into()));
     world.run_until("the first report", Duration::from_mins(6), |w| w.acknowledged("a") > 2);
     assert!(world.acknowledged("a") >= 62, "{}", world.acknowledged("a"));
 }
@@ -444,7 +444,7 @@ fn r1_4_who_owns_the_host_overrides_a_delay_that_a_project_asked_for() {
         let mut world = World::new(212);
         world.add_project("a", 0, Duration::from_secs(30));
         world.alter = Some(|reply, _| reply.request_delay = Duration::from_hours(1));
-        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
         world.run_until("the delay", Duration::from_mins(1), |w| w.calls("a").len() == 1);
         world.run_for(Duration::from_mins(1));
         let held = world.client.contact_held_by(&url("a"));
@@ -463,7 +463,7 @@ fn r1_4_who_owns_the_host_overrides_the_backoffs() {
     let mut world = World::new(213);
     world.add_project("a", 5, Duration::from_secs(30));
     world.projects.get_mut("a").unwrap().down = true;
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers()).into()));
     world.run_for(Duration::from_hours(9));
     world.projects.get_mut("a").unwrap().down = false;
     world.event(Event::ContactRequested { url: url("a"), by: RequestedBy::Owner });

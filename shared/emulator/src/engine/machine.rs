@@ -107,7 +107,7 @@ impl Machine {
             projects: shared.scenario.projects.iter().enumerate().filter_map(assignment).collect(),
             preferences: shared.scenario.preferences(),
         };
-        self.tell(shared, Event::DocumentOffered(document));
+        self.tell(shared, Event::DocumentOffered(document.into()));
         // What the client is to hold from the beginning comes with a first contact, whether it would ask for
         // work or not.
         let held =

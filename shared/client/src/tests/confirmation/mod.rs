@@ -108,7 +108,7 @@ impl Host {
     }
 
     fn offer(&mut self, document: FleetDocument) {
-        self.event(Event::DocumentOffered(document));
+        self.event(Event::DocumentOffered(document.into()));
     }
 
     /// What a report names now.
