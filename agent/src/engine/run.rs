@@ -958,7 +958,7 @@ impl Life<'_> {
     /// While there is no task, what the agent ran is not to take memory of its machine.
     fn rests(&self) {
         if !self.engine.client.has_processes() {
-            // Some milliseconds, in which nothing waits: another thread would have to be woken for it, and end.
+            // Some milliseconds, in which nothing waits: a thread for it would have to be woken, and to end.
             crate::sys::rests();
         }
     }

@@ -87,8 +87,8 @@ impl OwnPlaces {
         // in, nothing else relies on.
         unsafe { unshare_unsafe(users | UnshareFlags::NEWNS)? };
         if self.becomes_user() {
-            // Whoever becomes another user is closed to that one as well, so to itself in `/proc`. Nothing else
-            // runs as this user now, or it could look into this copy of the agent: see `slot::hand_over`.
+            // Whoever becomes another user is closed to that one as well, so to itself in `/proc`. Nothing
+            // else runs as this user now, or it could look into this copy of the agent (`slot::hand_over`).
             rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)?;
         }
         if in_users {

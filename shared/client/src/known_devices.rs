@@ -10,8 +10,8 @@
 //! first look after that began, nothing is begun on any of them.
 //!
 //! A device that is hotter than the preferences allow is left alone until it has cooled by [`COOLED`], so
-//! that a task does not come and go with each degree. One whose temperature nobody tells is not hot; one that was
-//! hot stays so until it is told to be cool, for what cannot be told may be anything.
+//! that a task does not come and go with each degree. One whose temperature nobody tells is not hot; one that
+//! was hot stays so until it is told to be cool, for what cannot be told may be anything.
 //!
 //! Not stored: after a restart, devices have the numbers of their driver again.
 

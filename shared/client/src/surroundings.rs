@@ -358,8 +358,8 @@ impl Client {
 
     /// Says for what it would be looked now. What follows is seen to with what people do.
     pub(crate) fn poll_looks(&mut self) {
-        // Of those that are set aside only such as wait for their time. The others can run once something else
-        // changes, which puts them into the queue.
+        // Of those that are set aside only such as wait for their time. The others can run once something
+        // else changes, which puts them into the queue.
         let jobs = self.has_processes()
             || !self.workload.queue().is_empty()
             || self.workload.set_aside().has_waiting();
