@@ -70,6 +70,14 @@ pub struct Stored<'a> {
     pub over: &'a [FileKey],
 }
 
+impl Stored<'_> {
+    /// Whether it is stored at all: what is over alone waits for something else. `durable` has all that was
+    /// stored before put on the disk.
+    pub const fn is_worth_it(&self, durable: bool) -> bool {
+        !self.changes.is_empty() || !self.stems.is_empty() || durable
+    }
+}
+
 /// The records.
 #[derive(Clone)]
 pub struct Records {
@@ -179,7 +187,7 @@ impl Records {
     /// # Errors
     /// [`StoreError`]; then nothing is stored.
     pub fn apply(&self, stored: &Stored<'_>, durable: bool) -> Result<bool, StoreError> {
-        if stored.changes.is_empty() && stored.stems.is_empty() && !durable {
+        if !stored.is_worth_it(durable) {
             return Ok(false);
         }
         let mut batch = Batch::new();

@@ -93,7 +93,13 @@ impl Engine {
         loop {
             let over = self.deletions.over();
             let batch = Stored { changes: &step.changes, stems: &stems, doomed: &doomed, over };
-            match tokio::task::block_in_place(|| self.records.apply(&batch, step.durable)) {
+            let apply = || self.records.apply(&batch, step.durable);
+            // Another thread takes over from one that may block, and wakes the machine for it.
+            let applied = match batch.is_worth_it(step.durable) {
+                true => tokio::task::block_in_place(apply),
+                false => apply(),
+            };
+            match applied {
                 Ok(is_written) => {
                     if is_written {
                         self.deletions.stored(doomed);

@@ -18,6 +18,9 @@ impl Engine {
     /// Where some were lost, tries whether the host has them again, if that is due: no job starts meanwhile,
     /// which would have it done.
     pub(super) fn look_for_lost_layers(&self) {
+        if self.lost_layers_due_in() != Some(Duration::ZERO) {
+            return;
+        }
         tokio::task::block_in_place(|| {
             self.confinement.look_again();
             self.groups.look_again();

@@ -20,6 +20,9 @@ use crate::record::Record;
 use crate::state::Project;
 use crate::timers::Timer;
 
+/// How long it is not looked again what to ask for where there is nobody to ask.
+const NOBODY_PERIOD: Duration = Duration::from_hours(1);
+
 /// Why a project that has jobs sent none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -164,6 +167,10 @@ impl Client {
     /// Decides what work to ask of whom.
     fn check_work_fetch(&mut self) {
         self.settle_long_term();
+        if self.state.projects.is_empty() {
+            // Nobody can be asked: that changes by an event, and not with time.
+            return self.follow(FetchDecision::nothing(self.now() + NOBODY_PERIOD));
+        }
         if self.preferences().suspended {
             return self.follow(FetchDecision::nothing(self.now() + CHECK_PERIOD));
         }

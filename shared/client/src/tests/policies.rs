@@ -11,7 +11,8 @@ use fallow_policy::cpu_schedule::{
     CpuChoice, CpuPolicy, CpuSituation, RunAction, Schedule, ScheduledJob, SchedulingRule, UnscheduledJob,
 };
 use fallow_policy::fetch::{
-    CHECK_SOONEST, FetchChoice, FetchDecision, FetchPolicy, FetchSituation, ProjectRequest, WorkRequest,
+    CHECK_PERIOD, CHECK_SOONEST, FetchChoice, FetchDecision, FetchPolicy, FetchSituation, ProjectRequest,
+    WorkRequest,
 };
 use fallow_policy::job_queue::{Devices, JobSnapshot};
 use fallow_policy::why::Why;
@@ -65,6 +66,15 @@ fn called(actions: &[Action]) -> Vec<ProjectId> {
         _ => None,
     });
     called.collect()
+}
+
+#[test]
+fn r2_16_a_host_that_can_ask_nobody_is_not_woken_for_it() {
+    static POLICY: Greedy = Greedy { decisions: AtomicUsize::new(0) };
+    let mut client = greedy(&POLICY, &[]);
+    let wake_at = client.handle(NOW, Event::WakeUp).wake_at;
+    assert!(wake_at.is_none_or(|at| at > NOW + CHECK_PERIOD * 5), "{wake_at:?}");
+    assert_eq!(POLICY.decisions.load(Ordering::Relaxed), 0);
 }
 
 #[test]
