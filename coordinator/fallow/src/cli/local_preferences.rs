@@ -123,7 +123,11 @@ impl Word for BTreeSet<GpuExclusion> {
 
     fn read(text: &str) -> Result<Self, ArgumentError> {
         let all = parted(text)?.into_iter().map(str::parse);
-        Ok(all.collect::<Result<_, fallow_domain::Invalid>>()?)
+        let all: Result<_, fallow_domain::Invalid> = all.collect();
+        all.map_err(|error| {
+            format!("{error}; a project and a device are written as \"https://example.org/p/ nvidia:0\"")
+                .into()
+        })
     }
 
     fn json(&self) -> Value {
