@@ -143,7 +143,10 @@ fn place(source: &str, line: Option<usize>) -> String {
 pub fn text(all: &[PreferenceStatus], troubles: &[String], lacking: Option<String>, why: bool) -> String {
     let mut out = String::new();
     for trouble in troubles {
-        let _ = writeln!(out, "nothing is computed until this file is mended: {trouble}");
+        let _ = writeln!(
+            out,
+            "nothing is computed until this file is mended and taken (fallow-agent preferences reload): {trouble}"
+        );
     }
     if let Some(lacking) = lacking {
         let _ = writeln!(out, "{lacking}");

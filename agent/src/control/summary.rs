@@ -84,7 +84,7 @@ fn suspended(status: &Status, now: Instant, clock: &WallClock) -> Option<String>
             // Its first line says where; `status` shows the rest below.
             let first = status.preference_troubles.first().and_then(|trouble| trouble.lines().next());
             let file = first.map_or_else(why, cut);
-            format!("suspended until a preference file is mended: {file}")
+            format!("suspended until a preference file is mended and taken (fallow-agent preferences reload): {file}")
         }
         "confinement" => {
             let lacks = cut(host.lacks_layers.as_deref().unwrap_or("a layer"));

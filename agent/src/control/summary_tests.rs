@@ -82,7 +82,7 @@ fn r6_4_the_line_says_why_nothing_computes() {
         (
             by("preference file"),
             &json!({ "preference_troubles": ["error: preferences.toml:1:1: cpus: unknown key\n    1 | cpus = 1"] }),
-            "suspended until a preference file is mended: error: preferences.toml:1:1: cpus: unknown key",
+            "suspended until a preference file is mended and taken (fallow-agent preferences reload): error: preferences.toml:1:1: cpus: unknown key",
         ),
         (
             json!({ "suspended_by": "hours", "hours": "never" }),
@@ -127,7 +127,7 @@ fn r6_4_the_line_says_why_nothing_computes() {
         (
             by("preference file"),
             &json!({ "preference_troubles": ["preferences.toml:1: no such key"] }),
-            "suspended until a preference file is mended: preferences.toml:1: no such key",
+            "suspended until a preference file is mended and taken (fallow-agent preferences reload): preferences.toml:1: no such key",
         ),
         (
             by("disk"),

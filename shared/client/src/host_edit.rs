@@ -435,7 +435,10 @@ impl HostRecord {
             )),
             () if silent_at.is_some_and(|at| at <= now) => Some((
                 SuspendedBy::NoInput,
-                "nobody has used the machine for long, and it may go to sleep".to_owned(),
+                // Where it would never end, that is said.
+                self.merged.values.cautions().into_iter().next().unwrap_or_else(|| {
+                    "nobody has used the machine for long, and it may go to sleep".to_owned()
+                }),
             )),
             () => None,
         };

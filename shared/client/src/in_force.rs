@@ -175,7 +175,9 @@ impl Client {
             self.spare_tasks();
         }
         for trouble in troubles {
-            let text = format!("nothing is computed until this preference file is mended: {trouble}");
+            let text = format!(
+                "nothing is computed until this preference file is mended and taken (fallow-agent preferences reload): {trouble}"
+            );
             self.notice(NoticeLevel::Error, None, text);
         }
     }

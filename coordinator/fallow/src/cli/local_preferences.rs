@@ -141,7 +141,11 @@ impl<T: Word> Word for Option<T> {
     const NAME: &'static str = T::NAME;
 
     fn read(text: &str) -> Result<Self, ArgumentError> {
-        if text == "none" { Ok(None) } else { T::read(text).map(Some) }
+        // As in tables and in files, too.
+        if ["none", "no limit"].contains(&text) {
+            return Ok(None);
+        }
+        T::read(text).map(Some).map_err(|error| format!("{error}; or none, for no limit").into())
     }
 
     fn json(&self) -> Value {
@@ -154,7 +158,7 @@ fn parted(text: &str) -> Result<Vec<&str>, ArgumentError> {
     let parts: Vec<&str> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
     match parts.as_slice() {
         [] => Err("expected one or more, parted by commas, or none".into()),
-        ["none"] => Ok(Vec::new()),
+        ["none" | "no limit"] => Ok(Vec::new()),
         several if several.contains(&"none") => Err("expected none alone, or a list without it".into()),
         _ => Ok(parts),
     }
@@ -345,11 +349,14 @@ mod tests {
     fn r6_4_limits_and_lists_are_taken_back_by_none_and_what_makes_no_sense_is_named_with_its_option() {
         let mut local = LocalPreferences { upload_max: Some(Bytes(5_000)), ..LocalPreferences::default() };
         local.exclusive_programs = ["blender".to_owned()].into();
-        let none = read(&["--upload-max", "none", "--exclusive-programs", "none"]).unwrap();
-        assert_eq!(none.apply(&local), LocalPreferences::default());
+        for none in ["none", "no limit"] {
+            let none = read(&["--upload-max", none, "--exclusive-programs", none]).unwrap();
+            assert_eq!(none.apply(&local), LocalPreferences::default());
+        }
         for (option, bad, expected) in [
             ("--run-on-batteries", "yes", "true or false"),
             ("--upload-max", "100", "with its unit"),
+            ("--upload-max", "unlimited", "or none, for no limit"),
             ("--cpus-max", "0", "whole number"),
             ("--battery-charge-min", "150%", "from 0 to 1"),
             ("--network-hours", "18-8", "18-8"),

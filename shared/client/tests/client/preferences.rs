@@ -434,6 +434,21 @@ fn r6_4_without_input_for_long_a_host_stops_so_that_it_can_go_to_sleep() {
 }
 
 #[test]
+fn r6_4_a_host_that_stops_before_it_begins_says_that_it_never_computes() {
+    let why = |stop: Duration| {
+        let mut world = world(9, two_cpus());
+        let run_in_use = Some(false);
+        world.event(owner(Said { stop_without_input: Some(Some(stop)), run_in_use, ..Said::default() }));
+        world.event(input());
+        world.run_for(stop + MINUTE);
+        world.client.host_view().stopped_for.unwrap_or_default()
+    };
+    assert_eq!(why(MINUTE * 30), "nobody has used the machine for long, and it may go to sleep");
+    let never = why(MINUTE);
+    assert!(never.starts_with("this machine would never compute: it stops after"), "{never}");
+}
+
+#[test]
 fn r6_4_outside_of_network_hours_no_project_is_contacted_and_the_rest_goes_on() {
     let mut world = World::new(10);
     world.add_project("a", 1_000, Duration::from_secs(30));
