@@ -366,7 +366,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
             interfaces: settings.interfaces.clone(),
             routes: settings.routes.clone(),
             every: settings.look_every,
-            mark: format!("{}:", dir.path().display()),
+            mark: dir.mark(),
         };
         let transfers = life.engine.transfers.clone();
         let own = Arc::new(move || transfers.crossed());

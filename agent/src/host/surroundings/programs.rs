@@ -3,18 +3,21 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::proc;
+use crate::brand::Brand;
+use crate::proc::{self, Process};
 
 /// The longest name that the kernel keeps of a process.
 const NAME_KEPT: usize = 15;
 
-/// One of these programs, if any runs. Tasks whose mark begins with `mark` are none, whatever they call
-/// themselves.
+/// One of these programs, if any runs. Tasks of the agent whose marks begin with `mark` are none, whatever
+/// they call themselves: also processes of theirs that have cleared their environment, which are known by
+/// their number.
 pub(super) fn running(programs: &BTreeSet<String>, mark: &str) -> Option<String> {
     if programs.is_empty() {
         return None;
     }
-    let is_task = |process| !proc::marked([process], mark).is_empty();
+    let brand = Brand::of_agent(mark);
+    let is_task = |process: Process| brand.is_on(&process) || !proc::marked([process], mark).is_empty();
     let living = proc::all().into_iter().filter(|process| !process.zombie);
     let mut found = living.filter_map(|process| Some((process, named(process.pid, programs)?)));
     found.find(|(process, _)| !is_task(*process)).map(|(_, name)| name)
@@ -56,9 +59,15 @@ mod tests {
                 std::thread::yield_now();
             }
             let found = running(&wanted, "mark of");
+            // One that has its number is a task as well, though it carries no mark.
+            let number = Some(Brand::of_life("mark of:1:").of_slot(3).value());
+            let pid = rustix::process::Pid::from_child(&child);
+            let limit = rustix::process::Rlimit { current: number, maximum: number };
+            rustix::process::prlimit(Some(pid), rustix::process::Resource::Locks, limit).unwrap();
+            let of_task = running(&wanted, "mark of");
             child.kill().unwrap();
             child.wait().unwrap();
-            assert_eq!(found, expected);
+            assert_eq!((found, of_task), (expected, None));
         }
     }
 
