@@ -12,9 +12,9 @@ use protox::prost_reflect::prost_types::{
     DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet,
 };
 
-/// A value that is much longer than the others in its place is kept elsewhere: each of these would take its
-/// place.
-const BOXED: &str = ".fallow.fleet.v1.Entry.value.host";
+/// Values that are much longer than others in their place, or are mostly absent, are kept elsewhere: each of
+/// the others would take their place.
+const BOXED: [&str; 2] = [".fallow.fleet.v1.Entry.value.host", ".fallow.fleet.v1.Preferences.local"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = ["fallow/fleet/v1/fleet.proto", "fallow/operator/v1/operator.proto"];
@@ -25,10 +25,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = std::env::var("OUT_DIR")?;
     std::fs::write(Path::new(&out).join("descriptors.bin"), descriptors.encode_to_vec())?;
     std::fs::write(Path::new(&out).join("layouts.rs"), layouts(&descriptors)?)?;
-    tonic_prost_build::configure()
-        .codec_path("crate::codec::SmallCodec")
-        .boxed(BOXED)
-        .compile_fds(descriptors)?;
+    let configured = tonic_prost_build::configure().codec_path("crate::codec::SmallCodec");
+    BOXED.into_iter().fold(configured, |configured, path| configured.boxed(path)).compile_fds(descriptors)?;
     Ok(())
 }
 
@@ -91,8 +89,11 @@ fn kind(name: &str, message: &DescriptorProto, field: &FieldDescriptorProto) -> 
         (Type::Message, true) => format!("Kind::Messages(&{})", constant(field.type_name())),
         (Type::Message, false) => {
             let oneof = field.oneof_index.and_then(|index| message.oneof_decl.get(index as usize));
-            let oneof = oneof.map_or("", |oneof| oneof.name());
-            let is_boxed = format!("{name}.{oneof}.{}", field.name()) == BOXED;
+            let path = match oneof {
+                Some(oneof) => format!("{name}.{}.{}", oneof.name(), field.name()),
+                None => format!("{name}.{}", field.name()),
+            };
+            let is_boxed = BOXED.contains(&path.as_str());
             let kind = if is_boxed { "Boxed" } else { "Message" };
             format!("Kind::{kind}(&{})", constant(field.type_name()))
         }

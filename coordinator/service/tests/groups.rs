@@ -300,7 +300,7 @@ async fn r6_4_no_hour_at_all_is_nothing_that_operators_say() {
     assert!(refused.code() == Code::InvalidArgument && refused.message().contains("suspended"), "{refused}");
     let local = wire::LocalPreferences { network_hours: "never".into(), ..Default::default() };
     let mut without_network = preferences("sat-sun");
-    without_network.preferences.as_mut().unwrap().local = Some(local);
+    without_network.preferences.as_mut().unwrap().local = Some(local.into());
     let refused = operator.set_preferences(without_network).await.unwrap_err();
     assert!(
         refused.code() == Code::InvalidArgument && refused.message().contains("network hours"),

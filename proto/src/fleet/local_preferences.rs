@@ -255,7 +255,7 @@ mod tests {
             let mut local = wire::LocalPreferences::default();
             change(&mut local);
             let usual = preferences::to_wire(&Preferences::default());
-            let bad = wire::Preferences { local: Some(local), ..usual };
+            let bad = wire::Preferences { local: Some(local.into()), ..usual };
             preferences::from_wire(&bad).unwrap_err().to_string()
         };
         for (said, part) in [
@@ -272,7 +272,7 @@ mod tests {
             (refused(|bad| bad.download_max_bytes = 1), "at least 1 kB"),
             (refused(|bad| bad.transfer_max_bytes = 1), "at least 1 MB"),
             (refused(|bad| bad.transfer_period_micros = 1), "whole days"),
-            (refused(|bad| bad.excluded_of_projects = vec!["gpu".to_owned()]), "nvidia:0"),
+            (refused(|bad| bad.excluded_of_projects = vec!["gpu".to_owned()]), "project URL"),
             (refused(|bad| bad.exclusive_programs = vec!["/bin/a".to_owned()]), "without a path"),
             (refused(|bad| bad.exclusive_gpu_programs = vec!["a".to_owned(); LISTED + 1]), "at most 300"),
         ] {

@@ -55,7 +55,7 @@ pub fn to_wire(preferences: &Preferences) -> wire::Preferences {
         jobs_network: jobs_network.as_ref().map(|projects| wire::JobsNetwork {
             project_urls: projects.iter().map(ToString::to_string).collect(),
         }),
-        local: local_preferences::to_wire(local),
+        local: local_preferences::to_wire(local).map(Box::new),
     }
 }
 
@@ -131,7 +131,7 @@ pub fn from_wire(wire: &wire::Preferences) -> Result<Preferences, Invalid> {
         jobs_network: projects
             .map(|urls| urls.iter().map(|url| MasterUrl::parse(url)).collect::<Result<_, _>>())
             .transpose()?,
-        local: local_preferences::from_wire(local.as_ref())?,
+        local: local_preferences::from_wire(local.as_deref())?,
     };
     preferences.check()?;
     Ok(preferences)
