@@ -8,16 +8,23 @@
 
 mod attach;
 mod benchmark;
+mod confinement;
 mod deletions;
 mod disk;
+mod enrolment;
 mod full_disk;
 mod gpus;
 mod layers;
+mod life;
 mod metrics;
 mod parts;
+mod project_dirs;
 mod requests;
 mod room;
 mod run;
+mod settings;
+mod signals;
+mod supervisor;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -58,7 +65,8 @@ use disk::DiskLooks;
 use full_disk::{Departing, Departure, UnstoredPause};
 use gpus::Gpus;
 use metrics::Metrics;
-pub use run::{Enrolment, Finished, Opened, Settings, open, run};
+pub use run::{Finished, Opened, open, run};
+pub use settings::{Enrolment, Settings};
 
 /// Inputs that may wait.
 const QUEUE: usize = 256;

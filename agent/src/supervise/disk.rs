@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 use fallow_client::{DiskHeld, Uncounted};
 
 use super::collect::usage_beyond;
+use super::meter::Meter;
 use super::record;
-use super::task::Meter;
 use crate::brand;
 use crate::dir::SLOTS;
 use crate::nameless::Nameless;

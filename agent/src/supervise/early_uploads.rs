@@ -5,13 +5,22 @@
 //! and what found no space a minute later.
 //! So no job holds up the heartbeats of others (R6.10).
 
+use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use fallow_client::OutputFound;
+
+use super::early_door::EarlyDoor;
+use super::messages;
+use super::record::Output;
+use super::slot_dir::SlotDir;
 use crate::sys::{self, Urgency};
 
 /// How long it takes until a look that found no space is made once more.
 const LATER: Duration = Duration::from_secs(60);
+/// After this long, the engine is offered again what it had no room for.
+const NO_ROOM: Duration = Duration::from_secs(1);
 
 /// The looks at one task's outputs.
 #[derive(Debug, Default)]
@@ -52,4 +61,30 @@ impl EarlyLook {
         // No thread, no look: the next second tries again.
         self.wanted = self.running.is_none();
     }
+}
+
+/// What a look does: offers to the engine, which may have no room for it yet, each output of a task that is
+/// asked for, as long as the `door` is open. True when one found no space.
+pub(super) fn offer(
+    place: &SlotDir,
+    project: &Path,
+    made: &[Output],
+    door: &EarlyDoor,
+    offer: impl Fn(OutputFound) -> bool,
+) -> bool {
+    let mut lacks_space = false;
+    for output in messages::upload_requests(place, made) {
+        let look = || messages::output_now(place, project, output, made, door);
+        let now = door.is_open().then(look).unwrap_or(Ok(None));
+        lacks_space |= now.is_err();
+        if now.is_err() || !door.is_open() {
+            messages::ask_again(place, output);
+            continue;
+        }
+        let Ok(Some(output)) = now else { continue };
+        while !offer(output.clone()) {
+            std::thread::sleep(NO_ROOM);
+        }
+    }
+    lacks_space
 }

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::{Signal, kill_process, kill_process_group};
 
-use super::task::Meter;
+use super::meter::Meter;
 use crate::brand;
 use crate::proc::{self, Process, Sessions};
 

@@ -14,9 +14,9 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
 use super::Context;
+use super::meter::Meter;
 use super::slot::{self, StartFailure};
 use super::slot_dir::SlotDir;
-use super::task::Meter;
 use super::verify::Program;
 use crate::confine::{self, Reach};
 use crate::owner::JobUser;

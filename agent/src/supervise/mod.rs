@@ -20,12 +20,14 @@ mod eviction;
 pub mod freezer;
 pub mod groups;
 mod hearing;
+mod killing;
 mod launch;
 
 pub mod leftovers;
 mod members;
 mod memory;
 mod messages;
+mod meter;
 mod pace;
 mod record;
 mod reports;
@@ -34,6 +36,7 @@ mod slot;
 mod slot_dir;
 mod swap_looks;
 mod task;
+mod task_thread;
 mod uncollected;
 mod unsent_messages;
 mod verify;
@@ -197,7 +200,7 @@ enum Order {
     MakeRoom(Option<Room>),
     /// Quit all tasks; kill after the grace.
     Stop(StdDuration),
-    Up(JobId, task::Process),
+    Up(JobId, task_thread::Process),
     Failed(JobId, slot::StartFailure),
     Gone(JobId, Box<TaskEnd>),
 }
@@ -491,7 +494,7 @@ impl Supervision {
         let meter = task.meter();
         self.tasks.insert(job, task);
         let (shared, own) = (Arc::clone(&self.shared), self.own.clone());
-        let life = move || task::live(&shared, &setup, &meter, |order| drop(own.send(order)));
+        let life = move || task_thread::live(&shared, &setup, &meter, |order| drop(own.send(order)));
         if let Err(error) = std::thread::Builder::new().name(format!("task-{job}")).spawn(life) {
             self.tasks.remove(&job);
             let reason = format!("no thread for the task: {error}");
