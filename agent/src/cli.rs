@@ -385,8 +385,9 @@ pub struct Run {
         conflicts_with = "require_confinement"
     )]
     pub without_layers: Vec<String>,
-    /// Nobody ever sits at this machine (a server): do not look whether somebody uses it
-    #[arg(long, env = "FALLOW_NEVER_IN_USE")]
+    /// Nobody ever sits at this machine (a server): do not look whether somebody uses it (in the environment
+    /// true or false)
+    #[arg(long, env = "FALLOW_NEVER_IN_USE", value_parser = clap::builder::BoolishValueParser::new())]
     pub never_in_use: bool,
     /// Where the kernel says what the machine is fed by (for tests)
     #[arg(long, hide = true, value_name = "DIR", default_value = "/sys/class/power_supply")]

@@ -79,7 +79,9 @@ fn suspended(status: &Status, now: Instant, clock: &WallClock) -> Option<String>
                     .to_owned()
             }
         },
-        "battery" | "other programs" | "no input" | "start delay" => format!("resting: {}; goes on when that is over", why()),
+        "battery" | "other programs" | "start delay" => format!("resting: {}; goes on when that is over", why()),
+        // It says itself when it goes on, if it ever does.
+        "no input" => format!("resting: {}", why()),
         "preference file" => {
             // Its first line says where; `status` shows the rest below.
             let first = status.preference_troubles.first().and_then(|trouble| trouble.lines().next());

@@ -337,6 +337,7 @@ fn restore(
         measure_disk: Some(Duration::from_secs_f64(settings.measure_disk.as_secs_f64())),
         jobs_network: settings.allowed.network,
         answers_looks: true,
+        senses_input: !settings.owner.never_in_use,
         ..ClientConfig::new(host_identity.seed, VERSION)
     };
     Client::restore(config, records.client()?).map_err(|error| AgentError::Records {

@@ -437,7 +437,8 @@ impl HostRecord {
                 SuspendedBy::NoInput,
                 // Where it would never end, that is said.
                 self.merged.values.cautions().into_iter().next().unwrap_or_else(|| {
-                    "nobody has used the machine for long, and it may go to sleep".to_owned()
+                    "nobody has used the machine for long, so that it may go to sleep (stop_without_input); goes on when somebody has used it"
+                        .to_owned()
                 }),
             )),
             () => None,
@@ -641,7 +642,9 @@ impl Client {
         let of_network = &self.local_preferences().network_hours;
         let is_asked = change.is_some() || !(of_network.is_always() || of_network.is_never());
         let until = Some(host.local_time().until).filter(|_| is_asked);
-        change.into_iter().chain(until).min()
+        // What is told of the host changes with the hours of the network.
+        let (_, of_network) = of_network.at(self.now(), host.local_time());
+        change.into_iter().chain(of_network).chain(until).min()
     }
 
     /// Takes in what was measured of the host.

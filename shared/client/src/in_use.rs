@@ -29,6 +29,8 @@ pub(crate) struct InUse {
     last_input: Option<Instant>,
     /// Somebody may be there of whose input nothing can be seen.
     is_unseen: bool,
+    /// Nobody looks for input.
+    is_blind: bool,
     is_so: bool,
     /// When it was looked for the first time: nothing is known of the time before.
     watched_since: Option<Instant>,
@@ -113,7 +115,12 @@ impl InUse {
     /// When there was no input for so long, if there is none until then.
     pub(crate) fn silent_at(&self, limit: Option<Duration>) -> Option<Instant> {
         let since = self.last_input.max(self.watched_since)?;
-        Some(since + limit.filter(|_| !self.is_unseen)?)
+        Some(since + limit.filter(|_| !self.is_unseen && !self.is_blind)?)
+    }
+
+    /// Whether input is told where there is some.
+    pub(crate) const fn set_sensed(&mut self, is_sensed: bool) {
+        self.is_blind = !is_sensed;
     }
 
     /// The clock was set back: no input lies in the future.

@@ -72,6 +72,8 @@ pub struct ClientConfig {
     /// is started before the first look that was made for it. One that does not, as in a simulation, says by
     /// itself what happens there.
     pub answers_looks: bool,
+    /// Whether input is told where there is some. Where nobody looks for it, it is not missed (R6.4).
+    pub senses_input: bool,
 }
 
 impl ClientConfig {
@@ -88,6 +90,7 @@ impl ClientConfig {
             measure_disk: None,
             jobs_network: false,
             answers_looks: false,
+            senses_input: true,
         }
     }
 
@@ -186,6 +189,7 @@ impl Client {
         records: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
     ) -> Result<Self, RestoreError> {
         let mut state = State::default();
+        state.host.in_use_mut().set_sensed(config.senses_input);
         let mut ledger = Ledger::default();
         for (key, value) in records {
             record::restore(&mut state, &mut ledger, &key, &value)?;
@@ -348,12 +352,13 @@ impl Client {
 
     /// Does what time alone makes due, and what the event left to be decided.
     fn poll(&mut self) {
+        // What can bring jobs to those that may run comes before it is known what looks are for.
+        self.poll_devices();
+        self.wake_tasks();
         self.poll_looks();
         self.poll_in_use();
         self.poll_hours();
-        self.poll_devices();
         self.poll_disk();
-        self.wake_tasks();
         self.poll_quota();
         self.poll_wifi();
         self.poll_people();

@@ -2,13 +2,14 @@
 //! the load of other programs.
 //!
 //! Each look wakes the machine. So it is looked every few seconds only while the answer lets a task run or
-//! stops one. A host without jobs is to know whether it may compute before it asks for some, which has time:
-//! what it asks for too much waits here until it may run. Where something else keeps the host from computing
-//! anyway, or it has no project, nothing follows from a look.
+//! stops one. A host without jobs is to know whether it may compute before it asks for some, so it is looked
+//! now and then. Where something else keeps the host from computing anyway, or it has no project, nothing
+//! follows from a look.
 //!
-//! What was seen before says nothing when looks begin to be close: no task starts before the first of them
-//! ([`Asked`]). A task that runs goes on until then. A look that does not come in a minute is not waited for
-//! any longer ([`PATIENCE`]): whatever keeps the host from looking is not to keep it from computing for good.
+//! What was seen before says nothing when looks begin, or begin to be close: no work is asked for, and no
+//! task starts, before the first of them ([`Asked`]). A task that runs goes on until then. A look that does
+//! not come in a minute is not waited for any longer ([`PATIENCE`]): whatever keeps the host from looking is
+//! not to keep it from computing for good.
 
 use std::fmt;
 
@@ -105,8 +106,7 @@ impl Asked {
     /// From `now` on it is looked like this. `wanted` says whether there is anything to look for: where there
     /// is nothing, nothing has to be known.
     pub fn look(&mut self, looking: Looking, wanted: bool, now: Instant) {
-        let is_often = |looking: Looking| looking.pace() == LookPace::Often;
-        if is_often(looking) && !is_often(self.looking) {
+        if looking.pace() > self.looking.pace() {
             self.asked += 1;
             self.asked_at = now;
         }
@@ -153,10 +153,11 @@ impl Asked {
         self.asked
     }
 
-    /// Whether what is known is older than the jobs: nothing is to be started before the next look.
+    /// Whether what is known is older than what it is for: nothing is to be started, or asked for, before the
+    /// next look.
     #[must_use]
     pub fn is_stale(&self) -> bool {
-        self.looking.pace() == LookPace::Often && self.answered < self.asked
+        self.looking.pace() > LookPace::Never && self.answered < self.asked
     }
 }
 
@@ -189,8 +190,9 @@ mod tests {
     fn r6_4_what_was_seen_before_looks_were_close_is_stale_until_the_next_look() {
         let mut asked = Asked::default();
         asked.look(Looking::ForFetch, true, NOW);
-        assert!(!asked.is_stale(), "for a request it has time");
+        assert!(asked.is_stale(), "what was seen before looks began was forgotten");
         asked.answer(asked.number());
+        assert!(!asked.is_stale());
         asked.look(Looking::ForJobs, true, NOW);
         assert!(asked.is_stale());
         // The answer to a look of before.

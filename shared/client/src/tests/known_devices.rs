@@ -8,12 +8,16 @@ use fallow_domain::{
 };
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::job_queue::Devices;
+use fallow_policy::looks::LookPace;
 use fallow_preferences::Said;
 
 use super::{NOW, client, host, id_of, put_job, speed};
 use crate::machine::Client;
 use crate::state::Process;
-use crate::{DeviceState, DeviceTemperature, DeviceUser, Effect, Event, NoticeLevel, PreferenceFiles, Step};
+use crate::{
+    DeviceState, DeviceTemperature, DeviceUser, Effect, Event, NoticeLevel, PreferenceFiles, Step,
+    Surroundings,
+};
 
 const NVIDIA: ResourceType = ResourceType::Nvidia;
 
@@ -389,4 +393,25 @@ fn r3_14_a_program_that_cannot_be_seen_has_no_number() {
     let unseen = DeviceUser { process: 0, name: "a program".into(), ..user(1, false, 10) };
     client.handle(NOW, Event::DevicesSeen(vec![unseen]));
     assert_eq!(states(&client), ["nvidia:0 in use by a program"]);
+}
+
+#[test]
+fn r6_4_no_job_starts_on_an_old_look_because_its_device_came_back_with_time() {
+    let (mut client, _) = with_job(&[1]);
+    client.config.answers_looks = true;
+    client.handle(NOW, Event::WakeUp);
+    let seen = |client: &mut Client| {
+        let number = client.looks_for().number;
+        client.handle(NOW, Event::SurroundingsSeen(Surroundings { number, ..Surroundings::default() }));
+    };
+    client.handle(NOW, Event::DevicesSeen(vec![user(1, false, 4_000)]));
+    seen(&mut client);
+    client.handle(NOW, Event::DevicesSeen(Vec::new()));
+    assert!(usable(&client).is_empty(), "it is held for a minute");
+    client.handle(NOW, Event::WakeUp);
+    seen(&mut client);
+    assert_eq!(client.looks_for().pace, LookPace::Seldom, "no job can run");
+    let step = client.handle(NOW + Duration::from_secs(61), Event::WakeUp);
+    assert_eq!(count(&step, |effect| matches!(effect, Effect::StartTask { .. })), 0, "{:?}", step.actions);
+    assert!(client.looks_for().pace == LookPace::Often && client.awaits_look());
 }

@@ -36,6 +36,14 @@ fn asked(world: &World) -> u64 {
     world.client.looks_for().number
 }
 
+/// The look before the first request is answered, and a job comes.
+fn job_comes(world: &mut World) {
+    assert_eq!(pace(world), LookPace::Seldom);
+    let number = asked(world);
+    answer(world, number, false);
+    world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
+}
+
 fn rests_on_battery(world: &World) -> bool {
     world.client.host_view().suspended_by == Some(SuspendedBy::Battery)
 }
@@ -50,6 +58,8 @@ fn r6_4_no_job_starts_on_the_battery_because_the_last_look_was_old() {
     assert_eq!(pace(&world), LookPace::Seldom, "work may be asked for");
     assert!(world.client.looks_for().battery);
     let before = asked(&world);
+    world.run_for(SECOND * 30);
+    assert!(world.client.task_views().is_empty(), "nothing is asked for before it was looked");
     answer(&mut world, before, false);
     world.run_until("a job is here", MINUTE * 10, |world| !world.client.task_views().is_empty());
     // Not for so long that it is waited for no longer.
@@ -74,7 +84,7 @@ fn r6_4_no_job_starts_on_the_battery_because_the_last_look_was_old() {
 fn r6_4_while_computing_is_paused_nothing_is_looked_at_and_no_job_goes_on_before_the_first_look_after_it() {
     let mut world = host(62);
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
-    world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
+    job_comes(&mut world);
     let first = asked(&world);
     answer(&mut world, first, false);
     world.run_until("it computes", MINUTE * 10, |world| world.computing() == 2);
@@ -106,7 +116,7 @@ const OVER: &str = "what computing rested for is over";
 fn r6_4_that_a_host_is_off_its_battery_is_not_said_while_nobody_looks() {
     let mut world = host(63);
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
-    world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
+    job_comes(&mut world);
     let number = asked(&world);
     answer(&mut world, number, true);
     assert_eq!((told(&world, "runs on its battery"), told(&world, OVER)), (1, 0));
@@ -135,7 +145,7 @@ fn told(world: &World, what: &str) -> usize {
 fn r6_4_a_look_that_never_ends_keeps_no_host_from_computing_and_is_told() {
     let mut world = host(64);
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
-    world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
+    job_comes(&mut world);
     // Nothing else happens by then but that its time is over.
     world.run_for(SECOND * 50);
     assert!(world.start_times.is_empty() && world.client.host_view().awaits_look);
@@ -162,7 +172,7 @@ fn r6_4_a_battery_that_was_too_hot_has_not_cooled_because_nobody_looked_meanwhil
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
     let most = Some(NonZeroU32::new(45));
     world.event(owner(Said { battery_temperature_max: most, ..Said::default() }));
-    world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
+    job_comes(&mut world);
     let seen = |world: &mut World, battery_temperature: Option<u32>| {
         let number = asked(world);
         world.event(Event::SurroundingsSeen(Surroundings {
@@ -202,7 +212,7 @@ fn r6_4_a_battery_that_was_too_hot_has_not_cooled_because_nobody_looked_meanwhil
 fn r6_4_a_look_that_never_ends_keeps_no_host_from_computing_when_its_hours_begin() {
     let mut world = host(66);
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], two_cpus()).into()));
-    world.run_until("a job is here", MINUTE * 10, |world| pace(world) == LookPace::Often);
+    job_comes(&mut world);
     let number = asked(&world);
     answer(&mut world, number, false);
     world.run_until("it computes", MINUTE * 10, |world| world.computing() > 0);
@@ -215,4 +225,32 @@ fn r6_4_a_look_that_never_ends_keeps_no_host_from_computing_when_its_hours_begin
     assert_eq!((world.computing(), told(&world, IN_VAIN)), (0, 0));
     world.run_until("it computes again", SECOND * 70, |world| world.computing() > 0);
     assert_eq!(told(&world, IN_VAIN), 1);
+}
+
+#[test]
+fn r6_4_a_host_without_jobs_asks_for_none_on_its_battery_because_nobody_looked_while_it_rested() {
+    let mut world = host(67);
+    world.event(attach_unseen(url("a"), "key", None));
+    let number = asked(&world);
+    answer(&mut world, number, true);
+    assert_eq!((told(&world, "runs on its battery"), rests_on_battery(&world)), (1, true));
+    for _ in 0..3 {
+        world.event(Event::OwnerSuspended(true));
+        assert_eq!(pace(&world), LookPace::Never);
+        // Nothing is seen, for nobody looks.
+        let number = asked(&world);
+        answer(&mut world, number, false);
+        world.run_for(SECOND * 5);
+        world.event(Event::OwnerSuspended(false));
+        world.run_for(SECOND * 5);
+        let number = asked(&world);
+        answer(&mut world, number, true);
+        world.run_for(SECOND * 5);
+    }
+    assert!(world.client.task_views().is_empty() && rests_on_battery(&world));
+    assert_eq!((told(&world, "runs on its battery"), told(&world, OVER)), (1, 0));
+    let number = asked(&world);
+    answer(&mut world, number, false);
+    assert_eq!(told(&world, OVER), 1);
+    world.run_until("a job is here", MINUTE * 10, |world| !world.client.task_views().is_empty());
 }
