@@ -374,6 +374,7 @@ impl Supervision {
             tasks: !self.tasks.is_empty(),
             all_stopped: self.tasks.values().all(Task::is_still),
             all_bound: self.tasks.values().all(Task::is_bound),
+            wanted: self.freezer.is_wanted(),
             under_way: !self.unsent.is_empty() || self.stopping && !self.tasks.is_empty() || makes_room,
             swap: self.swap.is_wanted(),
         }

@@ -7,7 +7,8 @@
 //!
 //! One may have itself go on in spite of it, by a timer of its own (see [`super::restless`]), and nobody sees
 //! what it takes until the next look. So half a minute is only for tasks whose memory and number of processes
-//! the kernel bounds, each in a control group of its own; others are looked at every three seconds.
+//! the kernel bounds, each in a control group of its own, and while nobody wants the machine for himself;
+//! else they are looked at every three seconds.
 //!
 //! A task that rests because it was told to by a message ([`Rest`]) is not stopped: it wakes again and again
 //! to look whether it may go on, and ends itself without heartbeats. So it is stopped, too, when it has
@@ -21,7 +22,8 @@ use fallow_domain::Duration as CpuTime;
 const TICK: Duration = Duration::from_secs(1);
 /// While all are stopped, and the kernel bounds what each could take.
 const ALL_STOPPED: Duration = Duration::from_secs(30);
-/// While all are stopped, and nothing but looks bounds what some could take.
+/// While all are stopped, and nothing but looks bounds what some could take, or keeps it from somebody who is
+/// there.
 const ALL_STOPPED_UNBOUND: Duration = Duration::from_secs(3);
 /// The same while somebody limits what tasks have in the swap space: the system moves stopped ones there.
 const ALL_STOPPED_AND_SWAP: Duration = Duration::from_secs(10);
@@ -44,6 +46,8 @@ pub(super) struct Matters {
     pub(super) all_stopped: bool,
     /// Each has a control group of its own, with limits of memory and of processes.
     pub(super) all_bound: bool,
+    /// Somebody wants the machine for himself.
+    pub(super) wanted: bool,
     /// Something waits to be told, or tasks have to leave, or to make room: it goes on by looks.
     pub(super) under_way: bool,
     /// It is looked at the swap space.
@@ -57,7 +61,7 @@ impl Matters {
             Self { under_way: true, .. } => TICK,
             Self { tasks: false, .. } => NO_TASK,
             Self { all_stopped: false, .. } => TICK,
-            Self { all_bound: false, .. } => ALL_STOPPED_UNBOUND,
+            Self { all_bound: false, .. } | Self { wanted: true, .. } => ALL_STOPPED_UNBOUND,
             Self { swap: true, .. } => ALL_STOPPED_AND_SWAP,
             _ => ALL_STOPPED,
         }
@@ -126,6 +130,8 @@ mod tests {
             // One could have itself go on, and nothing bounds what it takes until somebody looks.
             (unbound, Duration::from_secs(3)),
             (Matters { swap: true, ..unbound }, Duration::from_secs(3)),
+            (Matters { wanted: true, ..stopped }, Duration::from_secs(3)),
+            (Matters { wanted: true, all_stopped: false, ..stopped }, TICK),
             (Matters { all_stopped: false, ..unbound }, TICK),
             (Matters { under_way: true, ..stopped }, TICK),
             (Matters::default(), NO_TASK),
