@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use fallow_client::{DiskFound, Event, FileFound, FileKey};
+use fallow_daemon::clock;
 use fallow_domain::Bytes;
 use rustix::io::Errno;
 use tokio::sync::mpsc;
@@ -141,7 +142,7 @@ impl Engine {
     /// While nothing can be stored: deletes some files that the client gives up. True if there were any.
     pub(super) fn give_up_unneeded(&mut self) -> bool {
         loop {
-            let keys = self.client.give_up_files();
+            let keys = self.client.give_up_files(clock::now());
             if keys.is_empty() {
                 return false;
             }

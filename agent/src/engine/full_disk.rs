@@ -89,6 +89,7 @@ impl Engine {
         let stems: Vec<String> = new.iter().map(|(_, stem)| stem.clone()).collect();
         let doomed = Deletions::of(step);
         let (begun, mut has_given_up, mut told, mut hurry) = (Instant::now(), false, None, 0);
+        let mut has_waited = false;
         let mut press_at = begun + PRESS;
         loop {
             let over = self.deletions.over();
@@ -133,7 +134,8 @@ impl Engine {
                     }
                     // Files that no job needs go before anything that one does.
                     if self.give_up_unneeded() {
-                        hurry = 1;
+                        // A file system may take a moment to have their space: the first ones may be enough.
+                        hurry = if std::mem::replace(&mut has_waited, true) { 1 } else { TRIES };
                         continue;
                     }
                     self.take_from_tasks(None, is_pressing);

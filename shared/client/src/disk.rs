@@ -470,11 +470,17 @@ impl Disk {
             let key = FileKey { project: gone.project, name: gone.name.clone() };
             // The volume has their space by now: what is free there and they would both count else.
             forget(&mut books.disk, &key);
-            books.whole.insert(key.clone(), Bytes(0));
             self.given_up.insert(key);
         }
         self.is_wanted |= !next.is_empty();
         next
+    }
+
+    /// A file of these is gone.
+    pub(crate) fn was_given_up(&mut self, key: &FileKey) {
+        if let Some(books) = &mut self.books {
+            books.whole.insert(key.clone(), Bytes(0));
+        }
     }
 
     /// A queued job is given back. Its downloads that no other job needs are to be cancelled.

@@ -479,8 +479,9 @@ impl Client {
 
     /// Some files that no job needs, to be deleted now because nothing can be stored for want of space; each
     /// is named once. Of the project that exceeds its limit by most, or leaves least of it, they are the
-    /// first to go. That needs no storing: what is recorded and not there is believed to be gone.
-    pub fn give_up_files(&mut self) -> Vec<FileKey> {
+    /// first to go. That needs no storing: what is recorded and not there is believed to be gone. It is `now`:
+    /// the client's own clock stands still while nothing can be stored.
+    pub fn give_up_files(&mut self, now: Instant) -> Vec<FileKey> {
         self.settle_disk();
         // It is measured soon.
         self.timers.stale(Timer::Disk);
@@ -498,10 +499,13 @@ impl Client {
                     self.disk.note(DiskDeed { at: self.clock.now(), project: Some(project), text });
                     let what = DiskAct::Deleted;
                     self.disk_decided(what, Some(project), &key.name, bytes, Rule::FullDisk, why);
+                    self.disk.was_given_up(&key);
                     keys.push(key);
                 }
             }
             if !keys.is_empty() {
+                // The file system may take a moment to have their space.
+                self.disk.frees(now);
                 return keys;
             }
         }

@@ -497,7 +497,7 @@ fn r4_12_while_nothing_can_be_stored_each_file_that_no_job_needs_is_given_up_onc
         }
         let mut given_up: Vec<FileKey> = Vec::new();
         loop {
-            let next = client.give_up_files();
+            let next = client.give_up_files(NOW);
             assert!(next.len() <= 4);
             if next.is_empty() {
                 break;
@@ -562,7 +562,7 @@ fn r4_13_of_many_decisions_the_last_twenty_are_kept_and_all_are_counted() {
     let keys: Vec<FileKey> = (0..50).map(|n| keep(&mut client, "a", n, 10)).collect();
     let files: Vec<(&FileKey, u64)> = keys.iter().map(|key| (key, 10)).collect();
     client.handle(NOW, found_with(&files));
-    while !client.give_up_files().is_empty() {}
+    while !client.give_up_files(NOW).is_empty() {}
     let kept: Vec<_> = client.disk_decisions().collect();
     assert_eq!(kept.len(), 20);
     assert!(kept.iter().all(|one| one.rule == "R6.10" && one.what == DiskAct::Deleted), "{kept:?}");

@@ -147,12 +147,25 @@ fn r4_8_deletions_one_after_the_other_put_off_one_measurement_and_not_all() {
 }
 
 #[test]
+fn r4_12_a_file_system_that_has_the_space_of_what_was_given_up_a_moment_later_loses_nothing_more() {
+    let (mut client, _, _) = with_two_files();
+    // It has been tried for a while by then.
+    let now = NOW + Duration::from_secs(20);
+    assert_eq!(client.give_up_files(now).len(), 2);
+    // Both are gone, and what they took is not free yet.
+    let Event::DiskMeasured(Ok(mut look)) = found_with(&[]) else { panic!() };
+    look.free = Bytes(90);
+    client.handle(now + Duration::from_secs(1), Event::DiskMeasured(Ok(look)));
+    assert!(client.disk.suspension().is_none(), "{:?}", client.disk.suspension());
+}
+
+#[test]
 fn r4_12_a_file_that_is_given_up_while_the_disk_is_measured_counts_no_more_once_it_is_gone() {
     let (mut client, first, second) = with_two_files();
     assert!(asks(&mut client, NOW + Duration::from_mins(1)));
     let at = NOW + Duration::from_mins(2);
     // The look has passed both by then.
-    let mut given_up = client.give_up_files();
+    let mut given_up = client.give_up_files(NOW);
     given_up.sort();
     assert_eq!(given_up, [first.clone(), second.clone()]);
     let Event::DiskMeasured(Ok(mut look)) = found_with(&[(&first, 300), (&second, 300)]) else { panic!() };
@@ -171,7 +184,7 @@ fn r4_12_a_file_that_is_given_up_while_the_disk_is_measured_counts_no_more_once_
 #[test]
 fn r4_12_what_is_given_up_counts_no_more_and_others_who_take_its_space_are_seen() {
     let (mut client, first, _) = with_two_files();
-    assert_eq!(client.give_up_files().len(), 2);
+    assert_eq!(client.give_up_files(NOW).len(), 2);
     assert_eq!(client.disk_view().unwrap().used, Bytes(10));
     // Others have written 500 since: 490 of 1000 are free, of which 100 stay so.
     client.handle(NOW + Duration::from_secs(30), Event::VolumeSeen { free: Bytes(490) });
@@ -185,5 +198,5 @@ fn r4_12_what_is_given_up_counts_no_more_and_others_who_take_its_space_are_seen(
     client.edit_file(&first, |file| file.status = FileStatus::Present);
     client.disk.arrived(&first);
     assert_eq!(client.disk_view().unwrap().used, Bytes(10 + 300));
-    assert_eq!(client.give_up_files(), [first]);
+    assert_eq!(client.give_up_files(NOW), [first]);
 }
