@@ -20,8 +20,8 @@ use crate::record::Record;
 use crate::state::Project;
 use crate::timers::Timer;
 
-/// How long it is not looked again what to ask for where there is nobody to ask.
-const NOBODY_PERIOD: Duration = Duration::from_hours(1);
+/// How long it is not looked again what to ask for where there is nobody to ask, or computing is suspended.
+const QUIET_PERIOD: Duration = Duration::from_hours(1);
 
 /// Why a project that has jobs sent none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,12 +167,9 @@ impl Client {
     /// Decides what work to ask of whom.
     fn check_work_fetch(&mut self) {
         self.settle_long_term();
-        if self.state.projects.is_empty() {
-            // Nobody can be asked: that changes by an event, and not with time.
-            return self.follow(FetchDecision::nothing(self.now() + NOBODY_PERIOD));
-        }
-        if self.preferences().suspended {
-            return self.follow(FetchDecision::nothing(self.now() + CHECK_PERIOD));
+        if self.state.projects.is_empty() || self.preferences().suspended {
+            // That changes by an event, and not with time.
+            return self.follow(FetchDecision::nothing(self.now() + QUIET_PERIOD));
         }
         self.look_what_is_enough();
         let (composition, none) = (self.config.composition, Outlook::default());

@@ -78,6 +78,21 @@ fn r2_16_a_host_that_can_ask_nobody_is_not_woken_for_it() {
 }
 
 #[test]
+fn r2_16_a_host_whose_computing_is_suspended_is_not_woken_to_look_for_work_and_looks_when_it_goes_on() {
+    static POLICY: Greedy = Greedy { decisions: AtomicUsize::new(0) };
+    let mut client = greedy(&POLICY, &["a"]);
+    client.handle(NOW, Event::OwnerSuspended(true));
+    let before = POLICY.decisions.load(Ordering::Relaxed);
+    let at = NOW + CHECK_PERIOD * 5;
+    client.handle(at, Event::WakeUp);
+    let wake_at = client.handle(at, Event::WakeUp).wake_at;
+    assert!(wake_at.is_none_or(|wake| wake > at + CHECK_PERIOD), "{wake_at:?}");
+    assert_eq!(POLICY.decisions.load(Ordering::Relaxed), before);
+    client.handle(at, Event::OwnerSuspended(false));
+    assert!(POLICY.decisions.load(Ordering::Relaxed) > before);
+}
+
+#[test]
 fn r2_16_a_policy_that_would_decide_at_once_again_is_asked_again_after_a_second() {
     static POLICY: Greedy = Greedy { decisions: AtomicUsize::new(0) };
     let mut client = greedy(&POLICY, &["a"]);

@@ -27,7 +27,8 @@ fn afresh(client: &Client) -> Instant {
     let decision = runnable.then(|| client.schedule.holds_until());
     let others =
         [network(client), transfers, attachment, trial, decision, client.next_device(), client.next_disk()];
-    let all = of_tasks.into_iter().chain(others).chain([others_gone]);
+    let of_people = [client.next_hours(), client.state.host.next_in_use()];
+    let all = of_tasks.into_iter().chain(others).chain(of_people).chain([others_gone]);
     let at = if client.schedule.is_wanted() { now } else { first(all) };
     at.max(now + Duration::from_millis(100)).min(now + Duration::from_hours(1))
 }
