@@ -31,6 +31,8 @@ use crate::{account, control, guard, host, manual, preferences as files, sys};
 const SECRET_MAX: u64 = 4096;
 /// What the store needs on its volume to be made and to go on, in megabytes.
 const SPACE: u32 = 8;
+/// How long an agent that has ended waits for looks at the machine that have not.
+const LAST_LOOKS: Duration = Duration::from_secs(5);
 /// How long `stop` waits: tasks may take a minute to leave.
 const STOP: Duration = Duration::from_secs(90);
 
@@ -176,6 +178,8 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
         tracing::error!(%error, "the agent ends");
     }
     telemetry.shutdown();
+    // A look at a driver's file may never end, and nothing else is left to be waited for.
+    runtime.shutdown_timeout(LAST_LOOKS);
     match result.map_err(|error| with_space_needed(error, &data))? {
         Finished::Asked => Ok(()),
         Finished::Separated => start_anew(),
