@@ -29,6 +29,7 @@ use zbus::{Connection, MatchRule, MessageStream, connection};
 use zbus::{OwnedObjectPath, OwnedVariant};
 
 use super::{Report, Sight, TELL_AGAIN, Tell};
+use crate::host::alarm::Alarm;
 
 pub(super) const NAME: &str = "sessions";
 
@@ -121,6 +122,8 @@ pub(super) async fn listen(
 ) {
     let mut wait = RETRY;
     let (mut known, mut gone_since) = (Known::default(), None);
+    // Where there is no logind, this is all that the agent's own thread is woken for.
+    let alarm = Alarm::new();
     loop {
         let error = match connect(bus.as_deref()).await {
             Ok((calls, signals)) => {
@@ -144,7 +147,7 @@ pub(super) async fn listen(
             }
             continue;
         }
-        sleep(wait).await;
+        alarm.after(wait).await;
         wait = (wait * 2).min(RETRY_MAX);
     }
 }
