@@ -114,7 +114,9 @@ fn child_is_shown_what_was_decided(volume: &Path) {
     assert!(files >= inputs && bytes >= inputs * INPUT as u64, "{shown}");
     let (code, text) = lab.says(&["hosts", "show", &id]);
     println!("{text}");
-    for said in ["suspended by disk", "have to be freed", "keep_0_in", "R4.4", "R4.8", " deleted ("] {
+    for said in
+        ["has too little space on its disk", "have to be freed", "keep_0_in", "R4.4", "R4.8", " deleted ("]
+    {
         assert!(code == 0 && text.contains(said), "{said}: {text}");
     }
 

@@ -2,9 +2,10 @@
 
 use fallow_client::{Client, Entity, HostView, ProjectView, TaskView};
 use fallow_domain::agent_state::{
-    DiskDecision, DiskSpace, Entry, EntryKey, HostState, Metrics, ProjectState, TaskState,
+    DiskDecision, DiskSpace, Entry, EntryKey, HostState, Metrics, OwnerWord, ProjectState, TaskState,
 };
-use fallow_domain::{Duration, Fraction, Virtualization, printable};
+use fallow_domain::{Duration, Fraction, Preferences, Virtualization, printable};
+use fallow_fleet::Preference;
 use fallow_policy::metrics::Figures;
 use fallow_proto::fleet::limits;
 
@@ -44,6 +45,7 @@ fn host(view: HostView, hostname: &str, name: &str) -> HostState {
         usable_cpus: view.usable_cpus,
         idle_cpus: view.idle_cpus,
         suspended_by: view.suspended_by,
+        network_rests: view.network_rest,
         document_version: view.document_version,
         document_content: view.document_content,
         document_applied_at: view.document_applied_at,
@@ -64,12 +66,21 @@ fn host(view: HostView, hostname: &str, name: &str) -> HostState {
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         in_use: view.is_less_in_use,
         owner: view.owner_limits,
-        owner_word: view.owner_word.map(Box::new),
+        owner_word: view.owner_word.map(|word| Box::new(in_places(word))),
         declined: view.declined,
         // The link knows that.
         organisation: Vec::new(),
         disk: None,
     }
+}
+
+/// What an owner says, and none of the other preferences in force: what a user has said on a project's site,
+/// say, is no coordinator's affair.
+fn in_places(word: OwnerWord) -> OwnerWord {
+    let mut preferences = Preferences::default();
+    let said = Preference::all_of(&word.preferences).into_iter();
+    said.filter(|one| word.places.contains_key(one.key())).for_each(|one| one.put_in(&mut preferences));
+    OwnerWord { preferences, ..word }
 }
 
 /// How it stands with the disk, with words that the coordinator takes.

@@ -101,10 +101,8 @@ async fn r6_4_every_word_of_a_groups_file_is_in_force_on_its_hosts_unless_their_
         }
     };
     let told = coordinator.until("the owner's word", tells("upload_max")).await;
-    assert_eq!(
-        (told.run_on_batteries, told.upload_max_bytes, told.download_max_bytes),
-        (false, 50_000, 2_000_000)
-    );
+    // And no more than what he says.
+    assert_eq!((told.run_on_batteries, told.upload_max_bytes, told.download_max_bytes), (false, 50_000, 0));
     let now = in_force(dir);
     let by_owner = |value: &str| (value.to_owned(), "preferences.toml".to_owned());
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fallow_domain::agent_state::{HostState, Metrics, RolledBack, SuspendedBy};
+use fallow_domain::agent_state::{HostState, Metrics, NetworkRest, RolledBack, SuspendedBy};
 use fallow_domain::{
     Bytes, DocumentVersion, Fraction, Instant, MasterUrl, Metric, OwnerLimits, RPCS_PER_JOB, ResourceType,
     printable,
@@ -25,6 +25,7 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         usable_cpus,
         idle_cpus,
         suspended_by,
+        network_rests,
         document_version,
         document_content,
         document_applied_at,
@@ -78,6 +79,7 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         idle_cpus: *idle_cpus,
         name: name.clone(),
         suspended: suspended_to_wire(*suspended_by).into(),
+        network_rests: network_to_wire(*network_rests).into(),
         os: os.clone(),
         arch: arch.clone(),
         memory_bytes: memory.0,
@@ -145,6 +147,7 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         container,
         container_engine,
         disk,
+        network_rests,
     } = wire;
     check::text("document_content", &document_content)?;
     check::text("os", &os)?;
@@ -181,6 +184,7 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         usable_cpus,
         idle_cpus,
         suspended_by: suspended_from_wire(suspended, &suspended_by),
+        network_rests: network_from_wire(network_rests),
         document_version: DocumentVersion(document_version),
         document_content,
         document_applied_at: Instant::from_micros(document_applied_at),
@@ -288,6 +292,29 @@ fn suspended_from_wire(number: i32, text: &str) -> Option<SuspendedBy> {
     }
 }
 
+const fn network_to_wire(rests: Option<NetworkRest>) -> wire::NetworkRest {
+    match rests {
+        None => wire::NetworkRest::Unspecified,
+        Some(NetworkRest::Hours) => wire::NetworkRest::Hours,
+        Some(NetworkRest::Amount) => wire::NetworkRest::Amount,
+        Some(NetworkRest::Wifi) => wire::NetworkRest::Wifi,
+        Some(NetworkRest::Other) => wire::NetworkRest::Other,
+    }
+}
+
+/// What keeps a host from contacting projects, if anything does. Newer agents may give a number that is not
+/// known here.
+#[must_use]
+pub fn network_from_wire(number: i32) -> Option<NetworkRest> {
+    match wire::NetworkRest::try_from(number) {
+        Ok(wire::NetworkRest::Unspecified) => None,
+        Ok(wire::NetworkRest::Hours) => Some(NetworkRest::Hours),
+        Ok(wire::NetworkRest::Amount) => Some(NetworkRest::Amount),
+        Ok(wire::NetworkRest::Wifi) => Some(NetworkRest::Wifi),
+        Ok(wire::NetworkRest::Other) | Err(_) => Some(NetworkRest::Other),
+    }
+}
+
 fn metrics_to_wire(metrics: Metrics) -> wire::Metrics {
     let Metrics { idleness, waste, share_violation, share_deviation, monotony, rpcs_per_job } = metrics;
     wire::Metrics {
@@ -345,6 +372,7 @@ mod tests {
             usable_cpus: 7,
             idle_cpus: 6,
             suspended_by: Some(SuspendedBy::Owner),
+            network_rests: Some(NetworkRest::Amount),
             document_version: DocumentVersion(5),
             document_content: "c0".into(),
             document_applied_at: Instant::from_micros(11),
@@ -427,6 +455,15 @@ mod tests {
         }
         // An older coordinator shows the text.
         assert_eq!(to_wire(&host()).suspended_by, "owner");
+    }
+
+    #[test]
+    fn what_keeps_a_host_from_its_projects_survives_the_wire_and_is_read_from_newer_agents() {
+        let known = [NetworkRest::Hours, NetworkRest::Amount, NetworkRest::Wifi, NetworkRest::Other];
+        for rests in known.map(Some).into_iter().chain([None]) {
+            assert_eq!(network_from_wire(network_to_wire(rests).into()), rests);
+        }
+        assert_eq!(network_from_wire(77), Some(NetworkRest::Other));
     }
 
     #[test]

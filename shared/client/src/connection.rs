@@ -3,10 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use fallow_domain::agent_state::NetworkRest;
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType};
 use fallow_policy::network_period::{Connection, NetworkNeeds};
 use fallow_policy::rpc_timing::RequestedBy;
 
+use crate::Entity;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Job, Project};
@@ -33,6 +35,8 @@ pub(crate) struct Access {
     closed_until: Option<Instant>,
     /// By the last look.
     used: NetworkUse,
+    /// What is known of the host: what in the preferences closes it.
+    told_rest: Option<NetworkRest>,
     /// The types of which there was no chance to get work when it was closed.
     unserved_when_closed: PerType<bool>,
 }
@@ -63,6 +67,10 @@ impl Client {
         let interval = self.preferences().connection_interval;
         let was_open = self.access.closed_until.is_none();
         let by_hours = self.state.host.network_closed_until(self.now());
+        let rest = self.rests_by(by_hours.is_some());
+        if std::mem::replace(&mut self.access.told_rest, rest) != rest {
+            self.touch(Entity::Host);
+        }
         let by_wifi = self.wifi.forbids().then_some(Instant::FAR_FUTURE);
         let closed_until = by_hours.max(self.state.quota.spent_until()).max(by_wifi);
         if let Some(until) = closed_until.filter(|_| !self.is_wanted_here()) {

@@ -4,6 +4,8 @@
 //! Not stored: files are read anew at each start, and what a project's web site says is stored with the
 //! project. A file that cannot be read may have been the one that forbids: until it can, nothing computes.
 
+use std::collections::BTreeMap;
+
 use fallow_boinc::scheduler::PreferenceFile;
 use fallow_domain::agent_state::OwnerWord;
 use fallow_domain::{Bytes, FleetDocument, Fraction, Instant, MasterUrl, OwnerLimits};
@@ -101,17 +103,32 @@ impl Sources {
             others.chain([&entry.place]).any(|place| is_owners(&place.origin))
         });
         let said = u32::try_from(said.count()).unwrap_or(u32::MAX);
-        let places = merged
+        // Of programs it is told that he names some also where the document names the same: else it could be
+        // found out by asking which.
+        let mut places: BTreeMap<String, String> = merged
             .entries
             .iter()
-            .filter(|entry| is_owners(&entry.place.origin))
-            .map(|entry| (entry.key.to_owned(), place_of_owner(entry.key, &entry.place)));
-        let word = || {
+            .filter_map(|entry| {
+                let others = entry.others.iter().map(|other| &other.place);
+                let mut all = std::iter::once(&entry.place).chain(others);
+                let is_his = is_owners(&entry.place.origin) || NAMING_PROGRAMS.contains(&entry.key);
+                let place = all.find(|place| is_his && is_owners(&place.origin))?;
+                Some((entry.key.to_owned(), place_of_owner(entry.key, place)))
+            })
+            .collect();
+        // With a limit of his goes the time that he means, whatever a document says of that without a limit.
+        let limit = places.get("transfer_max").cloned();
+        if let Some(place) =
+            limit.filter(|_| document.is_some_and(|one| one.preferences.local.transfer_max.is_none()))
+        {
+            places.entry("transfer_period".to_owned()).or_insert(place);
+        }
+        let word = move || {
             let mut preferences = merged.values.fleet.clone();
             let asked = document.map(|document| document.preferences.local.clone()).unwrap_or_default();
             preferences.local.exclusive_programs = asked.exclusive_programs;
             preferences.local.exclusive_gpu_programs = asked.exclusive_gpu_programs;
-            OwnerWord { said, preferences, places: places.collect() }
+            OwnerWord { said, preferences, places }
         };
         (said > 0).then(word)
     }

@@ -3,6 +3,7 @@
 //! asks for it: what it would send could not be fetched, nor what it wants be sent (the stock client
 //! likewise).
 
+use fallow_domain::agent_state::NetworkRest;
 use fallow_domain::{Bytes, Instant, LocalTime};
 use fallow_policy::transfer_quota::{Spent, TransferDays};
 
@@ -103,7 +104,25 @@ impl Client {
         }
     }
 
-    /// Why no project is contacted now by preferences of the network, if none is.
+    /// What in the preferences of the network keeps projects from being contacted now, if anything does.
+    pub(crate) fn network_rest(&self) -> Option<NetworkRest> {
+        self.rests_by(self.state.host.network_closed_until(self.now()).is_some())
+    }
+
+    /// The same of whoever knows whether it is none of its hours.
+    pub(crate) fn rests_by(&self, is_closed: bool) -> Option<NetworkRest> {
+        [
+            (self.state.quota.is_spent(), NetworkRest::Amount),
+            (self.wifi.is_lacking(), NetworkRest::Wifi),
+            (is_closed, NetworkRest::Hours),
+            // It is being looked whether it is on WiFi.
+            (self.wifi.forbids(), NetworkRest::Other),
+        ]
+        .into_iter()
+        .find_map(|(is_so, rest)| is_so.then_some(rest))
+    }
+
+    /// The same in words.
     pub(crate) fn network_rests(&self) -> Option<String> {
         let (host, now) = (&self.state.host, self.now());
         let until = |at: Instant| match at {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use fallow_domain::agent_state::Phase;
-use fallow_domain::agent_state::{OwnerWord, RolledBack, SuspendedBy};
+use fallow_domain::agent_state::{NetworkRest, OwnerWord, RolledBack, SuspendedBy};
 use fallow_domain::{
     Bytes, Device, DocumentVersion, Duration, HostFacts, Hours, Instant, JobId, MasterUrl, OwnerLimits,
     ProjectAssignment, ProjectId, ResourceType, Share, Virtualization,
@@ -35,6 +35,8 @@ pub struct HostView {
     pub snoozed_until: Option<Instant>,
     /// Whether somebody uses the host, and what follows from it.
     pub in_use: InUseView,
+    /// What in the preferences of the network keeps it from contacting projects, if anything does.
+    pub network_rest: Option<NetworkRest>,
     /// Why no project is contacted now by preferences of the network, if none is: in words.
     pub network_rests: Option<String>,
     /// Why files wait although projects are contacted, if they do: in words.
@@ -182,6 +184,7 @@ impl Client {
             in_use: meta.in_use(),
             hours: self.preferences().hours.clone(),
             hours_change: meta.hours_change_at().map(|at| meta.local_time().show(at)),
+            network_rest: self.network_rest(),
             network_rests: self.network_rests(),
             files_wait: self.files_wait(),
             excluded_devices: self.preferences().excluded_devices.clone(),

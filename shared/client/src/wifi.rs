@@ -26,6 +26,11 @@ enum Stand {
 }
 
 impl Wifi {
+    /// Whether it is known that the host is not on WiFi, and has to be.
+    pub(crate) fn is_lacking(self) -> bool {
+        self.stand == Stand::Lacking
+    }
+
     /// Whether nothing may be transferred.
     pub(crate) fn forbids(self) -> bool {
         self.stand != Stand::Fine

@@ -75,6 +75,9 @@ pub struct HostState {
     pub idle_cpus: u32,
     /// Who suspended computing, if anybody.
     pub suspended_by: Option<SuspendedBy>,
+    /// What keeps it from contacting projects, if anything does.
+    #[serde(default)]
+    pub network_rests: Option<NetworkRest>,
     /// The document that is followed.
     pub document_version: DocumentVersion,
     /// The content of that document, as the coordinator named it; empty where the agent does not say.
@@ -294,6 +297,33 @@ impl SuspendedBy {
 impl fmt::Display for SuspendedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// What in the preferences of the network keeps a host from contacting projects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NetworkRest {
+    /// It is none of the hours of the network.
+    Hours,
+    /// As much was transferred as may be in some days.
+    Amount,
+    /// The host is not on WiFi.
+    Wifi,
+    /// Something that a newer agent knows and this version does not.
+    Other,
+}
+
+impl NetworkRest {
+    /// As programs read it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hours => "hours",
+            Self::Amount => "amount",
+            Self::Wifi => "wifi",
+            Self::Other => "other",
+        }
     }
 }
 

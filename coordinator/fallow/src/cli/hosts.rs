@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use fallow_daemon::clock;
-use fallow_domain::agent_state::SuspendedBy;
+use fallow_domain::agent_state::{NetworkRest, SuspendedBy};
 use fallow_domain::{DocumentVersion, LabelName, Metric, RPCS_PER_JOB};
 use fallow_proto::fleet::disk::act_from_wire;
-use fallow_proto::fleet::host::suspended_by;
+use fallow_proto::fleet::host::{network_from_wire, suspended_by};
 use fallow_proto::fleet::v1::{DiskDecision, DiskSpace, HostState, Metrics};
 use fallow_proto::operator::v1::{Host, ListHostsRequest};
 use serde_json::{Value, json};
@@ -248,7 +248,11 @@ pub(super) fn state_of(host: &Host, newest: u64, names: &Names) -> String {
                 ),
                 false => said(&host.state.clone().unwrap_or_default(), newest),
             };
-            [copy_of(host, names), said]
+            let network = match (host.follows_unknown, &host.state) {
+                (false, Some(state)) => network(state),
+                _ => "",
+            };
+            [copy_of(host, names), said, network.to_owned()]
                 .into_iter()
                 .filter(|text| !text.is_empty())
                 .collect::<Vec<_>>()
@@ -281,10 +285,28 @@ fn said(state: &HostState, newest: u64) -> String {
         (_, 0, "hours") => "outside of its hours".to_owned(),
         (_, 0, "in use") => "somebody uses it".to_owned(),
         (_, 0, "snooze") => "paused by somebody there".to_owned(),
+        (_, 0, "battery") => "rests for its battery".to_owned(),
+        (_, 0, "other programs") => "rests for other programs of its owner".to_owned(),
+        (_, 0, "no input") => "rests without input (stop_without_input)".to_owned(),
+        (_, 0, "preference file") => "its owner's preference file cannot be read".to_owned(),
+        (_, 0, "disk") => "has too little space on its disk".to_owned(),
+        (_, 0, "start delay") => "waits after its start (start_delay)".to_owned(),
+        (_, 0, "confinement") => "lacks layers of confinement that are required".to_owned(),
         (_, 0, by) => format!("suspended by {by}"),
         (..) => {
             format!("went back from version {}: {}", DocumentVersion(rolled_back), state.document_rollback)
         }
+    }
+}
+
+/// What keeps a host from contacting projects, in words.
+fn network(state: &HostState) -> &'static str {
+    match network_from_wire(state.network_rests) {
+        None => "",
+        Some(NetworkRest::Hours) => "outside of its network hours",
+        Some(NetworkRest::Amount) => "transfers no more for now (transfer_max)",
+        Some(NetworkRest::Wifi) => "not on WiFi (network_wifi_only)",
+        Some(NetworkRest::Other) => "contacts no project for now",
     }
 }
 
@@ -393,7 +415,7 @@ pub(crate) fn host_json(host: &Host, newest: u64) -> Value {
             })
         })
         .collect();
-    json!({
+    let mut all = json!({
         "agent_id": host.agent_id,
         "name": state.name,
         "hostname": state.hostname,
@@ -435,7 +457,10 @@ pub(crate) fn host_json(host: &Host, newest: u64) -> Value {
         "tasks": tasks,
         "disk": disk_json(state.disk.as_ref(), &host.disk_decisions),
         "labels": labels_json(&host.labels),
-    })
+    });
+    // There is an end to what the macro takes.
+    all["network_rests"] = json!(network_from_wire(state.network_rests).map(NetworkRest::as_str));
+    all
 }
 
 #[cfg(test)]
@@ -481,6 +506,26 @@ mod tests {
         let json = host_json(&host, 0);
         assert_eq!((&json["copy_of"], &json["copy_note"]), (&"01J".into(), &"from there".into()));
         assert_eq!(state_of(&Host::default(), 0, &Names::new()), "");
+    }
+
+    #[test]
+    fn r6_4_a_host_that_contacts_no_project_says_why_beside_all_else() {
+        for (rests, said) in [
+            (0, ""),
+            (1, "outside of its network hours"),
+            (2, "transfers no more for now (transfer_max)"),
+            (3, "not on WiFi (network_wifi_only)"),
+            (77, "contacts no project for now"),
+        ] {
+            let state = HostState { network_rests: rests, ..HostState::default() };
+            let mut host = Host { state: Some(state), ..Host::default() };
+            assert_eq!(state_of(&host, 0, &Names::new()), said);
+            host.state.as_mut().unwrap().suspended_by = "owner".into();
+            let both = state_of(&host, 0, &Names::new());
+            assert!(both.starts_with("suspended by owner") && both.ends_with(said), "{both}");
+            let json = host_json(&host, 0)["network_rests"].clone();
+            assert_eq!(json.is_null(), rests == 0, "{json}");
+        }
     }
 
     #[test]

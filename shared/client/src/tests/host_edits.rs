@@ -1,7 +1,8 @@
 //! What follows when something of the host as a whole is edited.
 
+use fallow_domain::agent_state::NetworkRest;
 use fallow_domain::{
-    Device, DocumentVersion, Duration, FleetDocument, Fraction, HostFacts, MasterUrl, Preferences,
+    Bytes, Device, DocumentVersion, Duration, FleetDocument, Fraction, HostFacts, MasterUrl, Preferences,
     ResourceType, Usage,
 };
 
@@ -166,4 +167,39 @@ fn r6_4_network_hours_of_a_document_close_and_open_the_network_and_its_word_for_
     open.local.run_on_batteries = true;
     client.edit_meta(|meta| meta.document = document(open));
     assert!(client.network_rests().is_none() && !client.preferences().suspended);
+}
+
+#[test]
+fn r6_4_that_a_host_contacts_no_project_is_told_when_it_begins_and_when_it_ends() {
+    let mut client = settled();
+    let closed = |hours: &str| {
+        let mut preferences = Preferences::default();
+        preferences.local.network_hours = hours.parse().unwrap();
+        document(preferences)
+    };
+    let tells = |client: &mut Client| {
+        let step = client.handle(NOW, Event::VolumeSeen { free: Bytes(1 << 40) });
+        (step.touched.contains(&Entity::Host), client.host_view().network_rest)
+    };
+    tells(&mut client);
+    assert_eq!(tells(&mut client), (false, None));
+    client.edit_meta(|meta| meta.document = closed("sun 12:00-13:00"));
+    client.finish_step(None);
+    assert_eq!(tells(&mut client), (true, Some(NetworkRest::Hours)));
+    // What else follows from the document is told as well.
+    tells(&mut client);
+    assert_eq!(tells(&mut client), (false, Some(NetworkRest::Hours)));
+    client.edit_meta(|meta| meta.document = closed("always"));
+    client.finish_step(None);
+    assert_eq!(tells(&mut client), (true, None));
+    // It is woken for both.
+    for hours in ["fri 00:00-23:59", "sun 12:00-13:00"] {
+        client.edit_meta(|meta| meta.document = closed(hours));
+        let is_closed = |at| client.state.host.network_closed_until(at).is_some();
+        let change = client.next_hours().unwrap();
+        assert!(
+            is_closed(NOW) != is_closed(change)
+                && is_closed(change - Duration::from_secs(1)) == is_closed(NOW)
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! What files of the host, web sites of projects and things around the tasks lead to (R6.4, R6.2).
 
-use fallow_client::{CpuWork, Event, NetworkOver, PreferenceFiles, RequestedBy, Surroundings};
+use fallow_client::{ClientConfig, CpuWork, Event, NetworkOver, PreferenceFiles, RequestedBy, Surroundings};
 use std::num::NonZeroU32;
 
 use fallow_domain::agent_state::SuspendedBy;
@@ -8,7 +8,7 @@ use fallow_domain::{Bytes, Duration, Fraction, MasterUrl, OwnerLimits, Preferenc
 use fallow_preferences::Said;
 
 use crate::life::{document, small_buffers};
-use crate::world::{World, attach_unseen};
+use crate::world::{World, attach_unseen, version};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -93,6 +93,15 @@ fn r6_4_r6_5_the_coordinator_hears_of_what_the_owner_takes_away_by_commands_and_
         place("exclusive_programs", "preferences.toml, line 9, names not told"),
     ];
     assert_eq!(told.places, places.into());
+    // Nor can it be found out by asking.
+    for (version, name) in [(1, "go"), (2, "chess")] {
+        let mut asked = two_cpus();
+        asked.local.exclusive_programs = [name.to_owned()].into();
+        world.event(Event::DocumentOffered(document(version, &[("a", 1.0)], asked).into()));
+        let told = world.client.host_view().owner_word.unwrap();
+        assert!(told.places.contains_key("exclusive_programs"), "{name}");
+        assert_eq!(told.preferences.local.exclusive_programs, [name.to_owned()].into());
+    }
     world.event(Event::OwnerSuspended(true));
     let told = world.client.host_view().owner_word.unwrap();
     assert_eq!(told.places.get("suspended").map(String::as_str), Some("suspend or exclude"));
@@ -443,9 +452,20 @@ fn r6_4_a_host_that_stops_before_it_begins_says_that_it_never_computes() {
         world.run_for(stop + MINUTE);
         world.client.host_view().stopped_for.unwrap_or_default()
     };
-    assert_eq!(why(MINUTE * 30), "nobody has used the machine for long, and it may go to sleep");
+    assert!(why(MINUTE * 30).starts_with("nobody has used the machine for long, so that it may go to sleep"));
     let never = why(MINUTE);
     assert!(never.starts_with("this machine would never compute: it stops after"), "{never}");
+}
+
+#[test]
+fn r6_4_where_nobody_looks_for_input_none_is_missed() {
+    for senses_input in [true, false] {
+        let config = ClientConfig { senses_input, ..ClientConfig::new(9, version()) };
+        let mut world = World::with(config);
+        world.event(owner(Said { stop_without_input: Some(Some(MINUTE * 10)), ..Said::default() }));
+        world.run_for(Duration::from_hours(1));
+        assert_eq!(world.client.host_view().suspended_by.is_some(), senses_input);
+    }
 }
 
 #[test]
