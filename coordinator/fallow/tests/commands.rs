@@ -248,6 +248,58 @@ fn r3_14_devices_are_excluded_for_a_whole_fleet_by_their_names() {
 }
 
 #[test]
+fn r6_4_preferences_that_say_nothing_together_or_keep_a_fleet_from_computing_are_warned_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    let set = |words: &[&str]| {
+        let output = fallow(dir.path(), &[&["preferences", "set"], words].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let said = set(&["--stop-without-input", "2m", "--dry-run"]);
+    assert!(said.contains("computing stops after 2 min without input"), "{said}");
+    let said = set(&["--stop-without-input", "2m"]);
+    assert!(said.contains("make stop_without_input the longer one"), "{said}");
+    // What was changed is shown, and nothing else.
+    let output = fallow(dir.path(), &["preferences", "set", "--idle-after", "5m", "--buffer-min", "2h"]);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(
+        (&rows[1][..], &rows[2][..]),
+        (&["buffer-min", "2.4", "h", "2", "h"][..], &["idle-after", "3", "min", "5", "min"][..]),
+        "{shown}"
+    );
+    assert!(rows.len() == 4 && shown.contains("document version "), "{shown}");
+    // However much it is, the log says at its end how it went out.
+    let (programs, hours) =
+        (format!("a{}", "b".repeat(250)), "mon 01:00-02:00, tue 03:00-04:00, wed 05:00-06:00");
+    let often =
+        ["--exclusive-programs", "--exclusive-gpu-programs"].map(|option| [option, programs.as_str()]);
+    let hours = ["--hours", "--network-hours"].map(|option| [option, hours]);
+    set(&[&often.concat()[..], &hours.concat()[..], &["--report-at-once", "true", "--emergency"]].concat());
+    let audit = text(&fallow(dir.path(), &["audit", "--json", "--limit", "1"]));
+    assert!(audit.contains(", an emergency, to all hosts at once"), "{audit}");
+    let history = text(&fallow(dir.path(), &["documents", "--json"]));
+    assert!(history.contains("bbb… ") && history.contains(" report_at_once=true"), "{history}");
+    set(&[
+        "--exclusive-programs",
+        "none",
+        "--exclusive-gpu-programs",
+        "none",
+        "--hours",
+        "always",
+        "--network-hours",
+        "always",
+    ]);
+    // It is so also after a change of something else, and no longer after it was mended.
+    assert!(set(&["--cpu-fraction", "50%"]).contains("stop_without_input"));
+    assert_eq!(set(&["--stop-without-input", "none"]), "");
+    assert!(set(&["--transfer-period", "30days"]).contains("means nothing without transfer_max"));
+    assert_eq!(set(&["--transfer-max", "10GB"]), "");
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
 fn r6_10_layers_of_confinement_are_required_of_a_whole_fleet_by_their_names() {
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(dir.path());

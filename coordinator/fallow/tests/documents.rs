@@ -104,7 +104,7 @@ async fn r6_5_a_change_of_the_whole_fleet_is_tried_first_and_changes_nothing_the
     let tried = done(dir, &["preferences", "set", "--cpu-fraction", "10%", "--dry-run"]);
     let row = line(&tried, "preferences.cpu_fraction");
     assert_eq!(row[1..], ["2", "100%", "10%", "fleet"], "{tried}");
-    assert!(tried.contains("2 of 2 hosts get other values; nothing was changed"), "{tried}");
+    assert!(tried.contains("2 of 2 hosts would get other values; nothing was changed"), "{tried}");
     assert_eq!(tried.lines().count(), 3, "{tried}");
     let tried = json(dir, &["shares", "set", "sums=7", "primes=100", "--dry-run"]);
     let values = tried["values"].as_array().unwrap();
@@ -114,7 +114,7 @@ async fn r6_5_a_change_of_the_whole_fleet_is_tried_first_and_changes_nothing_the
     );
     assert_eq!((&values[0]["before"], &values[0]["after"]), (&"share 100".into(), &"share 7".into()));
     let same = done(dir, &["shares", "set", "sums=100", "--dry-run"]);
-    assert_eq!(same, "0 of 2 hosts get other values; nothing was changed\n");
+    assert_eq!(same, "0 of 2 hosts would get other values; nothing was changed\n");
     assert_eq!(json(dir, &["documents"])["documents"].as_array().unwrap().len(), 2);
     assert_eq!(json(dir, &["audit"])["entries"].as_array().unwrap().len(), 7);
 

@@ -169,7 +169,8 @@ pub(super) fn from_wire(wire: Option<&wire::LocalPreferences>) -> Result<LocalPr
 
 fn programs(names: &[String]) -> Result<BTreeSet<String>, Invalid> {
     bounded("programs", names)?;
-    Ok(names.iter().cloned().collect())
+    // As files and the command line take them: no name has blanks around it.
+    Ok(names.iter().map(|name| name.trim().to_owned()).collect())
 }
 
 fn list<T: FromStr<Err = Invalid> + Ord>(
@@ -228,6 +229,13 @@ mod tests {
             files_at_once_of_project: number(1),
             report_at_once: true,
         }
+    }
+
+    #[test]
+    fn names_of_programs_are_taken_without_blanks_around_them() {
+        let named = |name: &str| programs(&[name.to_owned()]).unwrap();
+        assert_eq!(named(" blender\t"), named("blender"));
+        assert_eq!(named("my game"), ["my game".to_owned()].into());
     }
 
     #[test]

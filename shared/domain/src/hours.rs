@@ -18,11 +18,11 @@ const MINUTE_MICROS: i64 = 60_000_000;
 const STRETCHES_MAX: usize = 50;
 const A_STRETCH: &str = "such as \"mon-fri 18:00-08:00, sat-sun\"; \"always\" for every hour";
 const A_DAY: &str = "mon, tue, wed, thu, fri, sat or sun, or two of them as in mon-fri";
-const A_TIME: &str = "a time from 00:00 to 24:00, and a comma before what follows";
+const A_TIME: &str = "a time from 00:00 to 24:00 such as 18:00, and a comma before what follows";
 const A_SPAN: &str = "two times as HH:MM-HH:MM, with colons and no blanks in it, as in 08:00-17:00";
 const APART: &str = "two times that differ, as in 18:00-08:00; a day without times is the whole day";
-const NO_HOURS: &str =
-    "hours that come at some time; for no computing at all there is `suspended = true` in place of `hours`";
+const NO_HOURS: &str = "hours that come at some time, such as \"mon-fri 18:00-08:00\", or \"always\"; no computing at all is \
+    `suspended = true`";
 const ONE_MEANING: &str = "days that share times joined without a blank, as in \"mon,tue 18:00-20:00\", \
     and days that are whole after all others, as in \"tue 18:00-20:00, mon\"";
 const TIMES: &str = "from a time to another, as in 18:00-08:00; a day without times is the whole day";

@@ -200,6 +200,12 @@ impl Preferences {
         self.local.check_document()
     }
 
+    /// After how long without input computing stops, where that is before it begins: it never goes on then.
+    #[must_use]
+    pub fn stops_before_it_begins(&self) -> Option<Duration> {
+        self.local.stop_without_input.filter(|stop| !self.run_in_use && *stop <= self.idle_after)
+    }
+
     /// These preferences under an owner's limits: the tighter of the two in each respect (R6.4).
     #[must_use]
     pub fn tightened(&self, owner: &OwnerLimits) -> Self {

@@ -167,8 +167,8 @@ fn preferences(walk: &mut Walk<'_>, fields: &Fields<'_, '_>) -> Vec<Preference> 
         let Some(preference) = Preference::read(walk, &table, key) else { continue };
         match preference.check() {
             Ok(()) => said.push(preference),
-            Err(Invalid { given, expected, .. }) => {
-                walk.error(&table.path_of(key), format!("{given} is out of range"), expected);
+            Err(wrong) => {
+                walk.error(&table.path_of(key), wrong.problem(), wrong.expected);
             }
         }
     }

@@ -13,6 +13,7 @@
 //! part of it follow nothing else ([`Trust`], R6.10).
 #![forbid(unsafe_code)]
 
+mod caution;
 mod change;
 mod content;
 mod difference;
@@ -27,6 +28,7 @@ mod set;
 mod signed;
 mod utc;
 
+pub use caution::cautions;
 pub use change::{Change, ChangeError, FILE_BYTES_MAX, GroupText, ReadChange};
 pub use content::{ContentHash, Contents};
 pub use difference::{ValueChange, differences};

@@ -94,10 +94,10 @@ macro_rules! preferences {
                                 said.lines.insert(stringify!($field), line);
                                 said.$field = Some(value);
                             }
-                            Err(Invalid { given, expected, .. }) => walk.error(
+                            Err(wrong) => walk.error(
                                 stringify!($field),
-                                format!("{given} is out of range"),
-                                expected,
+                                wrong.problem(),
+                                wrong.expected,
                             ),
                         }
                     }
@@ -236,11 +236,9 @@ impl Values {
     /// line for each.
     #[must_use]
     pub fn cautions(&self) -> Vec<String> {
-        let (fleet, local) = (&self.fleet, &self.fleet.local);
+        let fleet = &self.fleet;
         let mut found = Vec::new();
-        if let Some(stop) =
-            local.stop_without_input.filter(|stop| !fleet.run_in_use && *stop <= fleet.idle_after)
-        {
+        if let Some(stop) = fleet.stops_before_it_begins() {
             found.push(format!(
                 "this machine would never compute: it stops after {} without input (stop_without_input), and begins after {} \
                  (idle_after): make stop_without_input the longer one",

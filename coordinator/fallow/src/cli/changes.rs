@@ -1,7 +1,7 @@
 //! What a change of documents makes different, for people and for programs.
 
 use fallow_domain::{DocumentVersion, ExitCode};
-use fallow_proto::operator::v1::{ChangeGroupsReply, ChangedValue, Finding, PreviewReply};
+use fallow_proto::operator::v1::{Caution, ChangeGroupsReply, ChangedValue, Finding, PreviewReply};
 use serde_json::{Value, json};
 
 use super::hosts::Names;
@@ -44,6 +44,7 @@ pub(super) fn show(
         return Ok(());
     }
     print(&to_text(reply, is_tried, names, how.wide))?;
+    tell_cautions(&reply.cautions);
     if !reply.choosing_none.is_empty() {
         // Perhaps on purpose: hosts of a new room may come later.
         warn(&format!(
@@ -54,19 +55,31 @@ pub(super) fn show(
     Ok(())
 }
 
+/// Warns of what preferences come to together.
+pub(super) fn tell_cautions(cautions: &[Caution]) {
+    for Caution { text, hosts } in cautions {
+        let whose =
+            if *hosts == 0 { String::new() } else { format!("for {}: ", table::counted(*hosts, "host")) };
+        warn(&printable::line(&format!("{whose}{text}"), usize::MAX));
+    }
+}
+
 /// Prints what a change of the whole fleet's document would make different.
 pub(super) fn preview(reply: &PreviewReply, as_json: bool) -> Result<(), Failure> {
-    let PreviewReply { values, hosts, changed_hosts, document_version } = reply;
+    let PreviewReply { values, hosts, changed_hosts, document_version, cautions } = reply;
     if as_json {
         return print_json(&json!({
             "document_version": document_version,
             "hosts": hosts,
             "changed_hosts": changed_hosts,
             "values": values.iter().map(value_json).collect::<Vec<_>>(),
+            "cautions": cautions.iter().map(caution_json).collect::<Vec<_>>(),
         }));
     }
-    let counted = changed_of(*changed_hosts, *hosts);
-    print(&format!("{}{counted}; nothing was changed\n", values_table(values, false)))
+    let counted = changed_of(*changed_hosts, *hosts, true);
+    print(&format!("{}{counted}; nothing was changed\n", values_table(values, false)))?;
+    tell_cautions(cautions);
+    Ok(())
 }
 
 /// Values that become others, each with the number of its hosts; nothing for none.
@@ -88,8 +101,9 @@ fn values_table(values: &[ChangedValue], wide: bool) -> String {
     fitted::render(columns, values.iter().map(row).collect(), wide)
 }
 
-fn changed_of(changed: u64, hosts: u64) -> String {
-    format!("{changed} of {} get other values", table::counted(hosts, "host"))
+fn changed_of(changed: u64, hosts: u64, is_tried: bool) -> String {
+    let get = if is_tried { "would get" } else { "get" };
+    format!("{changed} of {} {get} other values", table::counted(hosts, "host"))
 }
 
 fn value_json(value: &ChangedValue) -> Value {
@@ -138,7 +152,7 @@ fn to_text(reply: &ChangeGroupsReply, is_tried: bool, names: Option<&Names>, wid
     if !is_changed {
         said.push("the groups are so already".to_owned());
     }
-    said.push(changed_of(reply.changed_hosts, reply.hosts));
+    said.push(changed_of(reply.changed_hosts, reply.hosts, is_tried));
     said.push(match is_tried {
         true => "nothing was changed".to_owned(),
         false => {
@@ -182,5 +196,10 @@ fn to_json(reply: &ChangeGroupsReply) -> Value {
         "hosts": reply.hosts,
         "changed_hosts": reply.changed_hosts,
         "values": reply.values.iter().map(value_json).collect::<Vec<_>>(),
+        "cautions": reply.cautions.iter().map(caution_json).collect::<Vec<_>>(),
     })
+}
+
+fn caution_json(caution: &Caution) -> Value {
+    json!({ "text": caution.text, "hosts": caution.hosts })
 }

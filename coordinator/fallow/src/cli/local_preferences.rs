@@ -58,8 +58,7 @@ impl Word for NonZeroU32 {
     const NAME: &'static str = "NUMBER";
 
     fn read(text: &str) -> Result<Self, ArgumentError> {
-        let number = units::count(1, u32::MAX)(text)?;
-        Self::new(number).ok_or_else(|| "expected a whole number of 1 or more".into())
+        text.parse().map_err(|_| "expected a whole number of 1 or more".into())
     }
 
     fn json(&self) -> Value {

@@ -18,7 +18,7 @@ use super::connect::Target;
 use super::going_out::{self, GoingOut};
 use super::local_preferences::{self, LocalChanges};
 use super::table::{self, Column::Text};
-use super::{Failure, overruled, print, print_json, units, why};
+use super::{Failure, changes, overruled, print, print_json, units, why};
 
 /// A change is tried so often when others change the document at the same time.
 const ATTEMPTS: u32 = 20;
@@ -317,7 +317,7 @@ async fn change(set: Set) -> Result<(), Failure> {
         let before = from_wire(&document.preferences.unwrap_or_default())?;
         let mut preferences = before.clone();
         changes.apply(&mut preferences);
-        preferences.check_document()?;
+        check(&before, &preferences)?;
         let request = SetPreferencesRequest {
             preferences: Some(to_set(&preferences)),
             emergency: how.emergency,
@@ -328,7 +328,7 @@ async fn change(set: Set) -> Result<(), Failure> {
             match client.preview_preferences(request).await {
                 Err(status) if status.code() == Code::Aborted => status,
                 reply => {
-                    super::changes::preview(&reply?.into_inner(), show.json)?;
+                    changes::preview(&reply?.into_inner(), show.json)?;
                     going_out::tell_waiting(&mut client).await;
                     return Ok(());
                 }
@@ -337,12 +337,22 @@ async fn change(set: Set) -> Result<(), Failure> {
             match client.set_preferences(request).await {
                 Err(status) if status.code() == Code::Aborted => status,
                 reply => {
-                    let DocumentReply { document, rollout, changed_hosts, unchanged } = reply?.into_inner();
-                    overruled::tell(&mut client, &differing(&before, &preferences)).await;
-                    going_out::tell_change(&mut client, rollout, unchanged).await;
-                    print_document(&document.unwrap_or_default(), show.json)?;
+                    let DocumentReply { document, rollout, changed_hosts, unchanged, cautions } =
+                        reply?.into_inner();
+                    let document = document.unwrap_or_default();
+                    let has = from_wire(&document.preferences.clone().unwrap_or_default())?;
+                    let keys: Vec<_> =
+                        differing(&before, &has).map(|(_, is)| format!("preferences.{}", is.key())).collect();
+                    overruled::tell(&mut client, &keys).await;
+                    let taken = require_taken(&preferences, &has);
+                    going_out::tell_change(&mut client, rollout, unchanged && taken.is_ok()).await;
+                    match show.json {
+                        true => print_document(&document, true)?,
+                        false => print(&changed(&before, &has, document.version))?,
+                    }
+                    changes::tell_cautions(&cautions);
                     going_out::tell_at_once(&mut client, rollout, changed_hosts, &how).await;
-                    return Ok(());
+                    return taken;
                 }
             }
         };
@@ -363,17 +373,55 @@ fn print_document(document: &Document, as_json: bool) -> Result<(), Failure> {
     print(&format!("{table}document version {}\n", DocumentVersion(document.version)))
 }
 
-/// The keys of the preferences that differ.
-fn differing(before: &Preferences, after: &Preferences) -> Vec<String> {
-    let pairs = rows(before).into_iter().zip(rows(after));
-    let others = pairs.filter(|((_, before), (_, after))| before != after);
-    others.map(|((name, _), _)| format!("preferences.{}", name.replace('-', "_"))).collect()
+/// What a change has made different, and the version that says so.
+fn changed(before: &Preferences, after: &Preferences, version: u64) -> String {
+    let row = |(was, is): (Preference, Preference)| vec![option_of(&is), was.to_string(), is.to_string()];
+    let rows: Vec<_> = differing(before, after).map(row).collect();
+    let table = match rows.is_empty() {
+        true => String::new(),
+        false => table::render(&[Text("preference"), Text("before"), Text("now")], rows),
+    };
+    format!("{table}document version {}\n", DocumentVersion(version))
+}
+
+/// The preferences that differ, as they were and as they are.
+fn differing(before: &Preferences, after: &Preferences) -> impl Iterator<Item = (Preference, Preference)> {
+    let pairs = Preference::all_of(before).into_iter().zip(Preference::all_of(after));
+    pairs.filter(|(before, after)| before != after)
+}
+
+/// Refuses values that nobody can mean, all at once and by their options.
+fn check(before: &Preferences, after: &Preferences) -> Result<(), Failure> {
+    let wrong = differing(before, after)
+        .filter_map(|(_, is)| Some(format!("--{}: {}", option_of(&is), is.check().err()?)));
+    let wrong: Vec<_> = wrong.collect();
+    if !wrong.is_empty() {
+        return Err(Failure::bad_input(wrong.join("\n")));
+    }
+    Ok(after.check_document()?)
+}
+
+/// A coordinator passes over what it does not know.
+fn require_taken(asked: &Preferences, has: &Preferences) -> Result<(), Failure> {
+    let lost: Vec<_> = differing(asked, has).map(|(asked, _)| option_of(&asked)).collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "the coordinator did not take {}: renew it first, it is older than this command",
+        lost.join(", ")
+    );
+    Err(Failure::new(ExitCode::BadInput, &text))
 }
 
 /// Each preference, by the name of its option, as it is shown everywhere.
 fn rows(preferences: &Preferences) -> Vec<(String, String)> {
     let all = Preference::all_of(preferences).into_iter();
-    all.map(|one| (one.key().replace('_', "-"), one.to_string())).collect()
+    all.map(|one| (option_of(&one), one.to_string())).collect()
+}
+
+fn option_of(preference: &Preference) -> String {
+    preference.key().replace('_', "-")
 }
 
 fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {
@@ -424,4 +472,23 @@ fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {
         local_preferences::add_json(local, all);
     }
     json!({ "document_version": version, "preferences": all })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_4_what_an_older_coordinator_passes_over_is_named_and_what_differs_in_its_last_digits_is_shown() {
+        let had = Preferences::default();
+        let mut asked = had.clone();
+        asked.local.upload_max = Some(Bytes(100_000));
+        asked.local.run_on_batteries = true;
+        assert!(require_taken(&asked, &asked).is_ok());
+        let said = require_taken(&asked, &had).unwrap_err().to_string();
+        assert!(said.contains("did not take run-on-batteries, upload-max: renew it"), "{said}");
+        assert_eq!(changed(&had, &had, 7), "document version 7\n");
+        let near = Preferences { cpu_fraction: Fraction::clamped(0.999_999_9), ..had.clone() };
+        assert!(changed(&had, &near, 8).contains("cpu-fraction"));
+    }
 }

@@ -102,7 +102,7 @@ async fn change(set: Set) -> Result<(), Failure> {
     }
     let keys: Vec<String> = request.shares.iter().map(|one| format!("projects.{}", one.project)).collect();
     let reply = client.set_shares(request).await?.into_inner();
-    let DocumentReply { document, rollout, changed_hosts, unchanged } = reply;
+    let DocumentReply { document, rollout, changed_hosts, unchanged, cautions: _ } = reply;
     going_out::tell_change(&mut client, rollout, unchanged).await;
     overruled::tell(&mut client, &keys).await;
     print_document(&document.unwrap_or_default(), show.json)?;

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use fallow_domain::{DocumentVersion, FleetDocument, Instant, Preferences, Share, printable};
 use fallow_fleet::{DocumentSet, Preference};
 
-use super::{Author, DocumentError, Documents, MESSAGE_MAX, Release, blocking};
+use super::{Author, DocumentError, Documents, Release, blocking};
+
+/// Bytes of a preference in the history of documents, at most.
+const VALUE_MAX: usize = 100;
 
 /// A change of what the whole fleet is asked for.
 #[derive(Clone, Debug)]
@@ -133,10 +136,34 @@ fn give_shares(document: &mut FleetDocument, shares: &[(String, f64)]) -> Result
     Ok(format!("shares {}", said.join(" ")))
 }
 
-/// Which preferences are others, and what they are now.
+/// Which preferences are others, and what they are now. All are named: a long list is cut by itself, so that
+/// none hides behind it.
 fn changed_preferences(before: &Preferences, after: &Preferences) -> String {
     let pairs = Preference::all_of(before).into_iter().zip(Preference::all_of(after));
-    let said: Vec<_> =
-        pairs.filter(|(was, is)| was != is).map(|(_, is)| format!("{}={}", is.key(), is)).collect();
-    printable::line(&format!("preferences {}", said.join(" ")), MESSAGE_MAX).trim_end().to_owned()
+    let said = pairs.filter(|(was, is)| was != is).map(|(_, is)| format!(" {}={}", is.key(), in_short(&is)));
+    format!("preferences{}", said.collect::<String>())
+}
+
+fn in_short(preference: &Preference) -> String {
+    let (text, most) = (preference.to_string(), VALUE_MAX - "…".len());
+    let whole = printable::line(&text, VALUE_MAX);
+    if whole.len() == text.len() { whole } else { printable::line(&text, most) + "…" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_5_a_long_list_hides_no_other_preference_of_the_same_change_from_the_history() {
+        let before = Preferences::default();
+        let mut after = before.clone();
+        after.local.exclusive_programs = (0..100).map(|number| format!("program-{number:0>200}")).collect();
+        after.local.run_on_batteries = true;
+        after.local.network_wifi_only = true;
+        let said = changed_preferences(&before, &after);
+        assert!(said.starts_with("preferences run_on_batteries=true exclusive_programs=program-0"), "{said}");
+        assert!(said.ends_with("… network_wifi_only=true") && said.len() < 300, "{said}");
+        assert_eq!(changed_preferences(&before, &before), "preferences");
+    }
 }

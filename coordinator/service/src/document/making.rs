@@ -17,6 +17,8 @@ use crate::audit::{self, Action};
 /// Versions that hosts may claim to follow beyond the coordinator's newest: one that claims more is in
 /// error, or lies so that no number is left.
 const CLAIMED: u64 = 1_000;
+/// Bytes of what a change is about in the audit log, at most.
+const CHANGE_IN_LOG: usize = 300;
 
 /// The making of a version.
 #[derive(Clone)]
@@ -242,7 +244,9 @@ impl Making {
                     (Some(rollout), false) => format!(", by rollout {}", rollout.number),
                     (None, false) => String::new(),
                 };
-                (Action::DocumentChanged, format!("version {version}: {}{how}", audited.change))
+                // What follows is not to be cut off: the history of documents has all of it.
+                let change = printable::line(&audited.change, CHANGE_IN_LOG);
+                (Action::DocumentChanged, format!("version {version}: {change}{how}"))
             }
         };
         // Who may not change the plan may change the groups that it names: that is not to be overlooked.

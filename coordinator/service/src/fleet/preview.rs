@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::AgentId;
-use fallow_fleet::{DocumentSet, Selector, ValueChange, differences};
+use fallow_fleet::{DocumentSet, Effective, GroupName, Selector, ValueChange, cautions, differences};
 
 use super::Fleet;
 
@@ -35,6 +35,31 @@ impl Fleet {
             }
         }
         preview
+    }
+
+    /// What operators are warned of with some documents, each with the number of its hosts. A fleet that has
+    /// none yet is warned of what the fleet-wide document comes to.
+    #[must_use]
+    pub fn cautions(&self, set: &DocumentSet) -> BTreeMap<String, u64> {
+        // Hosts of the same groups are asked for the same.
+        let mut of_groups: BTreeMap<Vec<&GroupName>, Vec<String>> = BTreeMap::new();
+        let mut found = BTreeMap::new();
+        let mut hosts = 0_u64;
+        for agent in self.members() {
+            hosts += 1;
+            let labels = agent.labels();
+            let groups = set.groups.of(&labels).into_iter().map(|(name, _)| name).collect();
+            let said = of_groups
+                .entry(groups)
+                .or_insert_with(|| cautions(&Effective::of(set, &labels).preferences()));
+            for caution in said {
+                *found.entry(caution.clone()).or_default() += 1;
+            }
+        }
+        if hosts == 0 {
+            found.extend(cautions(&set.fleet.preferences).into_iter().map(|caution| (caution, 0)));
+        }
+        found
     }
 
     /// How many hosts each of these selectors chooses.

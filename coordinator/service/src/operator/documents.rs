@@ -53,19 +53,20 @@ pub(super) async fn change(
     author: Author,
     change: FleetChange,
 ) -> Result<wire::DocumentReply, Status> {
+    let warns = !matches!(change, FleetChange::Shares(_));
     let made = documents.change_fleet_wide(author, clock::now(), change).await;
     let (before, after) = made.map_err(|error| status::of_document(&error))?;
     let unchanged = before == after;
     let rollout = if unchanged { 0 } else { documents.rollout_of(after.fleet.version) };
     let document = Some(document::to_wire(&after.fleet));
     let went_out = rollout == 0 && !unchanged && !documents.release().is_held;
-    let changed_hosts = if went_out {
-        let fleet = fleet.clone();
-        unblocked(move || fleet.changed_hosts(&before, &after)).await?
-    } else {
-        0
+    let fleet = fleet.clone();
+    let reach = move || {
+        let changed_hosts = if went_out { fleet.changed_hosts(&before, &after) } else { 0 };
+        (changed_hosts, if warns { groups::cautions(&fleet, &after) } else { Vec::new() })
     };
-    Ok(wire::DocumentReply { document, rollout, changed_hosts, unchanged })
+    let (changed_hosts, cautions) = unblocked(reach).await?;
+    Ok(wire::DocumentReply { document, rollout, changed_hosts, unchanged, cautions })
 }
 
 /// To how many hosts what is released says something else than what was released before.
@@ -82,6 +83,7 @@ pub(super) async fn preview(
     author: Author,
     change: FleetChange,
 ) -> Result<wire::PreviewReply, Status> {
+    let warns = !matches!(change, FleetChange::Shares(_));
     let preview = move || {
         let tried = documents.preview(author, clock::now(), change);
         let (before, after) = tried.map_err(|error| status::of_document(&error))?;
@@ -91,6 +93,7 @@ pub(super) async fn preview(
             hosts,
             changed_hosts,
             document_version: before.fleet.version.0,
+            cautions: if warns { groups::cautions(&fleet, &after) } else { Vec::new() },
         })
     };
     unblocked(preview).await?

@@ -94,7 +94,13 @@ fn changed(
         changed_hosts,
         rollout: 0,
         choosing_none: none.map(|((name, _), _)| name.to_string()).collect(),
+        cautions: cautions(fleet, after),
     })
+}
+
+/// What operators are warned of with these documents.
+pub(super) fn cautions(fleet: &Fleet, set: &DocumentSet) -> Vec<wire::Caution> {
+    fleet.cautions(set).into_iter().map(|(text, hosts)| wire::Caution { text, hosts }).collect()
 }
 
 /// A value that becomes another one, with the agents of its hosts, whose ids are said `per_host`.
