@@ -479,8 +479,8 @@ impl Client {
 
     /// Some files that no job needs, to be deleted now because nothing can be stored for want of space; each
     /// is named once. Of the project that exceeds its limit by most, or leaves least of it, they are the
-    /// first to go. That needs no storing: what is recorded and not there is believed to be gone. It is `now`:
-    /// the client's own clock stands still while nothing can be stored.
+    /// first to go. That needs no storing: what is recorded and not there is believed to be gone. It is
+    /// `now`: the client's own clock stands still while nothing can be stored.
     pub fn give_up_files(&mut self, now: Instant) -> Vec<FileKey> {
         self.settle_disk();
         // It is measured soon.
