@@ -310,7 +310,7 @@ pub enum NetworkRest {
     Amount,
     /// The host is not on WiFi.
     Wifi,
-    /// Something that a newer agent knows and this version does not.
+    /// It is not known yet whether the host is on WiFi; or it is something that only a newer agent knows.
     Other,
 }
 
