@@ -91,12 +91,7 @@ pub fn of(process: &Process) -> Option<u64> {
 /// number names. To anybody but root the kernel says the limits of his own processes alone.
 fn is_own(pid: u32, slot: u32) -> bool {
     let own = rustix::process::geteuid();
-    // The owner of its directory in /proc says less: a process can have that be root.
-    let uid = || -> Option<u32> {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
-    };
-    !own.is_root() || uid().is_some_and(|uid| uid == own.as_raw() || is_of_slot(uid, slot))
+    !own.is_root() || proc::user(pid).is_some_and(|user| user == own.as_raw() || is_of_slot(user, slot))
 }
 
 /// Those of these processes that have a number, by it.

@@ -7,13 +7,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration as StdDuration, Instant};
 
 pub use fallow_daemon::proc::{Process, Used, all, find, thread_in, total};
 use rustix::process::{Pid, Signal};
+
+use crate::owner;
 
 /// The environment variable that marks the processes of tasks: `PATH:PLACE:LIFE:SLOT:`, by path and place of
 /// the agent's directory.
@@ -109,6 +111,20 @@ pub fn used(processes: &[Process], session: u32) -> Used {
     total(processes.iter().filter(|process| process.session == session))
 }
 
+/// The user that a process runs as, as the kernel itself keeps it. The owner of its directory in `/proc` says
+/// less: a process can have that be root.
+pub fn user(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
+}
+
+/// Whether a process runs as this one's user, as tasks do, or as one of those that tasks have. No other is
+/// asked for its environment: it could keep whoever asks waiting for its memory.
+fn may_be_task(process: &Process) -> bool {
+    let own = rustix::process::geteuid();
+    user(process.pid).is_some_and(|user| user == own.as_raw() || own.is_root() && owner::is_jobs(user))
+}
+
 /// Those of `processes` that carry a mark which begins with `prefix`. Others' processes cannot be looked
 /// into: they are left out.
 ///
@@ -116,7 +132,8 @@ pub fn used(processes: &[Process], session: u32) -> Used {
 /// only if it still has none after half a second.
 pub fn marked(processes: impl IntoIterator<Item = Process>, prefix: &str) -> Vec<Process> {
     let give_up = Instant::now() + LOADING_MAX;
-    let mut open: Vec<Process> = processes.into_iter().filter(|process| !process.zombie).collect();
+    let living = processes.into_iter().filter(|process| !process.zombie);
+    let mut open: Vec<Process> = living.filter(may_be_task).collect();
     let mut marked = Vec::new();
     loop {
         open.retain(|process| match standing(process, prefix) {
@@ -161,16 +178,30 @@ fn standing(process: &Process, prefix: &str) -> Standing {
     }
 }
 
+/// The first bytes of a file in `/proc`, so many at most. A process may call all of its memory its arguments
+/// or its environment, terabytes that it has never written to.
+pub fn start_of(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    fs::File::open(path)?.take(most).read_to_end(&mut start)?;
+    Ok(start)
+}
+
+/// So much of an environment is looked at, in bytes: of tasks it is some hundred.
+const ENVIRONMENT_MAX: u64 = 256 << 10;
+
 /// The environment of a process. Where its first thread has ended, the others have it.
 fn environment(process: &Process) -> io::Result<Vec<u8>> {
     let dir = PathBuf::from(format!("/proc/{}", process.pid));
-    let of_first = fs::read(dir.join("environ"));
+    let of_first = start_of(dir.join("environ"), ENVIRONMENT_MAX);
     if process.threads <= 1 || of_first.as_ref().is_ok_and(|environment| !environment.is_empty()) {
         return of_first;
     }
     let threads = fs::read_dir(dir.join("task")).into_iter().flatten().flatten().map(|thread| thread.path());
     let lives = |thread: &PathBuf| thread_in(thread).is_some_and(|it| !it.zombie && it.has_memory);
-    threads.into_iter().find(lives).map_or(of_first, |thread| fs::read(thread.join("environ")))
+    threads
+        .into_iter()
+        .find(lives)
+        .map_or(of_first, |thread| start_of(thread.join("environ"), ENVIRONMENT_MAX))
 }
 
 /// None where the environment is empty.
@@ -322,6 +353,40 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(found.len(), 1);
+    }
+
+    #[test]
+    fn r6_12_of_what_a_process_calls_its_arguments_and_its_environment_only_the_start_is_read() {
+        // It says that both are all of a gibibyte that it has never written to.
+        let (map, own_break, say) =
+            if cfg!(target_arch = "aarch64") { (222, 214, 167) } else { (9, 12, 157) };
+        let program = format!(
+            "my $all = 1 << 30; my $at = syscall({map}, 0, $all, 3, 0x4022, -1, 0); open S, '/proc/self/stat'; \
+             my @s = split / /, <S> =~ s/.*\\) //r; my @told = (@s[23, 24, 42, 43, 44], syscall({own_break}, 0), $s[25], \
+             $at, $at + $all, $at, $at + $all, 0); my $map = pack 'Q12 L2', @told, 0, ~0 & 0xffffffff; \
+             $| = 1; print syscall({say}, 35, 14, $map, length $map, 0), \"\\n\"; <STDIN>"
+        );
+        let mut command = Command::new("perl");
+        command
+            .args(["-e", &program])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut said = [0; 2];
+        child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        if &said == b"-1" {
+            println!("skipped: this kernel lets nobody say where in his memory his environment is");
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return;
+        }
+        assert_eq!(&said, b"0\n");
+        let process = find(child.id()).unwrap();
+        assert_eq!(environment(&process).unwrap().len() as u64, ENVIRONMENT_MAX);
+        let arguments = start_of(format!("/proc/{}/cmdline", child.id()), 4096).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(arguments.len(), 4096);
     }
 
     #[test]

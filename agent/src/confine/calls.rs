@@ -213,8 +213,11 @@ fn spare_others(rules: &mut Rules) -> Result<(), Error> {
     let own = SeccompRule::new(vec![is(1, Is::Eq, brand)?, sets])?;
     rules.insert(libc::SYS_prlimit64, vec![others, own]);
     rules.insert(libc::SYS_setrlimit, vec![when(0, Is::Eq, brand)?]);
-    // Nor may it close itself to the agent, which looks at what files it has open (see [`crate::nameless`]).
-    rules.insert(libc::SYS_prctl, vec![when(0, Is::Eq, libc::PR_SET_DUMPABLE.unsigned_abs().into())?]);
+    // Nor may it close itself to the agent, which looks at what files it has open (see [`crate::nameless`]),
+    // or say that its arguments and its environment, which others read, are somewhere else in its memory.
+    let closing =
+        [libc::PR_SET_DUMPABLE, libc::PR_SET_MM].map(|what| when(0, Is::Eq, what.unsigned_abs().into()));
+    rules.insert(libc::SYS_prctl, closing.into_iter().collect::<Result<_, _>>()?);
     // Of whole groups and users, or of one that is not the caller.
     for (call, of_process) in [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)] {
         rules.insert(call, vec![when(0, Is::Ne, of_process)?, when(1, Is::Ne, 0)?]);

@@ -3,8 +3,8 @@
 //! In a script stand for themselves: `DIR` (the agent's directory), `OWNER` (files of somebody's own), `OWN`
 //! and `OTHER` (directories of the job's own project and of the neighbour's), `PROGRAM` (the neighbour's),
 //! `SLOT` (the neighbour's), `PID` (its process), `AGENT`, `TCP` and `UDP` (ports of this machine),
-//! `ABSTRACT` (a socket's name), `COMMON` and `MEMORY` (files of all users), `PTRACE`, `PRLIMIT` and
-//! `SETTIME` (numbers of calls). What an attack changes that others need, it puts back.
+//! `ABSTRACT` (a socket's name), `COMMON` and `MEMORY` (files of all users), `PTRACE`, `PRLIMIT`, `PRCTL`
+//! and `SETTIME` (numbers of calls). What an attack changes that others need, it puts back.
 
 /// Who could do it, were no layer in its way.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,6 +78,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
         "takes off the number it is known by",
         Anybody,
         "perl -e 'my $less = pack(\"QQ\", 5, 5); exit !(syscall(PRLIMIT, 0, 10, $less, 0) == 0)'",
+    ),
+    // Whoever reads its environment would read all of its memory. The size of what it can say of that is
+    // asked for.
+    Attack(
+        "says where in its memory its environment is",
+        Perhaps,
+        "perl -e 'my $size = pack(\"L\", 0); exit !(syscall(PRCTL, 35, 15, $size, 0, 0) == 0)'",
     ),
     Attack("limits a neighbour", Anybody, "prlimit --pid PID --nofile=500:500"),
     Attack("limits the agent's CPU time", Anybody, "prlimit --pid AGENT --cpu=1000000:"),

@@ -94,8 +94,8 @@ impl Targets {
     }
 
     fn known(&self) -> Vec<(&'static str, String)> {
-        let numbers = if cfg!(target_arch = "aarch64") { [117, 112, 261] } else { [101, 227, 302] };
-        let [ptrace, settime, prlimit] = numbers.map(|number| number.to_string());
+        let numbers = if cfg!(target_arch = "aarch64") { [117, 112, 261, 167] } else { [101, 227, 302, 157] };
+        let [ptrace, settime, prlimit, prctl] = numbers.map(|number| number.to_string());
         vec![
             ("TCP", self.tcp.local_addr().unwrap().port().to_string()),
             ("UDP", self.udp.local_addr().unwrap().port().to_string()),
@@ -105,6 +105,7 @@ impl Targets {
             ("PTRACE", ptrace),
             ("SETTIME", settime),
             ("PRLIMIT", prlimit),
+            ("PRCTL", prctl),
         ]
     }
 }

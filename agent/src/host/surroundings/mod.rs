@@ -9,8 +9,9 @@
 //! asked for something else it looks at once. What it saw is told when it is something else than before, or
 //! the answer to another question; of the CPUs each time. The kernel says by itself that programs wait for
 //! memory (`pressure`), so that for it alone a look in a minute is enough. Another task looks at the network
-//! (`network`). A look that fails is made again. One that never ends keeps this task from looking, and the
-//! client waits for it for a minute only ([`fallow_policy::looks::PATIENCE`]).
+//! (`network`). A look that fails is made again. One for programs that does not end holds up the others for
+//! some seconds at first, and then for one (`programs`). Any other that never ends keeps this task from
+//! looking, and the client waits for it for a minute only ([`fallow_policy::looks::PATIENCE`]).
 //!
 //! Left out: the kernel's own word that power was lost, which would come at once.
 
@@ -36,6 +37,7 @@ use super::owner::{SensorStatus, Tell};
 use network::Counters;
 pub use network::OwnTraffic;
 use pressure::Pressure;
+use programs::Scans;
 
 /// Without anything that changes from one moment to the next, a look so often: a battery is seldom put into a
 /// machine that had none.
@@ -126,7 +128,7 @@ fn put<T: PartialEq>(channel: &channel::Sender<T>, value: T) {
     });
 }
 
-/// A look, and whether there is a battery. The last says that programs wait for memory.
+/// A look at all but programs, and whether there is a battery. The last says that programs wait for memory.
 type Look = fn(&Places, &LooksFor, bool) -> (Surroundings, bool);
 
 /// `open` asks the kernel to tell of memory pressure.
@@ -139,6 +141,7 @@ async fn watch(
     let (mut told, mut why) = (Surroundings::default(), None);
     let (mut trigger, mut is_pressed, mut is_told_no_more) = (None, false, false);
     let mut has_failed = false;
+    let mut scans = Scans::new(programs::running);
     loop {
         let wanted = wants.borrow_and_update().clone();
         // One event, one task that leaves; if that is not enough, another event comes. What was felt while
@@ -163,8 +166,10 @@ async fn watch(
             let (places, wanted) = (places.clone(), wanted.clone());
             move || look(&places, &wanted, pressed)
         });
+        let [exclusive, gpu_exclusive] = scans.look(&wanted, &places.mark).await;
         let nap = match looked.await {
             Ok((seen, has_battery)) => {
+                let seen = Surroundings { exclusive, gpu_exclusive, ..seen };
                 has_failed = false;
                 // That memory is short is said again as long as it is.
                 let (is_news, memory_short) = (seen != told || seen.memory_short, seen.memory_short);
@@ -235,8 +240,9 @@ fn look(places: &Places, wanted: &LooksFor, is_pressed: bool) -> (Surroundings, 
         network: wanted
             .wifi
             .then(|| wifi::Routes { lists: &places.routes, interfaces: &places.interfaces }.over()),
-        exclusive: programs::running(&wanted.programs, &places.mark),
-        gpu_exclusive: programs::running(&wanted.gpu_programs, &places.mark),
+        // Looked for by themselves.
+        exclusive: None,
+        gpu_exclusive: None,
         memory_short: wanted.memory && memory::is_short(&places.memory, is_pressed),
         cpu_worked: if wanted.load { cpus::worked() } else { None },
     };

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use super::{name, text};
+use crate::proc;
 
 /// Parts of names of control groups, and what names them so.
 const IN_GROUPS: [(&str, &str); 5] = [
@@ -15,6 +16,9 @@ const IN_GROUPS: [(&str, &str); 5] = [
     ("containerd", "containerd"),
     ("lxc", "lxc"),
 ];
+
+/// So much of an environment is looked at, in bytes.
+const ENVIRONMENT_MAX: u64 = 64 << 10;
 
 /// What it is called when nothing says more than that it is there.
 const SOME: &str = "container-other";
@@ -33,7 +37,9 @@ pub(super) fn of(root: &Path) -> Option<String> {
 /// What it says of itself: systemd writes down for all to read what it was told.
 fn said(root: &Path) -> Option<String> {
     let written = text(root, "run/systemd/container");
-    let environment = text(root, "proc/1/environ");
+    // Where the first process is somebody's own, that may be as long as he likes.
+    let environment = proc::start_of(root.join("proc/1/environ"), ENVIRONMENT_MAX).unwrap_or_default();
+    let environment = String::from_utf8_lossy(&environment);
     let told = environment.split('\0').find_map(|one| one.strip_prefix("container="));
     let said = if written.is_empty() { told? } else { &written };
     Some(name(said).unwrap_or_else(|| SOME.to_owned()))
