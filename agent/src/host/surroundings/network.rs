@@ -50,16 +50,28 @@ pub(super) async fn watch(
     mut wanted: channel::Receiver<bool>,
 ) {
     let began = Instant::now();
-    let mut sockets = OwnSockets::default();
+    let (mut sockets, mut has_failed) = (OwnSockets::default(), false);
     while wanted.wait_for(|is_wanted| *is_wanted).await.is_ok() {
         let mut nap = every / 5;
         while *wanted.borrow_and_update() {
             let looked = tokio::task::spawn_blocking({
                 let (counters, own) = (counters.clone(), Arc::clone(&own));
+                let mut sockets = std::mem::take(&mut sockets);
                 move || (look(&counters, began, &own, &mut sockets), sockets)
             });
-            let Ok((moved, after)) = looked.await else { return };
-            sockets = after;
+            // After one that failed another one comes: files wait for that only for some seconds.
+            let moved = match looked.await {
+                Ok((moved, after)) => {
+                    (sockets, has_failed) = (after, false);
+                    moved
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut has_failed, true) {
+                        tracing::warn!(%error, "a look at what goes over the network has failed: another one is made");
+                    }
+                    None
+                }
+            };
             if let Some(moved) = moved {
                 // Where the engine has no room for it, another look comes.
                 tell(Event::NetworkMoved(moved));
