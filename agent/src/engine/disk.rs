@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use fallow_client::{DiskFound, Event, FileFound, FileKey};
 use fallow_daemon::clock;
@@ -11,6 +12,7 @@ use rustix::io::Errno;
 use tokio::sync::mpsc;
 
 use super::Engine;
+use super::full_disk::SOON;
 use crate::control::disk::DiskStatus;
 use crate::control::protocol::Response;
 use crate::error::AgentError;
@@ -31,6 +33,9 @@ pub(super) struct DiskLooks {
 /// A look that is under way.
 #[derive(Debug)]
 struct UnderWay;
+
+/// So many files that go together are named in the log.
+const NAMED_MAX: usize = 20;
 
 /// So much more or less is free, and the client is told.
 const NEWS: u64 = 1 << 20;
@@ -141,12 +146,14 @@ impl Engine {
 
     /// While nothing can be stored: deletes some files that the client gives up. True if there were any.
     pub(super) fn give_up_unneeded(&mut self) -> bool {
+        let end = Instant::now() + SOON;
         loop {
             let keys = self.client.give_up_files(clock::now());
             if keys.is_empty() {
                 return false;
             }
-            if self.delete_unneeded(keys) {
+            // Where none of many can be deleted, whoever asks is answered before the next ones are tried.
+            if self.delete_unneeded(keys) || Instant::now() >= end {
                 return true;
             }
         }
@@ -154,33 +161,43 @@ impl Engine {
 
     /// Deletes these. True if one is gone by that.
     fn delete_unneeded(&self, keys: Vec<FileKey>) -> bool {
-        let mut is_any_gone = false;
-        for key in keys {
-            let Some(url) = self.client.project_view(key.project).map(|view| view.url) else { continue };
-            if !fallow_boinc::names::is_file_name(&key.name) {
-                continue;
-            }
-            let path = self.dir.project(&url).join(&key.name);
-            if !path.is_file() {
-                continue;
-            }
-            match tokio::task::block_in_place(|| self.dir.trash().take(&path)) {
-                Ok(()) => {
-                    tracing::warn!(file = crate::files::shown(&key.name), project = %url, "deleted a file that no job needs, for there is no space to store anything");
-                    is_any_gone = true;
+        let place = |key: FileKey| {
+            let url = self.client.project_view(key.project)?.url;
+            let is_name = fallow_boinc::names::is_file_name(&key.name);
+            is_name.then(|| (self.dir.project(&url).join(&key.name), key.name, url))
+        };
+        let (mut gone, mut stuck) = (0, 0);
+        tokio::task::block_in_place(|| {
+            for (path, name, url) in keys.into_iter().filter_map(place).filter(|(path, ..)| path.is_file()) {
+                match self.dir.trash().take(&path) {
+                    Ok(()) => {
+                        gone += 1;
+                        if gone <= NAMED_MAX {
+                            tracing::warn!(file = crate::files::shown(&name), project = %url, "deleted a file that no job needs, for there is no space to store anything");
+                        }
+                    }
+                    Err(error) => {
+                        stuck += 1;
+                        if stuck <= NAMED_MAX {
+                            tracing::warn!(path = crate::files::shown_path(&path), %error, "cannot delete a file");
+                        }
+                    }
                 }
-                Err(error) => {
-                    tracing::warn!(path = crate::files::shown_path(&path), %error, "cannot delete a file");
-                }
             }
+        });
+        if gone > NAMED_MAX {
+            tracing::warn!(
+                more = gone - NAMED_MAX,
+                "likewise of other files, for there is no space to store anything"
+            );
         }
-        is_any_gone
+        gone > 0
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::*;
     use crate::dir::DataDir;

@@ -15,10 +15,9 @@
 //! storing, for a file that is gone is fetched again after a restart. With the space the detachment is
 //! stored, and then the rest is carried out.
 //!
-//! Files that no job needs go first, a few between two tries, in the order in which the client would give
-//! them up.
-//!
-//! Tasks that hold more than they may are killed and their slots emptied, see `room`. If there is no space
+//! Tasks that hold more than they may are killed and their slots emptied, see `room`. Files that no job needs
+//! go as well, some between two tries, in the order in which the client would give them up. Whoever asks is
+//! answered between them. If there is no space
 //! for a minute, so is the largest one of the project whose tasks hold most, and another one a minute later.
 //!
 //! If nobody makes space, parts of downloads go too, for the agent would stand still beside them, and no
@@ -59,7 +58,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(200);
 const PRESS: Duration = Duration::from_secs(60);
 
 /// How long the engine waits for files to be deleted, however many there are.
-const SOON: Duration = Duration::from_secs(1);
+pub(super) const SOON: Duration = Duration::from_secs(1);
 
 /// A project that the owner detaches.
 #[derive(Debug)]
@@ -89,7 +88,7 @@ impl Engine {
         let stems: Vec<String> = new.iter().map(|(_, stem)| stem.clone()).collect();
         let doomed = Deletions::of(step);
         let (begun, mut has_given_up, mut told, mut hurry) = (Instant::now(), false, None, 0);
-        let mut has_waited = false;
+        let (mut has_waited, mut rounds) = (false, 0_u32);
         let mut press_at = begun + PRESS;
         loop {
             let over = self.deletions.over();
@@ -125,14 +124,27 @@ impl Engine {
                     }
                     if hurry > 0 {
                         hurry -= 1;
-                        tokio::time::sleep(TRY_AGAIN).await;
+                        // What was wanted just before may be stored by one of the first tries.
+                        if rounds < 2 {
+                            tokio::time::sleep(TRY_AGAIN).await;
+                            continue;
+                        }
+                        // Whoever asks while many small files go is answered between them.
+                        self.answer_held_back();
+                        if self.answer_meanwhile(TRY_AGAIN).await {
+                            hurry = TRIES;
+                        }
                         continue;
                     }
+                    rounds = rounds.saturating_add(1);
                     let is_pressing = Instant::now() >= press_at;
                     if is_pressing {
                         press_at = Instant::now() + PRESS;
                     }
-                    // Files that no job needs go before anything that one does.
+                    self.answer_departing();
+                    // What tasks hold that they may not goes in any case, and else files that no job needs go
+                    // before anything that one does.
+                    self.take_from_tasks(None, false);
                     if self.give_up_unneeded() {
                         // A file system may take a moment to have their space: the first ones may be enough.
                         hurry = if std::mem::replace(&mut has_waited, true) { 1 } else { TRIES };
@@ -146,12 +158,8 @@ impl Engine {
                     {
                         continue;
                     }
-                    self.answer_departing();
-                    self.tell_line();
-                    if let Some((request, reply)) = self.asking.take() {
-                        let _ = reply.send(self.answer_held(&request));
-                    }
-                    if self.answer_meanwhile().await {
+                    self.answer_held_back();
+                    if self.answer_meanwhile(PAUSE).await {
                         hurry = TRIES;
                     }
                 }
@@ -280,10 +288,20 @@ impl Engine {
         }
     }
 
-    /// Answers the owner until it is time for another try, or for the end. True if room was made meanwhile.
-    async fn answer_meanwhile(&mut self) -> bool {
+    /// Answers who has asked before it was known that his wish cannot be stored, and who wants to hear what
+    /// the agent does since then.
+    fn answer_held_back(&mut self) {
+        self.tell_line();
+        if let Some((request, reply)) = self.asking.take() {
+            let _ = reply.send(self.answer_held(&request));
+        }
+    }
+
+    /// Answers the owner for so long, until it is time for another try, or for the end. True if room was made
+    /// meanwhile.
+    async fn answer_meanwhile(&mut self, pause: Duration) -> bool {
         let mut signals: watch::Receiver<u32> = self.signals.clone();
-        let pause = tokio::time::sleep(PAUSE);
+        let pause = tokio::time::sleep(pause);
         tokio::pin!(pause);
         loop {
             self.end_unstored_pause();

@@ -180,7 +180,9 @@ impl Disk {
     /// Whether what was measured now is not to be believed, for files that were deleted may still take their
     /// space: then it is measured once more, and that counts.
     pub(crate) fn settles(&mut self, now: Instant) -> bool {
-        let settles = now < self.settles_at && self.again_at.is_none();
+        // Not by a time that a clock said which was far ahead.
+        let is_soon = now < self.settles_at && self.settles_at <= now + SETTLING * 2;
+        let settles = is_soon && self.again_at.is_none();
         if settles {
             (self.asked, self.again_at) = (None, Some(self.settles_at));
             self.gone.clear();
@@ -308,7 +310,9 @@ impl Disk {
         let size = books.volume.size();
         let Ok(volume) = Volume::measured(now, size, free.min(size), used) else { return false };
         let limit = TotalLimit::new(owner, &volume);
-        if limit.bytes < used && now < self.freeing_until {
+        // Likewise.
+        let is_freeing = now < self.freeing_until && self.freeing_until <= now + FREEING * 2;
+        if limit.bytes < used && is_freeing {
             return false;
         }
         (self.seen, self.outputs) = (Some((limit, used)), Bytes(0));
@@ -447,9 +451,15 @@ impl Disk {
         granted
     }
 
-    /// The next files that go while nothing can be stored, at most so many, the first to go first. They count
-    /// as gone from now on. Before the first measurement the records have to do.
-    pub(crate) fn give_up(&mut self, most: usize, state: &State, now: Instant) -> Vec<Deletion> {
+    /// The next files that go while nothing can be stored, the first to go first: until they come to
+    /// `enough`, and at most so many. They count as gone from now on. Before the first measurement the
+    /// records have to do.
+    pub(crate) fn give_up(
+        &mut self,
+        (enough, most): (Bytes, usize),
+        state: &State,
+        now: Instant,
+    ) -> Vec<Deletion> {
         let mut of_records = None;
         let books = match &mut self.books {
             Some(books) => books,
@@ -465,7 +475,7 @@ impl Disk {
         };
         // A change of one of them may have brought it back.
         self.given_up.iter().for_each(|key| forget(&mut books.disk, key));
-        let next = books.disk.first_to_go(most);
+        let next = books.disk.first_to_go(enough, most);
         for gone in &next {
             let key = FileKey { project: gone.project, name: gone.name.clone() };
             // The volume has their space by now: what is free there and they would both count else.

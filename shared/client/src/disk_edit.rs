@@ -24,8 +24,9 @@ use crate::{Cause, DiskFound, Effect, Entity, FileFound, FileKey, NoticeLevel, R
 /// So many files without an owner at once are a reason to look soon again.
 const MANY: usize = 1_000;
 
-/// So many files that no job needs go between two tries to store something.
-const GIVEN_UP_AT_ONCE: usize = 4;
+/// Files that no job needs go between two tries to store something until they come to so much, and so many at
+/// most: of the smallest ones many have to go before there is space for anything.
+const GIVEN_UP_AT_ONCE: (Bytes, usize) = (Bytes::from_mebibytes(1), 128);
 
 /// So many files that go together are named.
 const NAMED_MAX: usize = 20;

@@ -304,11 +304,17 @@ impl Life {
 
     /// Nothing can be stored: some files go, each of the project that had most of its own then.
     fn is_full(&mut self) -> Result<(), Crashed> {
-        let most = self.draw(4) as usize;
+        let (most, enough) = (self.draw(4) as usize, Bytes(self.draw(60)));
         let may_go = |key: &&Key| self.records[*key].size > 0 && !self.is_needed(**key);
         let unneeded = self.records.keys().filter(may_go).count();
-        let next = self.pair.disk.first_to_go(most);
-        assert_eq!(next.len(), most.min(unneeded));
+        let next = self.pair.disk.first_to_go(enough, most);
+        let come_to = |files: &[Deletion]| files.iter().map(|file| file.bytes.0).sum::<u64>();
+        // No more than it takes.
+        assert!(
+            next.len() <= most.min(unneeded)
+                && next.split_last().is_none_or(|(_, rest)| come_to(rest) < enough.0)
+        );
+        assert!(next.len() == most.min(unneeded) || come_to(&next) >= enough.0);
         for deletion in &next {
             let excess = |id: &ProjectId| {
                 let model = &self.pair.model;

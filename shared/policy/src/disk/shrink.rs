@@ -90,12 +90,18 @@ impl DiskUse {
         Some(ShrinkPlan { over: to_bytes(over), limit, steps, suspension })
     }
 
-    /// What goes first while there is no space to store anything, at most so many files. How many it takes is
-    /// not known, so whoever carries it out tries again in between. No job is given back: that would have to
-    /// be stored.
-    pub fn first_to_go(&self, most: usize) -> Vec<Deletion> {
+    /// What goes first while there is no space to store anything: files until they come to `enough`, and at
+    /// most so many. How many it takes is not known, so whoever carries it out tries again in between. No job
+    /// is given back: that would have to be stored.
+    pub fn first_to_go(&self, enough: Bytes, most: usize) -> Vec<Deletion> {
         let mut plan = DeletionPlan::new(self, i128::MAX);
-        while plan.deletions.len() < most && plan.take_from_greatest(DeletionRule::NothingStored) {}
+        let mut freed = Bytes(0);
+        while plan.deletions.len() < most
+            && freed < enough
+            && plan.take_from_greatest(DeletionRule::NothingStored)
+        {
+            freed = freed.plus(plan.deletions.last().map_or(Bytes(0), |deletion| deletion.bytes));
+        }
         plan.deletions
     }
 
