@@ -6,7 +6,6 @@ use std::time::Duration as StdDuration;
 use fallow_client::{Benchmarks, Event};
 use fallow_domain::{HostFacts, HostSpeed, Virtualization};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval_at, sleep, timeout, timeout_at};
 
 use super::benchmark::{Benchmark, Turn};
@@ -15,6 +14,7 @@ use super::signals::another;
 use super::{Asked, Engine, Input};
 use crate::dir::DataDir;
 use crate::error::AgentError;
+use crate::fleet::thread::LinkThread;
 use crate::host::alarm::Alarm;
 use crate::host::clock_set::ClockSet;
 use crate::host::virtualization::Programs;
@@ -217,7 +217,7 @@ impl Life<'_> {
     }
 
     /// Tells the coordinator what there is left to tell.
-    pub(super) async fn say_goodbye(&mut self, stop: &watch::Sender<bool>, link: Option<JoinHandle<()>>) {
+    pub(super) async fn say_goodbye(&mut self, stop: &watch::Sender<bool>, link: Option<LinkThread>) {
         let _ = stop.send(true);
         let Some(mut link) = link else { return };
         let _ = timeout(StdDuration::from_secs(2), async {
@@ -230,7 +230,6 @@ impl Life<'_> {
             }
         })
         .await;
-        link.abort();
     }
 
     async fn serve(&mut self, asked: Asked) {

@@ -169,7 +169,8 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
                 host_identity.seed,
                 ToEngine(inputs.clone()),
                 stop,
-            );
+            )
+            .map_err(|error| AgentError::system("cannot start the thread of the link", error))?;
             (Some(link), Some(task))
         }
         None => (None, None),

@@ -1,6 +1,7 @@
 //! The stream itself: connects, resumes, sends what changed, takes what comes; and does so again after every
 //! loss.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,7 +34,9 @@ use super::backoff::Backoff;
 use super::membership::Membership;
 use super::outbox::{Batch, Outbox};
 use super::process::Process;
+use super::thread::LinkThread;
 use super::{Arrived, Ask, Entries, Followed};
+use crate::host::alarm::Alarm;
 
 /// Changes are gathered for this long before they are sent.
 const GATHER: Duration = Duration::from_millis(200);
@@ -101,8 +104,11 @@ pub trait Engine: Send + Sync + 'static {
 }
 
 impl Link {
-    /// Begins linking, in a task of its own, until `stop` says true; the task then tells what is left to
-    /// tell, if it can within a second, and ends.
+    /// Begins linking, in a thread of its own, until `stop` says true; it then tells what is left to tell, if
+    /// it can within a second, and ends.
+    ///
+    /// # Errors
+    /// An I/O error of the operating system, when it gives no thread or nothing to wait with.
     pub fn start(
         member: Membership,
         process: Process,
@@ -110,7 +116,7 @@ impl Link {
         seed: u64,
         engine: impl Engine,
         stop: watch::Receiver<bool>,
-    ) -> (Self, tokio::task::JoinHandle<()>) {
+    ) -> io::Result<(Self, LinkThread)> {
         let status = LinkStatus {
             coordinator: member.identity().coordinator(),
             agent_id: member.identity().agent_id().0.clone(),
@@ -138,7 +144,7 @@ impl Link {
             untimely: None,
             takes_disk: true,
         };
-        (Self { shared }, tokio::spawn(session.run()))
+        Ok((Self { shared }, LinkThread::start(session.run())?))
     }
 
     /// The entry under `key` changed. `urgent`: tell it at once, as part of the trace `trace`.
@@ -402,6 +408,9 @@ impl<E: Engine> Session<E> {
         let micros = welcome.heartbeat_interval_micros.clamp(*INTERVAL.start(), *INTERVAL.end());
         let interval = Duration::from_micros(micros.unsigned_abs());
         // The coordinator's beats are answered: so the host wakes once for both. Not all of a flood are.
+        // One's own go where the next of these is missing, twice before the coordinator is taken for gone.
+        let step = limits::silence(interval).saturating_sub(interval) / (SILENT + 1);
+        let alarm = Alarm::new();
         let (mut heard, mut beat_at) = (Instant::now(), Instant::now() + interval);
         let (mut last_beat, mut unheard) = (None, 0);
         let mut flush_at = Some(Instant::now());
@@ -410,7 +419,7 @@ impl<E: Engine> Session<E> {
         let shared = Arc::clone(&self.shared);
         let mut stop = self.stop.clone();
         loop {
-            let far = Instant::now() + Duration::from_secs(3600);
+            let now = Instant::now;
             tokio::select! {
                 message = stream.message() => {
                     let message = message?.ok_or_else(|| End::Lost("the coordinator closed the stream".into()))?;
@@ -418,7 +427,7 @@ impl<E: Engine> Session<E> {
                     if let Some(from_coordinator::Body::Heartbeat(_)) = &message.body {
                         if last_beat.is_none_or(|at: Instant| at.elapsed() >= interval / 2) {
                             last_beat = Some(heard);
-                            beat_at = heard + interval * 2;
+                            beat_at = heard + interval + step;
                             self.beat(to).await?;
                         }
                     } else if let Some(from_coordinator::Body::Probe(probe)) = &message.body {
@@ -444,20 +453,20 @@ impl<E: Engine> Session<E> {
                     let at = Instant::now() + if urgent { Duration::ZERO } else { GATHER };
                     flush_at = Some(flush_at.map_or(at, |other: Instant| other.min(at)));
                 }
-                () = sleep_until(flush_at.unwrap_or(far)) => {
+                () = sleep_until(flush_at.unwrap_or_else(now)), if flush_at.is_some() => {
                     flush_at = None;
                     self.flush(to).await?;
                 }
-                () = sleep_until(beat_at) => {
+                () = alarm.after(beat_at.saturating_duration_since(now())) => {
                     let silence = heard.elapsed();
                     if unheard >= SILENT && silence >= SILENT_MIN {
                         return Err(End::Lost(format!("nothing came from the coordinator for {} s", silence.as_secs())));
                     }
                     self.beat(to).await?;
-                    (beat_at, unheard) = (Instant::now() + interval, unheard + 1);
+                    (beat_at, unheard) = (now() + step, unheard + 1);
                 }
                 // It is looked below.
-                () = sleep_until(waiting_since.map_or(far, |since| since + ACKNOWLEDGE)) => {}
+                () = sleep_until(waiting_since.unwrap_or_else(now) + ACKNOWLEDGE), if waiting_since.is_some() => {}
                 certificate = renewal.next(&self.member, &channel) => {
                     let renewed = match certificate {
                         Ok(certificate) => self.member.renewed(certificate).await,

@@ -13,6 +13,7 @@ pub mod membership;
 pub mod outbox;
 pub mod process;
 pub mod separation;
+pub mod thread;
 
 use fallow_client::Entity;
 use fallow_domain::agent_state::{Entry, EntryKey};

@@ -1,5 +1,7 @@
 //! Bounds on what one entry may hold. An entry beyond them is refused.
 
+use std::time::Duration;
+
 /// Bytes of a key: a URL of 255, a job name of 255 and their prefix fit.
 pub const KEY_BYTES: usize = 640;
 /// Bytes of any text in an entry: reasons are sentences.
@@ -27,3 +29,25 @@ pub const DISK_WHY_BYTES: usize = 600;
 pub const LISTED: usize = 300;
 /// Layers of confinement that may be required: more than there are.
 pub const LAYERS: usize = 32;
+
+/// How long a link may be silent on which a heartbeat comes so often, until the other side is taken for gone:
+/// four heartbeats, but no longer than a minute where that are two at least.
+#[must_use]
+pub fn silence(heartbeat: Duration) -> Duration {
+    let minute = Duration::from_secs(60);
+    heartbeat.saturating_mul(4).min(minute).max(heartbeat.saturating_mul(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_3_who_is_gone_is_missed_within_a_minute_unless_heartbeats_are_further_apart_than_half_of_one() {
+        let secs = Duration::from_secs;
+        let table = [(1, 4), (10, 40), (15, 60), (20, 60), (30, 60), (40, 80), (600, 1_200)];
+        for (heartbeat, expected) in table {
+            assert_eq!(silence(secs(heartbeat)), secs(expected), "{heartbeat}");
+        }
+    }
+}

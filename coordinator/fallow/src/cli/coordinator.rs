@@ -71,9 +71,10 @@ pub(crate) struct Run {
     /// use TLS. To be said at each start.
     #[arg(long)]
     allow_plain_http: bool,
-    /// How often the coordinator says something to each agent, which answers; after four times that in
-    /// silence their link is closed, by agents after half a minute at least.
-    #[arg(long, default_value = "15s", value_name = "TIME", value_parser = heartbeat)]
+    /// How often the coordinator says something to each agent, which answers; their link is closed after a
+    /// minute of silence: after four times that where it is less, and after twice that where it is more.
+    /// Agents wait for half a minute at least
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = heartbeat)]
     heartbeat: Duration,
 }
 

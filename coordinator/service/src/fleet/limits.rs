@@ -78,7 +78,7 @@ pub const TOKEN_LIFE: Life = Life::from_hours(366 * 24);
 /// newest one is given again.
 pub const RENEWAL: Life = Life::from_secs(10);
 
-/// Heartbeats of the coordinator's without a word from an agent, which is taken for gone at the next one.
-pub const SILENT: u32 = 3;
+/// So long it is waited for what an agent that is to be taken for gone may have said already.
+pub const DOUBT: Duration = Duration::from_secs(1);
 /// Heartbeats after which it is stored anew that an agent is heard of.
-pub const SEEN_KEPT: u32 = 4;
+pub const SEEN_KEPT: u32 = 2;

@@ -14,7 +14,7 @@ use fallow_domain::agent_state::{Entry, EntryKey};
 use fallow_domain::{DocumentVersion, FleetDocument, Labels, MasterUrl, SignedDocuments};
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::entry::BadEntry;
-use fallow_proto::fleet::limits::TEXT_BYTES;
+use fallow_proto::fleet::limits::{TEXT_BYTES, silence};
 use fallow_proto::fleet::{document, signed, v1 as wire};
 use fallow_telemetry::RateLimit;
 use fallow_telemetry::propagation;
@@ -33,7 +33,7 @@ use wire::from_coordinator::Body as FromCoordinator;
 use super::commit::{CommitSequence, Stored};
 use super::given::Given;
 use super::keys;
-use super::limits::{HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW, WAITING};
+use super::limits::{DOUBT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SLOW, WAITING};
 use super::seat::{Process, Seat};
 use super::service::{record_refused, say_refused};
 use super::state::{PlannedUpdate, Position, State, Update, UpdateCheck, check_update};
@@ -307,6 +307,9 @@ struct Connection<'a> {
     /// Heartbeats of ours since then, at which its messages were being read. The clock alone would take every
     /// agent for gone when the coordinator itself had stood still: what they said meanwhile waits to be read.
     unheard: u32,
+    /// It would be taken for gone, if what it said did not wait to be read: this coordinator may have stood
+    /// still.
+    is_doubted: bool,
     /// When it was stored last that the agent was heard of.
     kept: Instant,
     /// Until when nothing is read of what the agent says; none if it keeps its pace.
@@ -400,6 +403,7 @@ impl<'a> Connection<'a> {
             pending,
             heard: Instant::now(),
             unheard: 0,
+            is_doubted: false,
             kept: Instant::now(),
             held_until: None,
             is_unstored: false,
@@ -470,13 +474,12 @@ impl<'a> Connection<'a> {
                     Ok(())
                 }
                 _ = ticks.tick() => {
-                    let turn = self.tick();
+                    let turn = self.tick().map(|sooner| sooner.into_iter().for_each(|after| ticks.reset_after(after)));
                     // Before what waits for the store: while that stands still, agents hear something.
                     self.say_pending();
                     if self.is_withheld {
                         self.take_document().await;
                     }
-                    self.keep_seen().await;
                     if self.agent.has_expired(clock::now()) {
                         return expired();
                     }
@@ -583,7 +586,7 @@ impl<'a> Connection<'a> {
 
     /// Takes in a message: what it changes goes to the store.
     async fn take(&mut self, message: wire::FromAgent) -> Result<(), Status> {
-        (self.heard, self.unheard) = (Instant::now(), 0);
+        (self.heard, self.unheard, self.is_doubted) = (Instant::now(), 0, false);
         self.agent.seen(clock::now());
         let bytes = message.encoded_len();
         let wire::FromAgent { traceparent, body } = message;
@@ -592,6 +595,7 @@ impl<'a> Connection<'a> {
             Some(FromAgent::Delta(delta)) => (delta.sequence, false, delta.entries, delta.removed),
             Some(FromAgent::Heartbeat(_)) => {
                 self.charge(pace::message(0, bytes));
+                self.keep_seen().await;
                 return Ok(());
             }
             Some(FromAgent::ProbeAnswer(answer)) => {
@@ -806,7 +810,9 @@ impl<'a> Connection<'a> {
     /// its end.
     async fn keep_seen(&mut self) {
         // What is on its way to the store holds a later position than the one that would be written here.
-        let is_due = self.kept.elapsed() >= self.fleet.settings.heartbeat * SEEN_KEPT;
+        // It is asked when heartbeats are answered, each a little sooner or later.
+        let heartbeat = self.fleet.settings.heartbeat;
+        let is_due = self.kept.elapsed() + heartbeat / 2 >= heartbeat * SEEN_KEPT;
         if is_due && self.pipeline.is_empty() {
             self.kept = Instant::now();
             keep_seen(self.fleet, self.agent).await;
@@ -826,19 +832,27 @@ impl<'a> Connection<'a> {
         self.pipeline.len() < PIPELINE && self.held_until.is_none()
     }
 
-    fn tick(&mut self) -> Result<(), Status> {
+    /// A heartbeat is due. Returns after how long the next one is, where that is sooner than usual.
+    fn tick(&mut self) -> Result<Option<Duration>, Status> {
         self.unheard += u32::from(self.reads());
-        if self.unheard > SILENT {
-            return Err(Status::deadline_exceeded(format!(
-                "nothing came from the agent for {} s",
-                self.heard.elapsed().as_secs()
-            )));
+        let (heartbeat, silent) = (self.fleet.settings.heartbeat, self.heard.elapsed());
+        let left = silence(heartbeat).saturating_sub(silent);
+        let mut sooner = Some(left).filter(|left| *left < heartbeat);
+        if left.is_zero() {
+            sooner = None;
+            if heartbeat.saturating_mul(self.unheard) >= silence(heartbeat) {
+                if std::mem::replace(&mut self.is_doubted, true) {
+                    let why = format!("nothing came from the agent for {} s", silent.as_secs());
+                    return Err(Status::deadline_exceeded(why));
+                }
+                sooner = Some(DOUBT.min(heartbeat));
+            }
         }
         if self.pending.waiting_since.is_some_and(|since| since.elapsed() > SLOW) {
             return Err(Status::resource_exhausted("the agent does not take its messages"));
         }
         self.pending.heartbeat = true;
-        Ok(())
+        Ok(sooner)
     }
 }
 

@@ -75,8 +75,9 @@ pub(crate) use stored::followed;
 /// How the link behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSettings {
-    /// The coordinator sends something this often, and agents answer; after four times that in silence the
-    /// other is taken for gone, by agents after half a minute at least.
+    /// The coordinator sends something this often, and agents answer. How much silence it takes until the
+    /// other is taken for gone: [`fallow_proto::fleet::limits::silence`], and for agents half a minute at
+    /// least.
     pub heartbeat: Duration,
     /// What one agent may say in a second, in messages.
     pub messages_a_second: u32,
@@ -87,11 +88,11 @@ pub struct LinkSettings {
 }
 
 impl Default for LinkSettings {
-    /// Fifteen seconds: a dead host shows within a minute, 100,000 agents cost a sixth of a core, and an idle
-    /// host wakes four times a minute for it.
+    /// Half a minute: a dead host shows within a minute, 100,000 agents cost a twelfth of a core, and an idle
+    /// host wakes twice a minute for it.
     fn default() -> Self {
         Self {
-            heartbeat: Duration::from_secs(15),
+            heartbeat: Duration::from_secs(30),
             messages_a_second: limits::MESSAGES_A_SECOND,
             unstored: Duration::from_secs(25),
         }
