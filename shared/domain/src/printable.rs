@@ -10,6 +10,12 @@ pub fn line(text: &str, max: usize) -> String {
     cut(text.chars().map(clean).collect(), max)
 }
 
+/// The same, with `…` at its end where it was longer. `max` is three bytes at least.
+pub fn shortened(text: &str, max: usize) -> String {
+    let whole = line(text, usize::MAX);
+    if whole.len() <= max { whole } else { cut(whole, max.saturating_sub('…'.len_utf8())) + "…" }
+}
+
 /// A text of several lines as one line, of at most so many bytes.
 pub fn joined(text: &str, max: usize) -> String {
     let lines = text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
@@ -53,6 +59,10 @@ mod tests {
         assert_eq!(line("pc\u{61c}\u{180e}\u{fff9}\u{2800}\u{3164}", 255), "pc�����");
         assert_eq!(lines("one\r\n\ttwo\x07", 255), "one\n\ttwo�");
         assert_eq!(line("éé", 3), "é");
+        assert_eq!(
+            (shortened("abcdef", 6), shortened("abcdefg", 6)),
+            ("abcdef".to_owned(), "abc…".to_owned())
+        );
         assert_eq!(joined("one\r\n  two\x1b\n", 255), "one two�");
     }
 }

@@ -144,10 +144,11 @@ fn changed_preferences(before: &Preferences, after: &Preferences) -> String {
     format!("preferences{}", said.collect::<String>())
 }
 
+/// In quotes where it might else be taken for more than one preference, or for what the log says of the
+/// change: programs are called as they like.
 fn in_short(preference: &Preference) -> String {
-    let (text, most) = (preference.to_string(), VALUE_MAX - "…".len());
-    let whole = printable::line(&text, VALUE_MAX);
-    if whole.len() == text.len() { whole } else { printable::line(&text, most) + "…" }
+    let short = printable::shortened(&preference.to_string(), VALUE_MAX);
+    if short.contains(['=', ',', ';', '"', '\\']) { format!("{short:?}") } else { short }
 }
 
 #[cfg(test)]
@@ -165,5 +166,14 @@ mod tests {
         assert!(said.starts_with("preferences run_on_batteries=true exclusive_programs=program-0"), "{said}");
         assert!(said.ends_with("… network_wifi_only=true") && said.len() < 300, "{said}");
         assert_eq!(changed_preferences(&before, &before), "preferences");
+    }
+
+    #[test]
+    fn r6_5_a_program_that_is_called_like_a_change_is_none_in_the_history() {
+        let before = Preferences::default();
+        let mut after = before.clone();
+        after.local.exclusive_programs = ["x run_on_batteries=false".to_owned(), "\"y\"".to_owned()].into();
+        let said = changed_preferences(&before, &after);
+        assert_eq!(said, r#"preferences exclusive_programs="\"y\", x run_on_batteries=false""#);
     }
 }

@@ -245,7 +245,7 @@ impl Making {
                     (None, false) => String::new(),
                 };
                 // What follows is not to be cut off: the history of documents has all of it.
-                let change = printable::line(&audited.change, CHANGE_IN_LOG);
+                let change = printable::shortened(&audited.change, CHANGE_IN_LOG);
                 (Action::DocumentChanged, format!("version {version}: {change}{how}"))
             }
         };

@@ -471,12 +471,22 @@ fn number(prefix: &[u8], key: &[u8]) -> Result<u64, StoreError> {
     number.ok_or_else(|| FORMAT.bad_value(key, "it has no number of a version"))
 }
 
-/// Which groups are others, in words.
+/// Which groups are others, in words, and how many more of them where there is no room for all.
 fn what_changed(before: &Groups, after: &Groups) -> String {
     let GroupsChanged { put, removed } = before.changed(after);
     let put = put.into_iter().map(ToString::to_string);
-    let said: Vec<String> = put.chain(removed.into_iter().map(|name| format!("{name} removed"))).collect();
-    printable::line(&format!("groups {}", said.join(", ")), MESSAGE_MAX)
+    // What is gone is named first: it is not there to be looked at.
+    let all: Vec<String> = removed.into_iter().map(|name| format!("{name} removed")).chain(put).collect();
+    let mut said = String::from("groups ");
+    for (at, one) in all.iter().enumerate() {
+        if said.len() + one.len() > MESSAGE_MAX {
+            said += &format!("and {} more, ", all.len() - at);
+            break;
+        }
+        said += &format!("{one}, ");
+    }
+    said.truncate(said.trim_end_matches(", ").len());
+    printable::line(&said, MESSAGE_MAX + 100)
 }
 
 fn empty() -> DocumentSet {

@@ -80,6 +80,22 @@ fn group(name: &str, precedence: u32, rest: &str) -> Change {
 }
 
 #[tokio::test]
+async fn r6_5_the_history_counts_the_groups_that_it_has_no_room_to_name_and_names_those_that_are_gone_first()
+{
+    let dir = tempfile::tempdir().unwrap();
+    let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+    let change = |change| documents.change_groups(Author::default(), Instant::EPOCH, change);
+    change(group("zzz", 999, "")).await.unwrap();
+    let files = (1..51).flat_map(|number| group(&format!("room-{number:0>30}"), number, "").files).collect();
+    change(Change { files, remove: vec!["zzz".into()], ..Change::default() }).await.unwrap();
+    let said = documents.history(100).unwrap().pop().unwrap().change;
+    assert!(said.starts_with("groups zzz removed, room-0000"), "{said}");
+    assert!(said.ends_with(" more") && said.len() < 1_100, "{said}");
+    let named = said.matches("room-").count();
+    assert!(named > 20 && said.contains(&format!("and {} more", 50 - named)), "{said}");
+}
+
+#[tokio::test]
 async fn r6_5_a_change_of_groups_is_a_version_with_hash_and_message_and_the_same_again_is_none() {
     let dir = tempfile::tempdir().unwrap();
     let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
