@@ -39,7 +39,7 @@ all of them.";
 
 const RUN: &str = r"Examples:
   fallow-agent run --token-file token  # what `fallow tokens create` printed
-  fallow-agent run --dir lab/agent-1   # later: it is all in the directory
+  fallow-agent run --dir lab/agent-1   # later: who it is is in the directory
   FALLOW_LOG=debug fallow-agent run 2>>agent.log &
 
 SIGTERM, SIGINT or `fallow-agent stop` end it cleanly: tasks are asked to leave
@@ -385,8 +385,8 @@ pub struct Run {
         conflicts_with = "require_confinement"
     )]
     pub without_layers: Vec<String>,
-    /// Nobody ever sits at this machine (a server): do not look whether somebody uses it (in the environment
-    /// true or false)
+    /// Nobody ever sits at this machine (a server): do not look whether somebody uses it. To be said at each
+    /// start (in the environment true or false)
     #[arg(long, env = "FALLOW_NEVER_IN_USE", value_parser = clap::builder::BoolishValueParser::new())]
     pub never_in_use: bool,
     /// Where the kernel says what the machine is fed by (for tests)

@@ -15,6 +15,7 @@ pub mod preferences;
 pub mod protocol;
 pub mod server;
 pub mod status;
+mod status_text;
 pub mod summary;
 
 use std::fs::File;

@@ -9,9 +9,10 @@ use fallow_domain::{Duration, Instant, printable};
 use jiff::tz::TimeZone;
 
 use super::status::{HostStatus, ProjectStatus, Status, TaskStatus};
+use super::status_text::no_projects;
 
 /// Longest reason in the line, in bytes.
-const WHY_MAX: usize = 200;
+const WHY_MAX: usize = 250;
 
 /// Clock times of this machine: how an instant is shown at another.
 pub struct WallClock(TimeZone);
@@ -187,7 +188,7 @@ fn idle(status: &Status, now: Instant, clock: &WallClock) -> String {
         return format!("resting: nothing new is begun: {}", cut(trouble));
     }
     if status.projects.is_empty() {
-        return "idle: no projects; attach one with: fallow-agent attach URL".to_owned();
+        return format!("idle: {}", no_projects(status));
     }
     if ready > 0 && status.host.awaits_look {
         return "about to compute: it is looked at the battery and other programs first".to_owned();
@@ -279,7 +280,7 @@ pub fn whole(time: Duration) -> String {
 }
 
 fn cut(text: &str) -> String {
-    printable::line(text, WHY_MAX)
+    printable::shortened(text, WHY_MAX)
 }
 
 #[cfg(test)]

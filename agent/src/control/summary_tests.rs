@@ -221,6 +221,11 @@ fn r6_4_the_line_says_what_an_idle_agent_waits_for() {
         ),
         (
             none.clone(),
+            &json!({ "projects": [], "fleet": { "coordinator": "c", "agent_id": "a", "connected": true, "last_error": null } }),
+            "idle: no projects: the coordinator names none so far",
+        ),
+        (
+            none.clone(),
             &tasks(&["ready", "preempted", "downloading"]),
             "idle: of 2 jobs here none can run now",
         ),

@@ -215,7 +215,7 @@ impl Engine {
         self.turn(Event::AppConfigsRead(app_configs), None).await?;
         let in_force = self.client.preferences_in_force();
         let mut text = "the preferences are taken: fallow-agent preferences shows them".to_owned();
-        let notes = not_taken(in_force).into_iter().chain(in_force.values.cautions());
+        let notes = not_taken(in_force).into_iter().chain(self.client.cautions());
         for note in notes {
             let _ = write!(text, "\n{note}");
         }

@@ -160,6 +160,12 @@ impl HostRecord {
         &self.merged
     }
 
+    /// What they come to together where nobody can have meant that, a line for each.
+    pub(crate) fn cautions(&self) -> Vec<String> {
+        // Nothing waits for input that nobody looks for.
+        if self.in_use.is_sensed() { self.merged.values.cautions() } else { Vec::new() }
+    }
+
     /// Whether it is the document that says a preference which is in force.
     pub(crate) fn is_of_document(&self, key: &str) -> bool {
         let is_documents = |place: &Place| matches!(place.origin, Origin::Document(_));
@@ -436,7 +442,7 @@ impl HostRecord {
             () if silent_at.is_some_and(|at| at <= now) => Some((
                 SuspendedBy::NoInput,
                 // Where it would never end, that is said.
-                self.merged.values.cautions().into_iter().next().unwrap_or_else(|| {
+                self.cautions().into_iter().next().unwrap_or_else(|| {
                     "nobody has used the machine for long, so that it may go to sleep (stop_without_input); goes on when somebody has used it"
                         .to_owned()
                 }),

@@ -169,6 +169,13 @@ impl Client {
         self.state.host.merged()
     }
 
+    /// What the preferences in force come to together where nobody can have meant that, a line for each
+    /// (R6.4): nothing of input where nobody looks for it.
+    #[must_use]
+    pub fn cautions(&self) -> Vec<String> {
+        self.state.host.cautions()
+    }
+
     /// The most that may be sent to projects and fetched from them in a second.
     pub fn rates_max(&self) -> (Option<Bytes>, Option<Bytes>) {
         let local = self.local_preferences();

@@ -123,6 +123,11 @@ impl InUse {
         self.is_blind = !is_sensed;
     }
 
+    /// Whether it is.
+    pub(crate) const fn is_sensed(&self) -> bool {
+        !self.is_blind
+    }
+
     /// The clock was set back: no input lies in the future.
     pub(crate) fn observe(&mut self, now: Instant) {
         self.watched_since = self.watched_since.map(|since| since.min(now));

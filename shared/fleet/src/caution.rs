@@ -12,7 +12,7 @@ pub fn cautions(preferences: &Preferences) -> Vec<String> {
     if let Some(stop) = preferences.stops_before_it_begins() {
         found.push(format!(
             "nothing would ever be computed: computing stops after {} without input (stop_without_input), and begins after \
-             {} (idle_after): make stop_without_input the longer one",
+             {} (idle_after): make stop_without_input the longer one (neither counts on hosts with --never-in-use)",
             write_duration(stop),
             write_duration(*idle_after)
         ));

@@ -241,7 +241,7 @@ impl Values {
         if let Some(stop) = fleet.stops_before_it_begins() {
             found.push(format!(
                 "this machine would never compute: it stops after {} without input (stop_without_input), and begins after {} \
-                 (idle_after): make stop_without_input the longer one",
+                 (idle_after): make stop_without_input the longer one (neither counts where nobody ever sits: --never-in-use)",
                 write_duration(stop),
                 write_duration(fleet.idle_after)
             ));

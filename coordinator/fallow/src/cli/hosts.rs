@@ -286,7 +286,7 @@ fn said(state: &HostState, newest: u64) -> String {
         (_, 0, "in use") => "somebody uses it".to_owned(),
         (_, 0, "snooze") => "paused by somebody there".to_owned(),
         (_, 0, "battery") => "rests for its battery".to_owned(),
-        (_, 0, "other programs") => "rests for other programs of its owner".to_owned(),
+        (_, 0, "other programs") => "rests for other programs of its users".to_owned(),
         (_, 0, "no input") => "rests without input (stop_without_input)".to_owned(),
         (_, 0, "preference file") => "its owner's preference file cannot be read".to_owned(),
         (_, 0, "disk") => "has too little space on its disk".to_owned(),

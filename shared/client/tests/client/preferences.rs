@@ -465,6 +465,11 @@ fn r6_4_where_nobody_looks_for_input_none_is_missed() {
         world.event(owner(Said { stop_without_input: Some(Some(MINUTE * 10)), ..Said::default() }));
         world.run_for(Duration::from_hours(1));
         assert_eq!(world.client.host_view().suspended_by.is_some(), senses_input);
+        // Nor is anybody warned that it would never compute, where that is not so.
+        let run_in_use = Some(false);
+        let stop_without_input = Some(Some(MINUTE));
+        world.event(owner(Said { stop_without_input, run_in_use, ..Said::default() }));
+        assert_eq!(!world.client.cautions().is_empty(), senses_input);
     }
 }
 
