@@ -272,7 +272,7 @@ impl Engine {
     /// Sees to it that the sensors know what is at stake.
     fn attend(&self) {
         self.supervisor.freezer().arm(self.client.is_armed());
-        self.supervisor.freezer().set_wanted(self.client.is_wanted_by_people());
+        self.supervisor.want(self.client.is_wanted_by_people());
         if let Some(sensors) = &self.sensors {
             sensors.attend(self.client.attention());
         }

@@ -112,7 +112,9 @@ fn r6_10_what_has_left_its_task_by_all_means_is_stopped_and_goes_on_with_it() {
     // Known by nothing else: its parent is gone, and its session is another.
     let detached = || {
         let found = crate::brand::find(brand);
-        found.into_iter().find(|process| process.session != session && process.parent != session)
+        // Not the one that forks, which made that session.
+        let has_left = |process: &Process| process.session != session && process.session != process.pid;
+        found.into_iter().find(has_left)
     };
     wait_for(|| detached().is_some() && crate::brand::find(brand).len() == 2);
     freezer.freeze();

@@ -165,6 +165,7 @@ pub struct Supervisor {
     orders: Sender<Order>,
     freezer: Arc<Freezer>,
     allowed: Mutex<Option<TaskLimits>>,
+    wanted: AtomicBool,
     swap_wanted: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -196,6 +197,8 @@ enum Order {
     Allow(TaskLimits),
     Clean(SlotId),
     Deliver(JobId, SlotId, Delivery),
+    /// Somebody wants the machine for himself: what was to be looked at later is looked at soon.
+    Wanted,
     /// Kill what has no room, and empty its slot; nothing is to be killed from now on if it is none.
     MakeRoom(Option<Room>),
     /// Quit all tasks; kill after the grace.
@@ -244,7 +247,8 @@ impl Supervisor {
         let thread = std::thread::Builder::new()
             .name("supervisor".into())
             .spawn(move || supervision.run(&incoming))?;
-        Ok(Self { orders, freezer, allowed: Mutex::new(None), swap_wanted, thread: Some(thread) })
+        let (allowed, wanted) = (Mutex::new(None), AtomicBool::new(false));
+        Ok(Self { orders, freezer, allowed, wanted, swap_wanted, thread: Some(thread) })
     }
 
     /// Starts a task: `TaskStarted` or `TaskStartFailed` follows.
@@ -285,6 +289,14 @@ impl Supervisor {
     pub fn make_room(&self, room: Option<Room>) {
         let _ = self.orders.send(Order::MakeRoom(room));
     }
+    /// Whether somebody wants the machine for himself, from now on.
+    pub fn want(&self, wanted: bool) {
+        self.freezer.set_wanted(wanted);
+        if self.wanted.swap(wanted, Ordering::Relaxed) != wanted && wanted {
+            let _ = self.orders.send(Order::Wanted);
+        }
+    }
+
     /// What the system is to hold each task to, from now on. To be called before the first is started, and
     /// whenever that may have changed.
     pub fn allow(&self, limits: TaskLimits) {
@@ -407,6 +419,8 @@ impl Supervision {
                 }
             }
             Order::Freeze => self.freezer.freeze(),
+            // The next look is reckoned anew after each order.
+            Order::Wanted => {}
             Order::Allow(limits) => self.shared.groups.allow(limits),
             Order::Clean(slot) => {
                 self.clean(slot);

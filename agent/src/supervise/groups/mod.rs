@@ -568,7 +568,10 @@ mod tests {
             assert!(!on && why.contains("not supported"), "{why}");
             groups.look_again();
             assert_eq!(groups.layer().on, expected, "asked again after {again:?}");
-            assert_eq!(groups.0.as_ref().unwrap().jobs.children(), Vec::<String>::new());
+            // On a busy machine who tried may not be gone yet: then it is known what is to be removed.
+            let made = groups.0.as_ref().unwrap();
+            let known = fallow_daemon::lock(&made.left).clone();
+            assert!(made.jobs.children().iter().all(|group| known.contains(group)), "{known:?}");
         }
         parent.remove_within(&name, StdDuration::from_secs(60)).unwrap();
     }
