@@ -27,9 +27,36 @@ pub type Sessions = BTreeMap<u32, u64>;
 
 /// True if an id is a process's own and not that of one of its further threads, which `/proc` shows as well.
 pub fn is_process(pid: u32) -> bool {
-    let Ok(status) = fs::read(format!("/proc/{pid}/status")) else { return false };
-    let group = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"));
-    group.and_then(|id| std::str::from_utf8(id).ok()?.trim().parse().ok()) == Some(pid)
+    status(pid, "Tgid:").and_then(|id| id.parse().ok()) == Some(pid)
+}
+
+/// What `/proc/PID/status` says after such a word as `Uid:`. The name of the process is in there too, and can
+/// hold any bytes.
+pub fn status(pid: u32, word: &str) -> Option<String> {
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    let value = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(word.as_bytes()))?;
+    Some(String::from_utf8_lossy(value).trim().to_owned())
+}
+
+/// The users that a process runs as or can become again, as the kernel itself keeps them. The first is the
+/// one that it runs as. The owner of its directory in `/proc` says less: a process can have that be root.
+pub fn users(pid: u32) -> Vec<u32> {
+    let all = status(pid, "Uid:").unwrap_or_default();
+    all.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+}
+
+/// The user that a process runs as, as the kernel itself keeps it.
+pub fn user(pid: u32) -> Option<u32> {
+    users(pid).first().copied()
+}
+
+/// A text of the kernel's, such as `/proc/self/mountinfo`. Some hold names that others chose, in which any
+/// bytes can be: what is no text in them is replaced.
+///
+/// # Errors
+/// It cannot be read.
+pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
 /// The last process id that was given, to a process or a thread; ids are given in rising order, and begin
@@ -57,12 +84,8 @@ pub fn threads_of_user(user: rustix::fs::Uid) -> u32 {
 
 /// Those of `processes` that run as one of these users, or could become it again.
 pub fn of_users(processes: &[Process], users: &Range<u32>) -> Vec<Process> {
-    let is_theirs = |process: &&Process| {
-        let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap_or_default();
-        let all = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
-        let mut all = all.split_whitespace().filter_map(|id| id.parse().ok());
-        !process.zombie && all.any(|id| users.contains(&id))
-    };
+    let is_theirs =
+        |process: &&Process| !process.zombie && self::users(process.pid).iter().any(|id| users.contains(id));
     processes.iter().filter(is_theirs).copied().collect()
 }
 
@@ -109,13 +132,6 @@ pub fn end_of_users(users: &Range<u32>) -> io::Result<()> {
 /// What the processes of `session` use together, out of a list of [`all`].
 pub fn used(processes: &[Process], session: u32) -> Used {
     total(processes.iter().filter(|process| process.session == session))
-}
-
-/// The user that a process runs as, as the kernel itself keeps it. The owner of its directory in `/proc` says
-/// less: a process can have that be root.
-pub fn user(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
 }
 
 /// Whether a process runs as this one's user, as tasks do, or as one of those that tasks have. No other is
@@ -387,6 +403,26 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(arguments.len(), 4096);
+    }
+
+    #[test]
+    fn r6_10_a_process_whose_name_is_no_text_is_known_by_its_user_and_by_its_mark() {
+        let mark = format!("/a mark of a test/{}:name:", std::process::id());
+        let mut command = Command::new("perl");
+        let program = "open C, '>', '/proc/self/comm'; syswrite C, \"\\xff\\xfe)\\nUid: 7\"; syswrite STDOUT, 'x'; <STDIN>";
+        command.args(["-e", program]).env(MARK, &mark);
+        let piped = std::process::Stdio::piped;
+        let mut child = command.stdin(piped()).stdout(piped()).spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let name = fs::read(format!("/proc/{}/comm", child.id())).unwrap();
+        let process = find(child.id()).unwrap();
+        let own = only(rustix::process::getuid());
+        let (is_known, is_own) = (is_process(process.pid), of_users(&[process], &own) == [process]);
+        let is_marked = marked([process], &mark) == [process];
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(String::from_utf8(name).is_err(), "it has no such name");
+        assert!(is_known && is_own && is_marked, "known: {is_known}, own: {is_own}, marked: {is_marked}");
     }
 
     #[test]

@@ -444,9 +444,7 @@ struct Running {
 fn not_marked(mark: &str) -> Vec<Running> {
     let brand = Brand::of_agent(mark);
     let users = |process: &proc::Process| -> Vec<u32> {
-        let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap_or_default();
-        let all = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
-        all.split_whitespace().filter_map(|id| id.parse().ok()).filter(|id| is_jobs(*id)).collect()
+        proc::users(process.pid).into_iter().filter(|id| is_jobs(*id)).collect()
     };
     let all = proc::all().into_iter().filter(|process| !process.zombie);
     let jobs: Vec<(proc::Process, Vec<u32>)> =

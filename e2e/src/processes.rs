@@ -21,8 +21,8 @@ impl Process {
     /// Reads one.
     pub fn read(pid: u32) -> Option<Self> {
         let proc = PathBuf::from(format!("/proc/{pid}"));
-        let stat = std::fs::read_to_string(proc.join("stat")).ok()?;
-        // The name in parentheses may hold anything; what follows the last one is plain.
+        // The name in parentheses may hold any bytes; what follows the last one is plain.
+        let stat = String::from_utf8_lossy(&std::fs::read(proc.join("stat")).ok()?).into_owned();
         let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
         let command = std::fs::read(proc.join("cmdline")).ok()?;
         let command = String::from_utf8_lossy(&command).replace('\0', " ").trim().to_owned();

@@ -38,7 +38,7 @@ impl Group {
 
 /// The same of the group that this process is in. None where version 2 has none, or it cannot be seen.
 pub fn own_ceiling(files: &[&str]) -> Option<u64> {
-    let text = |name: &str| std::fs::read_to_string(Path::new("/proc/self").join(name)).unwrap_or_default();
+    let text = |name: &str| crate::proc::text(Path::new("/proc/self").join(name)).unwrap_or_default();
     let place = place(&mounts(&text("mountinfo")), &path_in(&text("cgroup"))?)?;
     Group::open(&place).ok()?.ceiling(files)
 }

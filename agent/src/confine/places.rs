@@ -279,7 +279,7 @@ fn said(error: &io::Error) -> String {
 /// Whether `/proc` of this system shows all that is in it: a container hides some of it from its programs by
 /// mounts, which another `/proc` would not have.
 fn shows_all_of_proc() -> bool {
-    fs::read_to_string("/proc/self/mountinfo").is_ok_and(|mounts| !covers_proc(&mounts))
+    crate::proc::text("/proc/self/mountinfo").is_ok_and(|mounts| !covers_proc(&mounts))
 }
 
 fn covers_proc(mountinfo: &str) -> bool {

@@ -22,7 +22,7 @@ pub fn place() -> PathBuf {
 
 /// What a user of the machine is called: his name where its list of users has him.
 pub fn user_name(user: u32) -> String {
-    let listed = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let listed = crate::proc::text("/etc/passwd").unwrap_or_default();
     name_in(&listed, user).unwrap_or_else(|| format!("user {user}"))
 }
 

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use super::places::{Peers, Place};
 use super::protocol::{ANSWER, Request, Response};
 use crate::error::AgentError;
+use crate::proc;
 
 /// Longest request.
 const REQUEST_MAX: u64 = 64 * 1024;
@@ -228,9 +229,7 @@ async fn hear(stream: &mut UnixStream) -> Result<String, String> {
 
 /// Whether a process that is there could gain privileges by a set-user-id program.
 fn may_gain_privileges(pid: i32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let value = status.lines().find_map(|line| line.strip_prefix("NoNewPrivs:"));
-    value.is_some_and(|value| value.trim() == "0")
+    u32::try_from(pid).is_ok_and(|pid| proc::status(pid, "NoNewPrivs:").as_deref() == Some("0"))
 }
 
 async fn answer<F, R>(stream: &mut UnixStream, door: Door, place: &Place, carry_out: &F) -> Response

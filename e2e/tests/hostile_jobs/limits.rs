@@ -88,7 +88,7 @@ pub(crate) const GREEDS: &[Greed] = &[
         // At different times: a look may find some of them just as they come off their job.
         "for n in 1 2 3; do setsid env -i perl -e '$SIG{TERM} = \"IGNORE\"; fork and exit; \
          my $less = pack(\"QQ\", 5, 5); syscall(PRLIMIT, 0, 10, $less, 0); chdir \"/\"; \
-         $0 = \"kworker/0:1 TOKEN\"; sleep 1000' & sleep 0.4; done; \
+         $0 = \"kworker/\\xff:1 TOKEN\"; sleep 1000' & sleep 0.4; done; \
          sleep 2; echo right >\"$out\"",
         Success,
     ),

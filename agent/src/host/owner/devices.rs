@@ -222,7 +222,7 @@ impl Device {
 /// A device in words: what it calls itself, where the kernel tells that, and its node.
 pub(super) fn described(path: &Path) -> String {
     let node = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = fs::read_to_string(format!("/sys/class/input/{node}/device/name")).unwrap_or_default();
+    let name = crate::proc::text(format!("/sys/class/input/{node}/device/name")).unwrap_or_default();
     match name.trim() {
         "" => format!("the input device {node}"),
         name => format!("the input device {node} ({})", printable::line(name, 80)),

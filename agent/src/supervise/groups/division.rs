@@ -33,7 +33,7 @@ pub(super) fn move_back(own: &Group, leaf: &str) {
 pub(super) fn moved() -> Result<(Group, String), String> {
     let pid = std::process::id();
     let leaf = format!("{AGENT}{pid}.{}", proc::find(pid).map_or(0, |me| me.start));
-    let text = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
+    let text = |name: &str| proc::text(format!("/proc/self/{name}")).unwrap_or_default();
     let mounts = cgroup::mounts(&text("mountinfo"));
     let path = cgroup::path_in(&text("cgroup"));
     let Some(path) = path.filter(|_| !mounts.is_empty()) else {
