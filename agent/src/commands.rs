@@ -275,6 +275,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, AgentError> {
         .worker_threads(2)
         .thread_name("agent")
         .on_thread_park(sys::sleeps)
+        .thread_keep_alive(sys::THREADS_STAY)
         .enable_all()
         .build()
         .map_err(|error| AgentError::system("cannot start the runtime", error))

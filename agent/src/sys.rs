@@ -197,6 +197,10 @@ pub fn wait_with_usage(pid: Pid) -> io::Result<(i32, Duration)> {
     Ok((status, of(usage.ru_utime) + of(usage.ru_stime)))
 }
 
+/// So long a thread of a runtime's stays that has nothing to do. While there is one, work that may block
+/// waits for it where the system gives no other; without any the runtime panics.
+pub const THREADS_STAY: std::time::Duration = std::time::Duration::from_hours(24);
+
 /// CPU time of the calling thread.
 pub fn thread_cpu_time() -> Option<std::time::Duration> {
     // SAFETY: an all-zero timespec is a valid one and lives through the call.

@@ -33,6 +33,7 @@ impl LinkThread {
         let run = move || {
             let built = tokio::runtime::Builder::new_current_thread()
                 .on_thread_park(sys::sleeps)
+                .thread_keep_alive(sys::THREADS_STAY)
                 .enable_all()
                 .build();
             let runtime = match built {

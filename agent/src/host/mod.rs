@@ -11,6 +11,7 @@ pub mod owner;
 pub mod surroundings;
 pub mod virtualization;
 mod whetstone;
+mod work;
 
 use std::fs;
 use std::net::UdpSocket;

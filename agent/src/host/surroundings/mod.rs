@@ -10,8 +10,9 @@
 //! the answer to another question; of the CPUs each time. The kernel says by itself that programs wait for
 //! memory (`pressure`), so that for it alone a look in a minute is enough. Another task looks at the network
 //! (`network`). A look that fails is made again. One for programs that does not end holds up the others for
-//! some seconds at first, and then for one (`programs`). Any other that never ends keeps this task from
-//! looking, and the client waits for it for a minute only ([`fallow_policy::looks::PATIENCE`]).
+//! some seconds at first, and then for one (`programs`); before there was one for the programs that are asked
+//! for, no question is answered. Any other that never ends keeps this task from looking. For either the
+//! client waits for a minute only ([`fallow_policy::looks::PATIENCE`]).
 //!
 //! Left out: the kernel's own word that power was lost, which would come at once.
 
@@ -34,10 +35,11 @@ use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
 
 use super::owner::{SensorStatus, Tell};
+use super::work::Work;
 use network::Counters;
 pub use network::OwnTraffic;
 use pressure::Pressure;
-use programs::Scans;
+use programs::{Scan, Scans};
 
 /// Without anything that changes from one moment to the next, a look so often: a battery is seldom put into a
 /// machine that had none.
@@ -89,7 +91,7 @@ impl Watcher {
         let (network_wanted, network_wants) = channel::channel(false);
         let network = network::watch(counters.clone(), places.every, own, Arc::clone(&tell), network_wants);
         let network_task = tokio::spawn(network);
-        let task = tokio::spawn(watch(places, tell, wants, (open, look)));
+        let task = tokio::spawn(watch(places, tell, wants, (open, look, programs::running)));
         Self { wanted, pressure, task, counters, network_wanted, network_task }
     }
 
@@ -136,12 +138,12 @@ async fn watch(
     places: Places,
     tell: Tell,
     mut wants: channel::Receiver<LooksFor>,
-    (open, look): (impl Fn(&Path) -> Option<Pressure> + Send, Look),
+    (open, look, scan): (impl Fn(&Path) -> Option<Pressure> + Send, Look, Scan),
 ) {
     let (mut told, mut why) = (Surroundings::default(), None);
     let (mut trigger, mut is_pressed, mut is_told_no_more) = (None, false, false);
     let mut has_failed = false;
-    let mut scans = Scans::new(programs::running);
+    let mut scans = Scans::new(scan);
     loop {
         let wanted = wants.borrow_and_update().clone();
         // One event, one task that leaves; if that is not enough, another event comes. What was felt while
@@ -162,14 +164,21 @@ async fn watch(
             }
             continue;
         }
-        let looked = tokio::task::spawn_blocking({
+        let begun = Work::begin({
             let (places, wanted) = (places.clone(), wanted.clone());
             move || look(&places, &wanted, pressed)
         });
         let [exclusive, gpu_exclusive] = scans.look(&wanted, &places.mark).await;
-        let nap = match looked.await {
+        let looked = match begun {
+            Ok(mut look) => look.end().await,
+            Err(error) => Err(error),
+        };
+        let nap = match looked {
             Ok((seen, has_battery)) => {
-                let seen = Surroundings { exclusive, gpu_exclusive, ..seen };
+                // A question is not answered as long as nobody knows of the programs.
+                let is_answered = scans.are_answered();
+                let number = if is_answered { seen.number } else { told.number };
+                let seen = Surroundings { number, exclusive, gpu_exclusive, ..seen };
                 has_failed = false;
                 // That memory is short is said again as long as it is.
                 let (is_news, memory_short) = (seen != told || seen.memory_short, seen.memory_short);
@@ -178,7 +187,7 @@ async fn watch(
                     told = seen;
                 }
                 let is_told_of_memory = trigger.is_some() && !memory_short;
-                match is_told {
+                match is_told && is_answered {
                     true => nap(&wanted, places.every, has_battery, is_told_of_memory),
                     // Jobs may wait for it.
                     false => places.every,

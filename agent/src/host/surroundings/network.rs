@@ -11,8 +11,8 @@
 //! for the second look.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant};
@@ -24,6 +24,8 @@ use tokio::sync::watch as channel;
 
 use super::own_sockets::{self, OwnSockets};
 use crate::host::owner::{SensorStatus, Tell};
+use crate::host::work;
+use crate::proc;
 
 /// More than the lines of thousands of interfaces.
 const TEXT_MAX: u64 = 1 << 20;
@@ -54,7 +56,7 @@ pub(super) async fn watch(
     while wanted.wait_for(|is_wanted| *is_wanted).await.is_ok() {
         let mut nap = every / 5;
         while *wanted.borrow_and_update() {
-            let looked = tokio::task::spawn_blocking({
+            let looked = work::done({
                 let (counters, own) = (counters.clone(), Arc::clone(&own));
                 let mut sockets = std::mem::take(&mut sockets);
                 move || (look(&counters, began, &own, &mut sockets), sockets)
@@ -112,8 +114,8 @@ fn look(
 impl Counters {
     /// The interfaces that count, and what went over them since they are there, received and sent together.
     fn read(&self) -> io::Result<(BTreeSet<String>, Bytes)> {
-        let mut text = String::new();
-        File::open(&self.traffic)?.take(TEXT_MAX).read_to_string(&mut text)?;
+        let text = proc::start_of(&self.traffic, TEXT_MAX)?;
+        let text = String::from_utf8_lossy(&text);
         let mut all: Vec<(&str, Bytes)> =
             text.lines().filter_map(interface).filter(|(name, _)| *name != "lo").collect();
         let kinds: HashMap<&str, Kind> = all.iter().map(|(name, _)| (*name, self.kind(name))).collect();

@@ -68,7 +68,7 @@ impl Host {
             other => panic!("{other:?}"),
         });
         let (wanted, wants) = channel::channel(LooksFor::default());
-        tokio::spawn(watch(places(dir.path()), tell, wants, (open, look)));
+        tokio::spawn(watch(places(dir.path()), tell, wants, (open, look, programs::running)));
         let host = Self { dir, wanted, kernel, opened, told };
         host.has(available);
         host
@@ -152,9 +152,36 @@ async fn r6_4_a_look_that_fails_is_made_again() {
     let wanted = LooksFor { battery: true, pace: LookPace::Often, number: 1, ..LooksFor::default() };
     let (_wanted, wants) = channel::channel(wanted);
     let places = Places { every: StdDuration::from_millis(1), ..places(dir.path()) };
-    tokio::spawn(watch(places, tell, wants, (|_: &Path| None, fails_once)));
+    tokio::spawn(watch(places, tell, wants, (|_: &Path| None, fails_once, programs::running)));
     let answer = Event::SurroundingsSeen(Surroundings { number: 1, ..Surroundings::default() });
     assert_eq!(format!("{:?}", hear(&mut told).await), format!("{answer:?}"));
+}
+
+#[tokio::test]
+async fn r6_4_a_question_is_not_answered_before_it_is_known_which_programs_run() {
+    static ENDS: AtomicBool = AtomicBool::new(false);
+    let scan: Scan = |_, _, _| ENDS.load(Ordering::Relaxed).then_some([None, None]);
+    let dir = tempfile::tempdir().unwrap();
+    let (say, mut told) = mpsc::unbounded_channel();
+    let tell: Tell = Arc::new(move |event| say.send(event).is_ok());
+    let programs = ["game".to_owned()].into();
+    let wanted =
+        LooksFor { battery: true, programs, pace: LookPace::Never, number: 1, ..LooksFor::default() };
+    let (_wanted, wants) = channel::channel(wanted);
+    let power = dir.path().join("power/BAT0");
+    let places = Places { every: StdDuration::from_millis(1), ..places(dir.path()) };
+    tokio::spawn(watch(places, tell, wants, (|_: &Path| None, look, scan)));
+    std::fs::create_dir_all(&power).unwrap();
+    for (name, value) in [("type", "Battery"), ("status", "Discharging")] {
+        std::fs::write(power.join(name), value).unwrap();
+    }
+    let mut next = async || match hear(&mut told).await {
+        Event::SurroundingsSeen(seen) => (seen.number, seen.on_battery),
+        event => panic!("{event:?}"),
+    };
+    assert_eq!(next().await, (0, true), "what else is seen is told");
+    ENDS.store(true, Ordering::Relaxed);
+    assert_eq!(next().await, (1, true));
 }
 
 #[tokio::test]

@@ -8,11 +8,12 @@
 //! Left out: whether that costs anything. The network of a telephone that others share is WiFi, too.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use fallow_client::NetworkOver;
+
+use crate::proc;
 
 /// More than the lines of thousands of routes.
 const TEXT_MAX: u64 = 1 << 20;
@@ -86,13 +87,9 @@ impl Routes<'_> {
 
     /// The routes of a family; none where the kernel does not list them.
     fn read(&self, list: &str, parse: fn(&str) -> Option<Route>) -> Vec<Route> {
-        let mut text = String::new();
-        let file = File::open(self.lists.join(list));
-        let read = file.and_then(|file| file.take(TEXT_MAX).read_to_string(&mut text));
-        match read {
-            Ok(_) => text.lines().filter_map(parse).filter(|route| route.interface != "lo").collect(),
-            Err(_) => Vec::new(),
-        }
+        let text = proc::start_of(self.lists.join(list), TEXT_MAX).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        text.lines().filter_map(parse).filter(|route| route.interface != "lo").collect()
     }
 }
 
