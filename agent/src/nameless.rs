@@ -22,6 +22,7 @@ use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fallow_domain::Bytes;
 use rustix::fs::{FileType, OFlags, stat};
@@ -29,14 +30,21 @@ use rustix::fs::{FileType, OFlags, stat};
 use crate::confine::FILES;
 use crate::dir::{PROJECTS, SLOTS, TRASH};
 use crate::proc::{self, Process};
+use crate::sys;
 use crate::walk::{Missed, Usage};
 
 /// So many descriptors of a task are looked at: that takes a second or two.
 const DESCRIPTORS_MAX: u32 = 1_000_000;
+/// So much CPU time a look takes at most. What the kernel tells of one descriptor can be long: it names each
+/// lock that the process holds of the file.
+const WORK_MAX: Duration = Duration::from_secs(8);
 /// Asking what waits in a socket takes as long as looking at so many more.
 const SOCKET: u32 = 4;
 /// So many bytes of the lists of a task's mappings are read: the kernel needs about a second to write them.
 const MAPPINGS_MAX: u64 = 128 << 20;
+/// So much is read of what the kernel tells of one descriptor: of any that holds no locks it is some hundred
+/// bytes.
+const TOLD_MAX: u64 = 64 << 10;
 /// What is kept of a line of such a list. Names can be very much longer.
 const LINE_MAX: usize = 16 << 10;
 /// How the kernel marks a name that is gone.
@@ -52,12 +60,22 @@ pub struct Nameless {
     read: u64,
     /// A process that is there could not be looked at, or what waits in a socket.
     is_closed: bool,
+    /// CPU time that this thread may have taken when the look is over.
+    work: Duration,
+    /// It took too much.
+    is_long: bool,
 }
 
 impl Nameless {
     /// Those that these processes hold, each once, on these devices. `data` is the agent's directory.
     pub fn of(processes: &[Process], devices: &BTreeSet<u64>, data: &Path) -> Self {
-        let mut found = Self::default();
+        Self::within(WORK_MAX, processes, devices, data)
+    }
+
+    /// The same, with at most so much CPU time for descriptors.
+    fn within(work: Duration, processes: &[Process], devices: &BTreeSet<u64>, data: &Path) -> Self {
+        let work = sys::thread_cpu_time().unwrap_or_default() + work;
+        let mut found = Self { work, ..Self::default() };
         let dir = Names::below(data);
         for process in processes {
             for thread in threads(process) {
@@ -96,7 +114,7 @@ impl Nameless {
 
     /// Why a count of them is none, if it is none.
     pub fn missed(&self) -> Option<Missed> {
-        if self.looked_at >= DESCRIPTORS_MAX || self.read >= MAPPINGS_MAX {
+        if self.is_long || self.looked_at >= DESCRIPTORS_MAX || self.read >= MAPPINGS_MAX {
             return Some(Missed::TooMany);
         }
         self.is_closed.then_some(Missed::Closed)
@@ -107,6 +125,10 @@ impl Nameless {
     fn note(&mut self, thread: &Path, error: &io::Error) {
         let goes_on = || proc::thread_in(thread).is_some_and(|thread| !thread.zombie && thread.has_memory);
         self.is_closed |= error.kind() == io::ErrorKind::PermissionDenied && goes_on();
+    }
+
+    fn note_work(&mut self) {
+        self.is_long |= sys::thread_cpu_time().is_some_and(|now| now >= self.work);
     }
 
     /// What they take.
@@ -120,16 +142,26 @@ impl Nameless {
             Err(error) => return self.note(thread, &error),
         };
         for entry in entries.flatten() {
-            if self.looked_at >= DESCRIPTORS_MAX {
+            if self.looked_at >= DESCRIPTORS_MAX || self.is_long {
                 return;
             }
             self.looked_at += 1;
             let path = entry.path();
             // A name that is too long to be told can only be one that somebody made so.
             let name = fs::read_link(&path);
+            self.note_work();
             if name.as_ref().is_ok_and(|name| name.as_os_str().as_bytes().starts_with(b"socket:")) {
                 self.looked_at = self.looked_at.saturating_add(SOCKET);
-                self.is_closed |= holds_descriptors(thread, &entry.file_name());
+                match told(thread, &entry.file_name(), "scm_fds:") {
+                    // Older kernels do not say it.
+                    Told::Said(count) => self.is_closed |= count != "0",
+                    Told::Nothing => {}
+                    Told::TooLong => self.is_long = true,
+                    // It is closed by now, or this process has no descriptor left.
+                    Told::Failed(Some(libc::ENOENT | libc::ESRCH | libc::EMFILE | libc::ENFILE)) => {}
+                    Told::Failed(_) => self.is_closed = true,
+                }
+                self.note_work();
                 continue;
             }
             let is_gone = |name: &PathBuf| name.as_os_str().as_bytes().ends_with(GONE);
@@ -186,22 +218,36 @@ fn is_below(name: &[u8], dir: &Path) -> bool {
     name.strip_prefix(dir.as_os_str().as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
-/// What the kernel tells of a thread's descriptor under a key.
-fn told(thread: &Path, descriptor: &OsStr, key: &str) -> Option<String> {
-    let told = fs::read_to_string(thread.join("fdinfo").join(descriptor)).ok()?;
-    told.lines().find_map(|line| Some(line.strip_prefix(key)?.trim().to_owned()))
+/// What the kernel tells of a descriptor.
+enum Told {
+    Said(String),
+    /// There is no such key.
+    Nothing,
+    /// There is none in the beginning of a long text.
+    TooLong,
+    /// The text cannot be read, by this error of the system's.
+    Failed(Option<i32>),
 }
 
-/// Whether descriptors wait in a socket until somebody takes them out.
-fn holds_descriptors(thread: &Path, socket: &OsStr) -> bool {
-    told(thread, socket, "scm_fds:").is_some_and(|count| count != "0")
+/// What the kernel tells of a thread's descriptor under a key.
+fn told(thread: &Path, descriptor: &OsStr, key: &str) -> Told {
+    let told = match proc::start_of(thread.join("fdinfo").join(descriptor), TOLD_MAX) {
+        Ok(told) => told,
+        Err(error) => return Told::Failed(error.raw_os_error()),
+    };
+    let is_long = told.len() as u64 >= TOLD_MAX;
+    let told = String::from_utf8_lossy(&told);
+    match told.lines().find_map(|line| line.strip_prefix(key)) {
+        Some(value) => Told::Said(value.trim().to_owned()),
+        None if is_long => Told::TooLong,
+        None => Told::Nothing,
+    }
 }
 
 /// Whether a thread has opened a file so that it can write it. If that is not told, it may have.
 fn is_writable(thread: &Path, descriptor: &OsStr) -> bool {
-    let flags = told(thread, descriptor, "flags:");
-    let flags = flags.and_then(|flags| u32::from_str_radix(&flags, 8).ok());
-    flags.is_none_or(|flags| flags & ACCESS != OFlags::RDONLY.bits())
+    let Told::Said(flags) = told(thread, descriptor, "flags:") else { return true };
+    u32::from_str_radix(&flags, 8).map_or(true, |flags| flags & ACCESS != OFlags::RDONLY.bits())
 }
 
 /// How a file was opened: to be read, to be written, or both.
@@ -341,6 +387,22 @@ mod tests {
                 assert_eq!((held.missed(), held.usage()), (missed, Usage::default()), "{kind} {files}");
             });
         }
+    }
+
+    #[test]
+    fn r4_1_descriptors_of_which_the_kernel_tells_very_much_take_no_more_work_than_others() {
+        // Each of them names all locks that the process holds.
+        let program = "use Fcntl; use Socket; socketpair my $s, my $other, AF_UNIX, SOCK_STREAM, 0; \
+             for (1..800) { fcntl $s, F_SETLK, pack 's s x4 q q i x4', F_WRLCK, 0, 2 * $_, 1, 0 } \
+             open $held[$_], '+>&', $s for 1..900";
+        let dir = tempfile::tempdir().unwrap();
+        with_program(dir.path(), program, |processes, devices| {
+            let found = Nameless::within(Duration::from_millis(20), processes, devices, dir.path());
+            assert_eq!(found.missed(), Some(Missed::TooMany));
+            let few = found.looked_at / (1 + SOCKET);
+            assert!(few < 900, "all {few} were looked at");
+            assert_eq!(Nameless::of(processes, devices, dir.path()).missed(), None);
+        });
     }
 
     #[test]
