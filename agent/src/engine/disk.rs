@@ -1,6 +1,7 @@
 //! The disk of the host: has it measured, tells the client what was found, and answers who asks about it.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -144,36 +145,45 @@ impl Engine {
         Response::Done { text: String::new(), status: None, disk: Some(Box::new(disk)) }
     }
 
-    /// While nothing can be stored: deletes some files that the client gives up. True if there were any.
-    pub(super) fn give_up_unneeded(&mut self) -> bool {
+    /// While nothing can be stored: deletes some files that the client gives up. Says how much they took, or
+    /// that there were none.
+    pub(super) fn give_up_unneeded(&mut self) -> Option<Bytes> {
         let end = Instant::now() + SOON;
         loop {
             let keys = self.client.give_up_files(clock::now());
             if keys.is_empty() {
-                return false;
+                return None;
             }
+            let freed = self.delete_unneeded(keys);
             // Where none of many can be deleted, whoever asks is answered before the next ones are tried.
-            if self.delete_unneeded(keys) || Instant::now() >= end {
-                return true;
+            if freed.is_some() || Instant::now() >= end {
+                return Some(freed.unwrap_or_default());
             }
         }
     }
 
-    /// Deletes these. True if one is gone by that.
-    fn delete_unneeded(&self, keys: Vec<FileKey>) -> bool {
+    /// Deletes these. Says how much they took, if one is gone.
+    fn delete_unneeded(&self, keys: Vec<FileKey>) -> Option<Bytes> {
         let place = |key: FileKey| {
             let url = self.client.project_view(key.project)?.url;
             let is_name = fallow_boinc::names::is_file_name(&key.name);
             is_name.then(|| (self.dir.project(&url).join(&key.name), key.name, url))
         };
-        let (mut gone, mut stuck) = (0, 0);
+        let (mut gone, mut stuck, mut freed) = (0, 0, Bytes(0));
         tokio::task::block_in_place(|| {
-            for (path, name, url) in keys.into_iter().filter_map(place).filter(|(path, ..)| path.is_file()) {
+            for (path, name, url) in keys.into_iter().filter_map(place) {
+                let Some(data) = path.symlink_metadata().ok().filter(std::fs::Metadata::is_file) else {
+                    continue;
+                };
+                let file = crate::files::shown(&name);
                 match self.dir.trash().take(&path) {
                     Ok(()) => {
                         gone += 1;
+                        freed = freed.plus(Bytes(data.blocks().saturating_mul(512)));
                         if gone <= NAMED_MAX {
-                            tracing::warn!(file = crate::files::shown(&name), project = %url, "deleted a file that no job needs, for there is no space to store anything");
+                            tracing::warn!(file, project = %url, "deleted a file that no job needs, for there is no space to store anything");
+                        } else {
+                            tracing::debug!(file, project = %url, "deleted a file that no job needs");
                         }
                     }
                     Err(error) => {
@@ -185,13 +195,14 @@ impl Engine {
                 }
             }
         });
-        if gone > NAMED_MAX {
-            tracing::warn!(
-                more = gone - NAMED_MAX,
-                "likewise of other files, for there is no space to store anything"
-            );
+        let more = |count: usize| count.checked_sub(NAMED_MAX).filter(|more| *more > 0);
+        if let Some(more) = more(gone) {
+            tracing::warn!(more, "likewise of other files, for there is no space to store anything");
         }
-        gone > 0
+        if let Some(more) = more(stuck) {
+            tracing::warn!(more, "cannot delete other files either");
+        }
+        (gone > 0).then_some(freed)
     }
 }
 

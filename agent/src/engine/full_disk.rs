@@ -15,10 +15,11 @@
 //! storing, for a file that is gone is fetched again after a restart. With the space the detachment is
 //! stored, and then the rest is carried out.
 //!
-//! Tasks that hold more than they may are killed and their slots emptied, see `room`. Files that no job needs
-//! go as well, some between two tries, in the order in which the client would give them up. Whoever asks is
-//! answered between them. If there is no space
+//! Tasks that hold more than they may are killed and their slots emptied, see `room`. If there is no space
 //! for a minute, so is the largest one of the project whose tasks hold most, and another one a minute later.
+//! Before that files go that no job needs, some between two tries, in the order in which the client would
+//! give them up, and whoever asks is answered between them. Where tasks have taken what was freed so, they do
+//! not wait until all such files are gone.
 //!
 //! If nobody makes space, parts of downloads go too, for the agent would stand still beside them, and no
 //! download would come to an end. Those that were written to a moment ago stay.
@@ -29,10 +30,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Entity, Event, Phase, SNOOZE_MAX, Step};
+use fallow_client::{Entity, Event, Phase, Press, SNOOZE_MAX, Step};
 use fallow_daemon::clock;
 use fallow_domain::{MasterUrl, ProjectId};
-use fallow_store::StoreError;
+use fallow_store::{SPARE, StoreError};
 use tokio::sync::{oneshot, watch};
 
 use super::Engine;
@@ -88,7 +89,7 @@ impl Engine {
         let stems: Vec<String> = new.iter().map(|(_, stem)| stem.clone()).collect();
         let doomed = Deletions::of(step);
         let (begun, mut has_given_up, mut told, mut hurry) = (Instant::now(), false, None, 0);
-        let (mut has_waited, mut rounds) = (false, 0_u32);
+        let (mut given_up, mut has_waited, mut rounds) = (0, false, 0_u32);
         let mut press_at = begun + PRESS;
         loop {
             let over = self.deletions.over();
@@ -142,15 +143,20 @@ impl Engine {
                         press_at = Instant::now() + PRESS;
                     }
                     self.answer_departing();
-                    // What tasks hold that they may not goes in any case, and else files that no job needs go
-                    // before anything that one does.
-                    self.take_from_tasks(None, false);
-                    if self.give_up_unneeded() {
-                        // A file system may take a moment to have their space: the first ones may be enough.
-                        hurry = if std::mem::replace(&mut has_waited, true) { 1 } else { TRIES };
+                    self.take_from_tasks(None, Press::No);
+                    let freed = self.give_up_unneeded();
+                    if is_pressing {
+                        let press = if freed.is_some() { Press::IfGrown } else { Press::Now };
+                        self.take_from_tasks(None, press);
+                    }
+                    if let Some(freed) = freed {
+                        given_up += freed.0;
+                        // A file system may take a moment to have their space: what is enough for any batch
+                        // may be enough. With less there is nothing to wait for.
+                        let may_do = given_up > SPARE;
+                        hurry = if may_do && !std::mem::replace(&mut has_waited, true) { TRIES } else { 1 };
                         continue;
                     }
-                    self.take_from_tasks(None, is_pressing);
                     // The owner is not kept waiting for it again and again.
                     if begun.elapsed() >= PARTS_STAY
                         && self.give_up_parts(&mut told)
@@ -235,7 +241,7 @@ impl Engine {
         let Departure { project, url, files } = departure;
         tracing::warn!(project = %url, "deleting its downloads, so that its detachment can be stored");
         self.transfers.cancel_project(*project);
-        self.take_from_tasks(Some(url), false);
+        self.take_from_tasks(Some(url), Press::No);
         let whole = files.iter().filter(|name| fallow_boinc::names::is_file_name(name));
         let whole = whole.map(|name| self.dir.project(url).join(name));
         let (mut freed, end) = (Freed::default(), Instant::now() + SOON);

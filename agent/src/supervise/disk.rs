@@ -62,12 +62,14 @@ pub(super) struct DiskLook {
     /// The free space at that time, in bytes.
     free: u64,
     running: Option<JoinHandle<()>>,
+    /// The next one is to come soon.
+    is_hasty: bool,
 }
 
 impl DiskLook {
-    /// Has the next look count.
+    /// Has the next look count, or the first one that may after the last count.
     pub(super) fn hasten(&mut self) {
-        self.last = None;
+        self.is_hasty = true;
     }
 
     /// Counts if it is time to. `places` are asked for only then; `news` says that one was never counted, and
@@ -81,7 +83,7 @@ impl DiskLook {
         let free = rustix::fs::statvfs(data.join(SLOTS))
             .map_or(self.free, |volume| volume.f_bavail.saturating_mul(volume.f_frsize));
         let falls = free.saturating_add(FALL) <= self.free;
-        let period = if falls || unsure { PERIOD_LEAST } else { PERIOD };
+        let period = if falls || unsure || self.is_hasty { PERIOD_LEAST } else { PERIOD };
         let is_due = news || self.last.is_none_or(|last| last.elapsed() >= period);
         if !is_due || self.running.as_ref().is_some_and(|running| !running.is_finished()) {
             return;
@@ -91,7 +93,7 @@ impl DiskLook {
             sys::lower(Urgency::Idle);
             count_in_turn(&places, &data, COUNTED_MAX);
         };
-        (self.last, self.free) = (Some(Instant::now()), free);
+        (self.last, self.free, self.is_hasty) = (Some(Instant::now()), free, false);
         // No thread, no figures: the next look tries again.
         self.running = std::thread::Builder::new().name("disk".into()).spawn(count).ok();
     }
@@ -129,8 +131,10 @@ impl Files {
     fn note(&self, walk: &Walk, data: &Path) {
         let nameless = Nameless::of(&self.processes(), walk.devices(), data);
         let missed = walk.missed().or(nameless.missed());
+        let all = self.held(walk.total()).plus(nameless.usage());
+        self.meter.note_blocks(all.blocks);
         self.meter.note_disk(DiskHeld {
-            all: self.held(walk.total()).plus(nameless.usage()).most(),
+            all: all.most(),
             nameless: nameless.usage().most(),
             uncounted: self.meter.note_miss(missed),
         });
@@ -175,6 +179,38 @@ impl Misses {
 mod tests {
     use super::*;
     use fallow_domain::Bytes;
+
+    #[test]
+    fn r4_8_whoever_hastens_counts_has_them_no_closer_than_they_may_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut look = DiskLook::default();
+        let counts = |look: &mut DiskLook| {
+            let mut has_begun = false;
+            look.look((false, false), dir.path(), || {
+                has_begun = true;
+                Vec::new()
+            });
+            look.running.take().into_iter().for_each(|count| count.join().unwrap());
+            has_begun
+        };
+        assert!(counts(&mut look), "the first one");
+        let now = Instant::now();
+        for (hasty, last, expected) in [
+            (false, now - PERIOD_LEAST, false),
+            (true, now + PERIOD, false),
+            // It is not forgotten.
+            (false, now - PERIOD_LEAST, true),
+            (true, now - PERIOD_LEAST, true),
+            (false, now - PERIOD_LEAST, false),
+            (false, now - PERIOD, true),
+        ] {
+            if hasty {
+                look.hasten();
+            }
+            look.last = Some(last);
+            assert_eq!(counts(&mut look), expected, "{hasty} {:?}", now.checked_duration_since(last));
+        }
+    }
 
     #[test]
     fn r4_8_too_many_files_are_said_at_once_and_what_is_moved_or_closed_after_some_counts_in_a_row() {

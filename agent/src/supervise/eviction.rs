@@ -7,11 +7,12 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use fallow_boinc::names;
 use fallow_boinc::runtime::exit::ExitMeaning;
-use fallow_client::{Event, Goes, Held, TaskEnd};
-use fallow_domain::{JobId, SlotId};
+use fallow_client::{Event, Goes, Held, Room, TaskEnd};
+use fallow_domain::{Bytes, JobId, SlotId};
 
 use super::Supervision;
 use super::task::Task;
@@ -44,12 +45,60 @@ impl EndedTasks {
     }
 }
 
+/// So long after space ran out tasks have been counted anew.
+const COUNTED: Duration = Duration::from_secs(10);
+
+/// Since when there is no space, and what each task took when that was looked at first.
+#[derive(Debug)]
+pub(super) struct Shortage {
+    since: Instant,
+    taken: Option<BTreeMap<JobId, Bytes>>,
+}
+
+impl Shortage {
+    fn begin() -> Self {
+        Self { since: Instant::now(), taken: None }
+    }
+
+    /// How much more tasks take than they did, where that is known.
+    fn grown(&mut self, now: Option<&BTreeMap<JobId, Bytes>>) -> Bytes {
+        let Some(now) = now.filter(|_| self.since.elapsed() >= COUNTED) else { return Bytes(0) };
+        let before = self.taken.get_or_insert_with(|| now.clone());
+        let more = |(job, bytes): (&JobId, &Bytes)| {
+            let was = before.get(job).map_or(bytes.0, |was| was.0);
+            bytes.0.saturating_sub(was)
+        };
+        Bytes(now.iter().map(more).fold(0, u64::saturating_add))
+    }
+}
+
 impl Supervision {
+    /// There is no space, or there is again.
+    pub(super) fn set_room(&mut self, room: Option<Room>) {
+        let Some(room) = room else {
+            (self.room, self.shortage) = (None, None);
+            return;
+        };
+        let takes = |(&job, task): (&JobId, &Task)| Some((job, task.meter().blocks()?));
+        let now: Option<BTreeMap<JobId, Bytes>> = self.tasks.iter().map(takes).collect();
+        let shortage = self.shortage.get_or_insert_with(Shortage::begin);
+        let room = room.after(self.room.as_ref(), shortage.grown(now.as_ref()));
+        if room.presses() {
+            shortage.taken = now;
+        }
+        self.room = Some(room);
+    }
+
+    /// What tasks hold, and what those have left that are gone.
+    fn held(&self) -> Vec<Held> {
+        let tasks = self.tasks.iter().map(|(&job, task)| task.held(job));
+        tasks.chain(self.ended_tasks.0.values().map(|(held, _)| *held)).collect()
+    }
+
     /// Takes from tasks what they may not hold while there is no space.
     pub(super) fn make_room(&mut self) {
+        let held = self.held();
         let Some(room) = &mut self.room else { return };
-        let tasks = self.tasks.iter().map(|(&job, task)| task.held(job));
-        let held: Vec<Held> = tasks.chain(self.ended_tasks.0.values().map(|(held, _)| *held)).collect();
         for (slot, why) in room.who_goes(&held) {
             match self.tasks.values_mut().find(|task| task.slot() == slot) {
                 Some(task) => task.discard(why),
@@ -107,6 +156,26 @@ fn is_finished(end: &TaskEnd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r6_10_what_tasks_take_more_is_known_only_of_those_that_were_counted_after_space_ran_out() {
+        let takes = |all: &[(u64, u64)]| -> BTreeMap<JobId, Bytes> {
+            all.iter().map(|&(job, bytes)| (JobId(job), Bytes(bytes))).collect()
+        };
+        let mut shortage = Shortage::begin();
+        assert_eq!(shortage.grown(Some(&takes(&[(1, 900)]))), Bytes(0));
+        assert!(shortage.taken.is_none(), "that may be a count of before");
+        shortage.since = Instant::now() - COUNTED;
+        assert_eq!(shortage.grown(None), Bytes(0), "some were never counted");
+        for (now, grown) in [
+            (&[(1, 1_000), (2, 50)][..], 0),
+            (&[(1, 1_200), (2, 10)], 200),
+            // One that is gone takes nothing from what others take, and one that is new has grown by nothing.
+            (&[(2, 60), (3, 7)], 10),
+        ] {
+            assert_eq!(shortage.grown(Some(&takes(now))), Bytes(grown), "{now:?}");
+        }
+    }
 
     #[test]
     fn r6_10_a_slot_that_a_job_had_before_takes_no_output_of_its_newer_task() {

@@ -20,6 +20,7 @@ pub(super) struct Meter {
     peak_bytes: AtomicU64,
     /// What its files hold; none before the first count.
     disk: Mutex<(Option<DiskHeld>, Misses)>,
+    blocks: Mutex<Option<Bytes>>,
     /// When its first process was started, as the kernel counts; 0 before that.
     start: AtomicU64,
     /// The number of its processes (see [`crate::brand`]); 0 where it has none.
@@ -47,6 +48,16 @@ impl Meter {
         self.peak_bytes.fetch_max(used.memory.0, Ordering::Relaxed);
         Used { cpu: Duration::from_micros(cpu), ..used }
     }
+    /// What its files take of the disk, where they were counted.
+    pub(super) fn blocks(&self) -> Option<Bytes> {
+        *fallow_daemon::lock(&self.blocks)
+    }
+
+    /// Notes what its files take of the disk.
+    pub(super) fn note_blocks(&self, blocks: Bytes) {
+        *fallow_daemon::lock(&self.blocks) = Some(blocks);
+    }
+
     /// Notes what its files hold.
     pub(super) fn note_disk(&self, held: DiskHeld) {
         fallow_daemon::lock(&self.disk).0 = Some(held);

@@ -62,7 +62,7 @@ use crate::guard::GuardHandle;
 use crate::modes;
 use crate::proc::Sessions;
 use disk::DiskLook;
-use eviction::EndedTasks;
+use eviction::{EndedTasks, Shortage};
 use freezer::Freezer;
 use groups::Groups;
 use members::Members;
@@ -242,6 +242,7 @@ impl Supervisor {
             told_modes: None,
             kill_all_at: None,
             room: None,
+            shortage: None,
             stopping: false,
         };
         let thread = std::thread::Builder::new()
@@ -345,6 +346,8 @@ struct Supervision {
     kill_all_at: Option<StdInstant>,
     /// What tasks may hold while there is no space on the disk.
     room: Option<Room>,
+    /// As long as there is no space.
+    shortage: Option<Shortage>,
     stopping: bool,
 }
 
@@ -430,7 +433,7 @@ impl Supervision {
                 if room.is_some() {
                     self.disk.hasten();
                 }
-                self.room = room;
+                self.set_room(room);
                 self.make_room();
             }
             Order::Stop(grace) => {

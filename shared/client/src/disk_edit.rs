@@ -5,7 +5,7 @@
 //! looked at once more before it goes. A file that its project or an application version still names is only
 //! taken from the disk, and fetched again when a job needs it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fallow_boinc::runtime::exit;
 use fallow_domain::agent_state::{DiskAct, DiskDecision};
@@ -26,13 +26,17 @@ const MANY: usize = 1_000;
 
 /// Files that no job needs go between two tries to store something until they come to so much, and so many at
 /// most: of the smallest ones many have to go before there is space for anything.
-const GIVEN_UP_AT_ONCE: (Bytes, usize) = (Bytes::from_mebibytes(1), 128);
+const GIVEN_UP_AT_ONCE: (Bytes, usize) = (Bytes::from_mebibytes(4), 256);
 
 /// So many files that go together are named.
 const NAMED_MAX: usize = 20;
 
 /// So much is made free, if nothing is, before a file comes of which nobody says how large it is.
 const UNSAID: Bytes = Bytes::from_mebibytes(1);
+
+fn key_of(deletion: &Deletion) -> FileKey {
+    FileKey { project: deletion.project, name: deletion.name.clone() }
+}
 
 impl Client {
     /// Does what the owner's limit asks for when that or what counts has changed (R4.8), and has the disk
@@ -170,10 +174,18 @@ impl Client {
         self.settle_disk();
         let plan = self.disk.shrink();
         let suspension = plan.as_ref().and_then(|plan| plan.suspension);
-        for step in plan.into_iter().flat_map(|plan| plan.steps) {
+        let mut steps: VecDeque<ShrinkStep> = plan.into_iter().flat_map(|plan| plan.steps).collect();
+        while let Some(step) = steps.pop_front() {
             match step {
-                ShrinkStep::Delete(deletion) => self.delete_for_room(&deletion),
                 ShrinkStep::GiveBack(job) => self.give_back_for_room(job),
+                ShrinkStep::Delete(first) => {
+                    let mut deletions = vec![first];
+                    while let Some(ShrinkStep::Delete(_)) = steps.front() {
+                        let Some(ShrinkStep::Delete(next)) = steps.pop_front() else { break };
+                        deletions.push(next);
+                    }
+                    self.delete_for_room(&deletions);
+                }
             }
         }
         let text = suspension.as_ref().map_or_else(
@@ -213,7 +225,7 @@ impl Client {
             None => return Err(WhyNotAdmitted::NotMeasured.to_string()),
             Some(Admission::Fits { .. }) => {}
             Some(Admission::AfterDeleting(deletions)) => {
-                deletions.iter().for_each(|deletion| self.delete_for_room(deletion));
+                self.delete_for_room(&deletions);
                 self.settle_disk();
             }
             Some(Admission::Refused(why)) => return Err(why.to_string()),
@@ -224,20 +236,20 @@ impl Client {
         }
     }
 
-    /// Deletes a file by a plan, unless something needs it after all.
-    fn delete_for_room(&mut self, deletion: &Deletion) {
-        let key = FileKey { project: deletion.project, name: deletion.name.clone() };
-        if self.is_needed(&key) {
-            return;
+    /// Deletes files by a plan, but for what is needed after all.
+    fn delete_for_room(&mut self, deletions: &[Deletion]) {
+        let keys: Vec<FileKey> = deletions.iter().map(key_of).collect();
+        let needed = self.needed(&keys);
+        for (deletion, key) in deletions.iter().zip(&keys).filter(|(_, key)| !needed.contains(key)) {
+            let why = format!("{}; {}", self.rule_in_words(&deletion.rule), deletion.why);
+            let text = format!("deleted {} ({}): {why}", deletion.name, deletion.bytes);
+            let cause = Cause::Deleted(Box::new(deletion.clone()));
+            let rule = cause.rule();
+            self.take_from_disk(key, cause);
+            self.disk.frees(self.now());
+            self.disk_decided(DiskAct::Deleted, Some(key.project), &key.name, deletion.bytes, rule, why);
+            self.disk_deed(NoticeLevel::Info, Some(key.project), text);
         }
-        let why = format!("{}; {}", self.rule_in_words(&deletion.rule), deletion.why);
-        let text = format!("deleted {} ({}): {why}", deletion.name, deletion.bytes);
-        let cause = Cause::Deleted(Box::new(deletion.clone()));
-        let rule = cause.rule();
-        self.take_from_disk(&key, cause);
-        self.disk.frees(self.now());
-        self.disk_decided(DiskAct::Deleted, Some(key.project), &key.name, deletion.bytes, rule, why);
-        self.disk_deed(NoticeLevel::Info, Some(key.project), text);
     }
 
     /// What a file that is here is known to hold.
@@ -288,22 +300,39 @@ impl Client {
         }
     }
 
-    /// Whether a job that is wanted reads or writes a file, or it is being sent.
-    fn is_needed(&self, key: &FileKey) -> bool {
-        let sends = |file: &crate::state::File| {
-            file.transfer.as_ref().is_some_and(|transfer| transfer.direction == crate::Direction::Upload)
+    /// Which of some files a job that is wanted reads or writes, and which are being sent. Each job of their
+    /// projects is looked at once, and each version that has one, however many files are asked for.
+    fn needed<'a>(&self, keys: &'a [FileKey]) -> BTreeSet<&'a FileKey> {
+        let sends = |key: &FileKey| {
+            let transfer = self.state.files.get(key).and_then(|file| file.transfer.as_ref());
+            transfer.is_some_and(|transfer| transfer.direction == crate::Direction::Upload)
         };
-        if self.state.files.get(key).is_some_and(sends) {
-            return true;
-        }
+        let mut needed: BTreeSet<&FileKey> = keys.iter().filter(|key| sends(key)).collect();
         // Without users there is nothing to be looked for.
-        self.state.file_use.is_used(key)
-            && self.state.jobs.of(key.project).filter_map(|id| self.state.jobs.get(&id)).any(|job| {
+        let mut asked: BTreeMap<ProjectId, BTreeMap<&str, &FileKey>> = BTreeMap::new();
+        for key in keys.iter().filter(|key| self.state.file_use.is_used(key)) {
+            asked.entry(key.project).or_default().insert(&key.name, key);
+        }
+        for (project, names) in &asked {
+            let mut versions = BTreeSet::new();
+            for job in self.state.jobs.of(*project).filter_map(|id| self.state.jobs.get(&id)) {
+                needed.extend(job.result.files.iter().filter_map(|file| names.get(file.file_name.as_str())));
                 let is_aborted =
                     |end: &crate::state::Outcome| end.state == crate::end_state::EndState::Aborted;
-                let leaves = job.outcome.as_ref().is_some_and(is_aborted) && !job.process.exists();
-                job.output_files().contains(key) || !leaves && self.input_files(job).contains(key)
-            })
+                if job.outcome.as_ref().is_some_and(is_aborted) && !job.process.exists() {
+                    // It leaves.
+                    continue;
+                }
+                versions.insert(&job.version);
+                let workunit = self.state.workunits.get(&job.workunit());
+                let inputs = workunit.into_iter().flat_map(|workunit| &workunit.files);
+                needed.extend(inputs.filter_map(|file| names.get(file.file_name.as_str())));
+            }
+            for version in versions.into_iter().filter_map(|version| self.state.versions.get(version)) {
+                needed.extend(version.files.iter().filter_map(|file| names.get(file.file_name.as_str())));
+            }
+        }
+        needed
     }
 
     /// Gives a queued job back to its server (R4.8).
@@ -491,17 +520,19 @@ impl Client {
             if next.is_empty() {
                 return Vec::new();
             }
+            let all: Vec<FileKey> = next.iter().map(key_of).collect();
+            let needed = self.needed(&all);
             let mut keys = Vec::new();
-            for Deletion { project, name, bytes, rule, .. } in next {
-                let key = FileKey { project, name };
-                if !self.is_needed(&key) {
+            for (Deletion { bytes, rule, .. }, key) in next.iter().zip(&all) {
+                if !needed.contains(key) {
                     let why = rule.to_string();
                     let text = format!("deleted {} ({bytes}): {why}", key.name);
-                    self.disk.note(DiskDeed { at: self.clock.now(), project: Some(project), text });
+                    let project = Some(key.project);
+                    self.disk.note(DiskDeed { at: self.clock.now(), project, text });
                     let what = DiskAct::Deleted;
-                    self.disk_decided(what, Some(project), &key.name, bytes, Rule::FullDisk, why);
-                    self.disk.was_given_up(&key);
-                    keys.push(key);
+                    self.disk_decided(what, project, &key.name, *bytes, Rule::FullDisk, why);
+                    self.disk.was_given_up(key);
+                    keys.push(key.clone());
                 }
             }
             if !keys.is_empty() {

@@ -129,7 +129,7 @@ pub use limits::TaskLimits;
 pub use machine::{Client, ClientConfig};
 pub use messages::NoWork;
 pub use record::RestoreError;
-pub use room::{Goes, Held, Room};
+pub use room::{Goes, Held, Press, Room};
 pub use separation::separate;
 pub use snooze::SNOOZE_MAX;
 pub use surroundings::{CpuWork, LooksFor, NetworkOver, Surroundings};

@@ -68,32 +68,72 @@ impl fmt::Display for Goes {
 pub struct Room {
     /// Whose the jobs are that are wanted, finished ones among them, and how much each may hold.
     most: BTreeMap<JobId, (ProjectId, Bytes)>,
-    is_pressing: bool,
+    press: Press,
+}
+
+/// Whether a task has to go that holds no more than it may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Press {
+    /// There may be space soon.
+    #[default]
+    No,
+    /// One has to, if tasks take more than when the last one had to, or than when they were counted first
+    /// after space ran out: what is freed elsewhere does not last.
+    IfGrown,
+    /// One has to.
+    Now,
 }
 
 impl Room {
     /// For these wanted jobs: whose each is, and how much it may hold.
     pub fn of(jobs: impl IntoIterator<Item = (JobId, (ProjectId, Bytes))>) -> Self {
-        Self { most: jobs.into_iter().collect(), is_pressing: false }
+        Self { most: jobs.into_iter().collect(), press: Press::No }
     }
 
     /// The same where that was not enough for a while.
     #[must_use]
-    pub fn pressing(self) -> Self {
-        Self { is_pressing: true, ..self }
+    pub fn pressing(self, press: Press) -> Self {
+        Self { press, ..self }
+    }
+
+    /// The next room after another one, of which a task that has to go may be left to be named. `grown`: so
+    /// much more tasks take than before.
+    #[must_use]
+    pub fn after(self, before: Option<&Self>, grown: Bytes) -> Self {
+        let is_due = before.is_some_and(|before| before.press == Press::Now);
+        let press = match self.press {
+            Press::IfGrown if grown >= WORTH => Press::Now,
+            Press::No | Press::IfGrown if is_due => Press::Now,
+            Press::IfGrown => Press::No,
+            press => press,
+        };
+        Self { press, ..self }
+    }
+
+    /// Whether a task has to go that holds no more than it may.
+    #[must_use]
+    pub fn presses(&self) -> bool {
+        self.press == Press::Now
     }
 
     /// Whose files go, and why. One that holds most is named once.
     pub fn who_goes(&mut self, held: &[Held]) -> Vec<(SlotId, Goes)> {
         let stay = || held.iter().filter(|held| !held.is_going);
         let go: Vec<_> = stay().filter_map(|held| Some((held.slot, self.why(held)?))).collect();
-        if !go.is_empty() || !self.is_pressing || held.iter().any(|held| held.is_going) {
+        if !self.presses() {
+            return go;
+        }
+        // What leaves gives its space back first.
+        if !go.is_empty() || held.iter().any(|held| held.is_going) {
+            self.press = Press::No;
             return go;
         }
         let large = stay().filter(|held| !held.is_finished && held.holds.is_some_and(|holds| holds >= WORTH));
         let totals = self.totals(held);
         let most = large.max_by_key(|held| (self.project(held).and_then(|id| totals.get(&id)), held.holds));
-        self.is_pressing &= most.is_none();
+        if most.is_some() {
+            self.press = Press::No;
+        }
         most.map(|held| (held.slot, Goes::HoldsMost)).into_iter().collect()
     }
 
@@ -188,27 +228,56 @@ mod tests {
         let finished = Held { is_finished: true, ..holds(4, 90) };
         let all = [holds(1, 20), holds(2, 80), holds(3, 50), finished];
         assert_eq!(going(&mut room(), &all), NONE);
-        let mut pressing = room().pressing();
+        let mut pressing = room().pressing(Press::Now);
         assert_eq!(going(&mut pressing, &all), [2]);
         let dying = [holds(1, 20), Held { is_going: true, ..holds(2, 80) }, holds(3, 50), finished];
         assert_eq!(going(&mut pressing, &dying), NONE, "named once");
-        assert_eq!(going(&mut room().pressing(), &dying), NONE, "what it held is not given back yet");
-        assert_eq!(going(&mut room().pressing(), &[holds(1, 101), holds(2, 80)]), [1], "it has to go anyway");
+        assert_eq!(
+            going(&mut room().pressing(Press::Now), &dying),
+            NONE,
+            "what it held is not given back yet"
+        );
+        assert_eq!(
+            going(&mut room().pressing(Press::Now), &[holds(1, 101), holds(2, 80)]),
+            [1],
+            "it has to go anyway"
+        );
         // Not known yet, and too little: it is named when it is known.
-        let mut pressing = room().pressing();
+        let mut pressing = room().pressing(Press::Now);
         assert_eq!(going(&mut pressing, &[Held { holds: None, ..holds(1, 0) }, holds(2, 0)]), NONE);
         assert_eq!(going(&mut pressing, &[holds(1, 70), holds(2, 0)]), [1]);
     }
 
     #[test]
+    fn r6_10_while_other_files_go_a_task_has_to_only_where_tasks_have_taken_what_was_freed() {
+        let (none, much) = (Bytes(0), Bytes(1_000 * MB));
+        let due = room().pressing(Press::Now);
+        let table = [
+            // wanted now, the room before, grown; whether one has to go
+            (Press::No, None, much, false),
+            (Press::IfGrown, None, none, false),
+            (Press::IfGrown, Some(room()), none, false),
+            (Press::IfGrown, Some(room()), much, true),
+            (Press::Now, Some(room()), none, true),
+            // One that has to go could not be named yet.
+            (Press::No, Some(due.clone()), none, true),
+            (Press::IfGrown, Some(due), none, true),
+        ];
+        for (press, before, grown, expected) in table {
+            let after = room().pressing(press).after(before.as_ref(), grown);
+            assert_eq!(after.presses(), expected, "{press:?} {before:?} {grown}");
+        }
+    }
+
+    #[test]
     fn r6_10_what_a_project_holds_counts_together_and_its_largest_task_goes() {
         let all = [holds(1, 40), holds(2, 25), holds(3, 24), holds(4, 0)];
-        assert_eq!(going(&mut of_projects(&[1, 2, 2, 2]).pressing(), &all), [2]);
-        assert_eq!(going(&mut of_projects(&[1, 2, 3, 4]).pressing(), &all), [1]);
+        assert_eq!(going(&mut of_projects(&[1, 2, 2, 2]).pressing(Press::Now), &all), [2]);
+        assert_eq!(going(&mut of_projects(&[1, 2, 3, 4]).pressing(Press::Now), &all), [1]);
         // What it has finished counts, and stays.
         let finished = [holds(1, 40), holds(2, 25), Held { is_finished: true, ..holds(3, 90) }];
-        assert_eq!(going(&mut of_projects(&[1, 2, 2]).pressing(), &finished), [2]);
+        assert_eq!(going(&mut of_projects(&[1, 2, 2]).pressing(Press::Now), &finished), [2]);
         let nothing_else = [holds(1, 40), holds(2, 0), Held { is_finished: true, ..holds(3, 90) }];
-        assert_eq!(going(&mut of_projects(&[1, 2, 2]).pressing(), &nothing_else), [1]);
+        assert_eq!(going(&mut of_projects(&[1, 2, 2]).pressing(Press::Now), &nothing_else), [1]);
     }
 }

@@ -484,7 +484,7 @@ fn r4_8_what_others_write_between_two_measurements_is_done_something_about_at_on
 #[test]
 fn r4_12_while_nothing_can_be_stored_each_file_that_no_job_needs_is_given_up_once_and_no_other() {
     // Small ones go many at a time, and of large ones one is enough.
-    for (is_measured, size, at_once) in [(false, 1, 128), (true, 1, 128), (false, 1 << 20, 1)] {
+    for (is_measured, size, at_once) in [(false, 1, 256), (true, 1, 256), (false, 1 << 20, 4)] {
         let mut client = measuring_on_all_but_100();
         let keys: Vec<FileKey> =
             (0..300).map(|n| keep(&mut client, if n < 250 { "a" } else { "b" }, n, size)).collect();
