@@ -459,7 +459,7 @@ impl<E: Engine> Session<E> {
                 }
                 () = alarm.after(beat_at.saturating_duration_since(now())) => {
                     let silence = heard.elapsed();
-                    if unheard >= SILENT && silence >= SILENT_MIN {
+                    if unheard >= SILENT && silence >= limits::silence(interval).max(SILENT_MIN) {
                         return Err(End::Lost(format!("nothing came from the coordinator for {} s", silence.as_secs())));
                     }
                     self.beat(to).await?;

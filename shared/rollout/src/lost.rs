@@ -21,7 +21,8 @@ use crate::rollout::Placed;
 use crate::statistics::fisher;
 use crate::{Rollout, Wave};
 
-/// Agents are heard of more than once in this time while their links stand.
+/// Agents are heard of within this time while their links stand, unless heartbeats are further apart than
+/// half of it.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Hosts that are not there, of those that a wave has reached and of the others.

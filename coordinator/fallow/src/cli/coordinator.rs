@@ -73,7 +73,8 @@ pub(crate) struct Run {
     allow_plain_http: bool,
     /// How often the coordinator says something to each agent, which answers; their link is closed after a
     /// minute of silence: after four times that where it is less, and after twice that where it is more.
-    /// Agents wait for half a minute at least
+    /// Agents wait for half a minute at least. A host that is gone without a word is missed after a minute
+    /// and a half at the latest
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = heartbeat)]
     heartbeat: Duration,
 }

@@ -79,6 +79,13 @@ impl Commits {
         let _ = self.0.send(Request { stream: stream.clone(), writes, done }).await;
         answer
     }
+
+    /// Hands in a change by itself, if there is room for it at once.
+    pub fn hand_in(&self, writes: Writes) -> Option<oneshot::Receiver<Stored>> {
+        let (done, answer) = oneshot::channel();
+        let request = Request { stream: CommitSequence::default(), writes, done };
+        self.0.try_send(request).ok().map(|()| answer)
+    }
 }
 
 fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
@@ -215,6 +222,32 @@ mod tests {
         fn flush(&self) -> Result<(), StoreError> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn r6_3_whoever_hands_a_change_in_does_not_wait_for_the_store() {
+        static GOES: AtomicBool = AtomicBool::new(false);
+        let store = Arc::new(Lacks::space(|_| {
+            while !GOES.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            false
+        }));
+        let commits = Commits::start(store.clone()).unwrap();
+        let write = |number: usize| vec![(number.to_be_bytes().to_vec(), None)];
+        const ALL: usize = 2 * (QUEUE + GROUP_WRITES);
+        let taken = (0..ALL).filter(|number| commits.hand_in(write(*number)).is_some()).count();
+        assert!((QUEUE..ALL).contains(&taken), "{taken}");
+        GOES.store(true, Ordering::Relaxed);
+        // What was taken is stored, in any number of batches.
+        let last = vec![(b"last".to_vec(), None)];
+        let answer = tokio::runtime::Runtime::new().unwrap().block_on(async {
+            let stored = commits.send(&CommitSequence::default(), last).await;
+            stored.await.unwrap()
+        });
+        answer.unwrap();
+        let stored: usize = store.1.lock().unwrap().iter().map(|batch| batch.len()).sum();
+        assert_eq!(stored, taken + 1);
     }
 
     #[tokio::test]

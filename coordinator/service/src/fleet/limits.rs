@@ -39,7 +39,8 @@ pub const SAVED_UP: Duration = Duration::from_secs(10);
 /// Messages that wait in an agent's outgoing channel. What does not fit there is kept as "newest", never as a
 /// list.
 pub const OUTGOING: usize = 8;
-/// An agent that takes nothing for so long is cut off: it comes back and is told the newest.
+/// An agent that takes nothing for so long is cut off when the next heartbeat is due: it comes back and is
+/// told the newest.
 pub const SLOW: Duration = Duration::from_secs(30);
 /// Bytes of the first message on a link, and of all other requests of agents: these are names, numbers and a
 /// public key.
@@ -79,6 +80,6 @@ pub const TOKEN_LIFE: Life = Life::from_hours(366 * 24);
 pub const RENEWAL: Life = Life::from_secs(10);
 
 /// So long it is waited for what an agent that is to be taken for gone may have said already.
-pub const DOUBT: Duration = Duration::from_secs(1);
+pub const DOUBT: Duration = Duration::from_secs(5);
 /// Heartbeats after which it is stored anew that an agent is heard of.
 pub const SEEN_KEPT: u32 = 2;

@@ -14,7 +14,7 @@ use fallow_domain::agent_state::{Entry, EntryKey};
 use fallow_domain::{DocumentVersion, FleetDocument, Labels, MasterUrl, SignedDocuments};
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::entry::BadEntry;
-use fallow_proto::fleet::limits::{TEXT_BYTES, silence};
+use fallow_proto::fleet::limits::TEXT_BYTES;
 use fallow_proto::fleet::{document, signed, v1 as wire};
 use fallow_telemetry::RateLimit;
 use fallow_telemetry::propagation;
@@ -23,6 +23,7 @@ use fallow_work_server::connections::ConnectionHandle;
 use prost::Message as _;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tonic::{Status, Streaming};
@@ -32,6 +33,7 @@ use wire::from_coordinator::Body as FromCoordinator;
 
 use super::commit::{CommitSequence, Stored};
 use super::given::Given;
+use super::hearing::{Heard, Hearing};
 use super::keys;
 use super::limits::{DOUBT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SLOW, WAITING};
 use super::seat::{Process, Seat};
@@ -259,18 +261,24 @@ impl Drop for Seated<'_> {
     }
 }
 
-/// Keeps when the agent was seen last: of messages that change nothing, such as heartbeats, nothing is
-/// stored.
-async fn keep_seen(fleet: &Fleet, agent: &Agent) {
+/// When the agent was seen last, as it is kept: of messages that change nothing, such as heartbeats, nothing
+/// else is stored.
+fn seen(agent: &Agent) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let position = {
         let mut state = lock(&agent.state);
         state.position.at = agent.last_seen();
         state.position.clone()
     };
     let key = keys::position(&agent.id);
-    let Ok(value) = keys::POSITION.write(&key, &position) else { return };
+    let value = keys::POSITION.write(&key, &position).ok()?;
+    Some((key, Some(value)))
+}
+
+/// Keeps when the agent was seen last.
+async fn keep_seen(fleet: &Fleet, agent: &Agent) {
+    let Some(seen) = seen(agent) else { return };
     // If it cannot be stored, an earlier time is shown after a restart, and that is all.
-    let _ = fleet.commits.send(&CommitSequence::default(), vec![(key, Some(value))]).await.await;
+    let _ = fleet.commits.send(&CommitSequence::default(), vec![seen]).await.await;
 }
 
 pub(super) fn expired() -> Status {
@@ -303,15 +311,11 @@ struct Connection<'a> {
     /// The version that the agent said that it has in its Hello.
     has: DocumentVersion,
     pending: PendingMessages,
-    heard: Instant,
-    /// Heartbeats of ours since then, at which its messages were being read. The clock alone would take every
-    /// agent for gone when the coordinator itself had stood still: what they said meanwhile waits to be read.
-    unheard: u32,
-    /// It would be taken for gone, if what it said did not wait to be read: this coordinator may have stood
-    /// still.
-    is_doubted: bool,
+    hearing: Hearing,
     /// When it was stored last that the agent was heard of.
     kept: Instant,
+    /// That, on its way to the store.
+    seen: Option<oneshot::Receiver<Stored>>,
     /// Until when nothing is read of what the agent says; none if it keeps its pace.
     held_until: Option<Instant>,
     /// What the agent said last could not be stored.
@@ -401,10 +405,9 @@ impl<'a> Connection<'a> {
             documents,
             has,
             pending,
-            heard: Instant::now(),
-            unheard: 0,
-            is_doubted: false,
+            hearing: Hearing::new(Instant::now()),
             kept: Instant::now(),
+            seen: None,
             held_until: None,
             is_unstored: false,
         }
@@ -473,8 +476,8 @@ impl<'a> Connection<'a> {
                     self.pending.contacts.append(&mut lock(&self.agent.contacts));
                     Ok(())
                 }
-                _ = ticks.tick() => {
-                    let turn = self.tick().map(|sooner| sooner.into_iter().for_each(|after| ticks.reset_after(after)));
+                due = ticks.tick() => {
+                    let turn = self.tick(due).map(|sooner| sooner.into_iter().for_each(|after| ticks.reset_after(after)));
                     // Before what waits for the store: while that stands still, agents hear something.
                     self.say_pending();
                     if self.is_withheld {
@@ -567,7 +570,7 @@ impl<'a> Connection<'a> {
                         error = why,
                         times,
                         "an agent's account cannot be made: the agent is not sent the document until it can; it is \
-                         tried again every few seconds"
+                         tried again with every heartbeat"
                     );
                 }
             }
@@ -586,7 +589,7 @@ impl<'a> Connection<'a> {
 
     /// Takes in a message: what it changes goes to the store.
     async fn take(&mut self, message: wire::FromAgent) -> Result<(), Status> {
-        (self.heard, self.unheard, self.is_doubted) = (Instant::now(), 0, false);
+        self.hearing.heard(Instant::now());
         self.agent.seen(clock::now());
         let bytes = message.encoded_len();
         let wire::FromAgent { traceparent, body } = message;
@@ -595,7 +598,7 @@ impl<'a> Connection<'a> {
             Some(FromAgent::Delta(delta)) => (delta.sequence, false, delta.entries, delta.removed),
             Some(FromAgent::Heartbeat(_)) => {
                 self.charge(pace::message(0, bytes));
-                self.keep_seen().await;
+                self.keep_seen();
                 return Ok(());
             }
             Some(FromAgent::ProbeAnswer(answer)) => {
@@ -807,15 +810,21 @@ impl<'a> Connection<'a> {
     }
 
     /// Keeps every few heartbeats that the agent was heard of: a coordinator that is killed cannot do so at
-    /// its end.
-    async fn keep_seen(&mut self) {
+    /// its end. It is not waited for: the link goes on however slow the store is.
+    fn keep_seen(&mut self) {
         // What is on its way to the store holds a later position than the one that would be written here.
         // It is asked when heartbeats are answered, each a little sooner or later.
         let heartbeat = self.fleet.settings.heartbeat;
         let is_due = self.kept.elapsed() + heartbeat / 2 >= heartbeat * SEEN_KEPT;
-        if is_due && self.pipeline.is_empty() {
+        // Of a link there is one at a time, however slow the store is.
+        let is_under_way =
+            |seen: &mut oneshot::Receiver<Stored>| matches!(seen.try_recv(), Err(TryRecvError::Empty));
+        if !is_due || !self.pipeline.is_empty() || self.seen.as_mut().is_some_and(is_under_way) {
+            return;
+        }
+        self.seen = seen(self.agent).and_then(|seen| self.fleet.commits.hand_in(vec![seen]));
+        if self.seen.is_some() {
             self.kept = Instant::now();
-            keep_seen(self.fleet, self.agent).await;
         }
     }
 
@@ -832,27 +841,22 @@ impl<'a> Connection<'a> {
         self.pipeline.len() < PIPELINE && self.held_until.is_none()
     }
 
-    /// A heartbeat is due. Returns after how long the next one is, where that is sooner than usual.
-    fn tick(&mut self) -> Result<Option<Duration>, Status> {
-        self.unheard += u32::from(self.reads());
-        let (heartbeat, silent) = (self.fleet.settings.heartbeat, self.heard.elapsed());
-        let left = silence(heartbeat).saturating_sub(silent);
-        let mut sooner = Some(left).filter(|left| *left < heartbeat);
-        if left.is_zero() {
-            sooner = None;
-            if heartbeat.saturating_mul(self.unheard) >= silence(heartbeat) {
-                if std::mem::replace(&mut self.is_doubted, true) {
-                    let why = format!("nothing came from the agent for {} s", silent.as_secs());
-                    return Err(Status::deadline_exceeded(why));
-                }
-                sooner = Some(DOUBT.min(heartbeat));
+    /// A heartbeat was due. Returns after how long the next one is, where that is not the usual time.
+    fn tick(&mut self, due: Instant) -> Result<Option<Duration>, Status> {
+        let heartbeat = self.fleet.settings.heartbeat;
+        let is_late = due.elapsed() >= DOUBT.min(heartbeat);
+        let next = match self.hearing.heartbeat(Instant::now(), heartbeat, self.reads() && !is_late) {
+            Heard::Waits(next) => next,
+            Heard::Gone(silent) => {
+                let why = format!("nothing came from the agent for {} s", silent.as_secs());
+                return Err(Status::deadline_exceeded(why));
             }
-        }
+        };
         if self.pending.waiting_since.is_some_and(|since| since.elapsed() > SLOW) {
             return Err(Status::resource_exhausted("the agent does not take its messages"));
         }
         self.pending.heartbeat = true;
-        Ok(sooner)
+        Ok(next)
     }
 }
 

@@ -20,6 +20,7 @@ mod entry;
 mod first;
 mod given;
 mod guesses;
+mod hearing;
 mod host;
 mod keys;
 pub mod labels;
@@ -88,8 +89,8 @@ pub struct LinkSettings {
 }
 
 impl Default for LinkSettings {
-    /// Half a minute: a dead host shows within a minute, 100,000 agents cost a twelfth of a core, and an idle
-    /// host wakes twice a minute for it.
+    /// Half a minute: a dead host shows a moment after a minute, 100,000 agents cost a twelfth of a core, and
+    /// an idle host wakes twice a minute for it.
     fn default() -> Self {
         Self {
             heartbeat: Duration::from_secs(30),
