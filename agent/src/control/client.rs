@@ -1,6 +1,6 @@
 //! The other side of the control socket: what commands use.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -13,6 +13,9 @@ use crate::error::AgentError;
 
 /// How long to wait for an answer: a little longer than the agent takes at most.
 const PATIENCE: Duration = ANSWER.saturating_add(Duration::from_secs(15));
+
+/// Likewise where nothing is to be done but to say how things are.
+const PATIENCE_TO_HEAR: Duration = Duration::from_secs(20);
 
 /// Asks the agent that runs in `dir`.
 ///
@@ -44,7 +47,7 @@ pub fn ask_at(socket: &Path, request: &Request) -> Result<(String, Option<Box<St
     let connected = super::short_path(socket).and_then(|(short, _dir)| UnixStream::connect(short));
     let shown = socket.display();
     let stream = connected.map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => AgentError::refused(format!(
+        ErrorKind::PermissionDenied => AgentError::refused(format!(
             "{shown} is not for you: it is for the members of a group, which the administrator of this machine can put you into"
         )),
         _ => AgentError::unreachable(format!("the agent of this machine does not run ({shown}: {error})")),
@@ -56,7 +59,7 @@ fn respond(dir: &DataDir, request: &Request) -> Result<Response, AgentError> {
     let socket = dir.control_socket();
     let connected = super::short_path(&socket).and_then(|(short, _dir)| UnixStream::connect(short));
     let stream = connected.map_err(|error| match error.kind() {
-        std::io::ErrorKind::PermissionDenied => AgentError::refused(format!(
+        ErrorKind::PermissionDenied => AgentError::refused(format!(
             "{} is not yours: control the agent as the user that it runs as, or as root",
             socket.display()
         )),
@@ -70,9 +73,20 @@ fn respond(dir: &DataDir, request: &Request) -> Result<Response, AgentError> {
 }
 
 fn converse(stream: &UnixStream, agent: &str, request: &Request) -> Result<Response, AgentError> {
-    let fail = |error: std::io::Error| AgentError::unreachable(format!("{agent} does not answer: {error}"));
-    stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(fail)?;
+    let patience = match request {
+        Request::Status {} | Request::Disk {} => PATIENCE_TO_HEAR,
+        _ => PATIENCE,
+    };
+    let fail = |error: std::io::Error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => AgentError::unreachable(format!(
+            "{agent} has not answered for {} s: its process may be stopped, or the machine is very busy; try again, and look \
+             at its log",
+            patience.as_secs()
+        )),
+        _ => AgentError::unreachable(format!("{agent} does not answer: {error}")),
+    };
+    stream.set_read_timeout(Some(patience)).map_err(fail)?;
+    stream.set_write_timeout(Some(patience)).map_err(fail)?;
     let mut line = serde_json::to_vec(request).unwrap_or_default();
     line.push(b'\n');
     let mut writer = stream;
@@ -88,4 +102,21 @@ fn converse(stream: &UnixStream, agent: &str, request: &Request) -> Result<Respo
     }
     serde_json::from_str(&answer)
         .map_err(|error| fail(std::io::Error::other(format!("its answer cannot be read: {error}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn whoever_asks_an_agent_that_stands_still_is_told_so_in_seconds() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        // As of a process that is stopped: the system takes the call, and nobody answers.
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let error = ask_at(&socket, &Request::Status {}).unwrap_err().to_string();
+        assert!(error.contains("has not answered for 20 s: its process may be stopped"), "{error}");
+    }
 }

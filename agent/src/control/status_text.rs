@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use comfy_table::{Table, presets};
-use fallow_domain::{Duration, Instant, printable};
+use fallow_domain::{DocumentVersion, Duration, Instant, printable};
 
 use super::notices::newest;
 use super::status::{AppConfigStatus, HostStatus, ProjectStatus, Status, TaskStatus};
@@ -306,11 +306,19 @@ impl Status {
 }
 
 /// Where a machine without projects gets one from.
-pub(super) const fn no_projects(status: &Status) -> &'static str {
-    match status.fleet {
+pub(super) fn no_projects(status: &Status) -> &'static str {
+    match &status.fleet {
         None => "no projects; attach one with: fallow-agent attach URL",
-        Some(_) if status.host.declined.is_empty() => "no projects: the coordinator names none so far",
-        Some(_) => "no projects: the coordinator's are detached by the owner",
+        Some(_) if status.host.document_refused.is_some() => {
+            "no projects: a document of the coordinator's was refused"
+        }
+        Some(_) if !status.host.declined.is_empty() => {
+            "no projects: the coordinator's are detached by the owner"
+        }
+        Some(link) if !link.connected && status.host.document_version == DocumentVersion::default() => {
+            "no projects: the coordinator was not reached yet"
+        }
+        Some(_) => "no projects: the coordinator names none so far",
     }
 }
 

@@ -225,6 +225,16 @@ fn r6_4_the_line_says_what_an_idle_agent_waits_for() {
             "idle: no projects: the coordinator names none so far",
         ),
         (
+            json!({ "document_version": 0 }),
+            &json!({ "projects": [], "fleet": { "coordinator": "c", "agent_id": "a", "connected": false, "last_error": null } }),
+            "idle: no projects: the coordinator was not reached yet",
+        ),
+        (
+            json!({ "document_refused": [7, "it is older"] }),
+            &json!({ "projects": [], "fleet": { "coordinator": "c", "agent_id": "a", "connected": true, "last_error": null } }),
+            "idle: no projects: a document of the coordinator's was refused",
+        ),
+        (
             none.clone(),
             &tasks(&["ready", "preempted", "downloading"]),
             "idle: of 2 jobs here none can run now",

@@ -41,8 +41,9 @@ fn is_fit(c: char) -> bool {
     // systems.
     let hidden = matches!(
         c,
-        '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{2800}' | '\u{3164}'
-            | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'
+            | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}'
     );
     !(c.is_control() || turns || hidden || matches!(c, '\u{2028}' | '\u{2029}'))
 }
@@ -56,6 +57,10 @@ mod tests {
         assert_eq!(line("lab1\nERROR forged\x1b[2J\u{202e}", 255), "lab1�ERROR forged�[2J�");
         assert_eq!(line("Žluťoučký 計算機", 255), "Žluťoučký 計算機");
         assert_eq!(line("pc\u{200b}-1\u{2060}\u{e0041}", 255), "pc�-1��");
+        assert_eq!(
+            line("pc\u{206a}\u{34f}\u{17b4}\u{fe00}\u{e0100} \u{2764}\u{fe0f}", 255),
+            "pc����� \u{2764}\u{fe0f}"
+        );
         assert_eq!(line("pc\u{61c}\u{180e}\u{fff9}\u{2800}\u{3164}", 255), "pc�����");
         assert_eq!(lines("one\r\n\ttwo\x07", 255), "one\n\ttwo�");
         assert_eq!(line("éé", 3), "é");

@@ -145,10 +145,15 @@ fn changed_preferences(before: &Preferences, after: &Preferences) -> String {
 }
 
 /// In quotes where it might else be taken for more than one preference, or for what the log says of the
-/// change: programs are called as they like.
+/// change, or only look like that: programs are called as they like.
 fn in_short(preference: &Preference) -> String {
     let short = printable::shortened(&preference.to_string(), VALUE_MAX);
-    if short.contains(['=', ',', ';', '"', '\\']) { format!("{short:?}") } else { short }
+    let is_clear = |c: char| match c {
+        '=' | ',' | ';' | '"' | '\\' => false,
+        '…' | '°' => true,
+        c => c.is_ascii(),
+    };
+    if short.chars().all(is_clear) { short } else { format!("{short:?}") }
 }
 
 #[cfg(test)]
@@ -175,5 +180,8 @@ mod tests {
         after.local.exclusive_programs = ["x run_on_batteries=false".to_owned(), "\"y\"".to_owned()].into();
         let said = changed_preferences(&before, &after);
         assert_eq!(said, r#"preferences exclusive_programs="\"y\", x run_on_batteries=false""#);
+        after.local.exclusive_programs = ["x run_on_batteries\u{ff1d}false".to_owned()].into();
+        let said = changed_preferences(&before, &after);
+        assert_eq!(said, "preferences exclusive_programs=\"x run_on_batteries\u{ff1d}false\"");
     }
 }
