@@ -272,7 +272,10 @@ fn is_filled_by_jobs(dir: &Path, then: &str, bound: Bytes) -> (crate::transfers:
     // Where there is always space.
     let signs = tempfile::tempdir().unwrap();
     let [go, full] = ["go", "full"].map(|name| signs.path().join(name));
-    let script = r#"while [ ! -e "$0.go" ]; do sleep 0.1; done; cat /dev/zero >fill; : >"$0.full"; "#;
+    // All at once: whoever takes it bit by bit may be ended for his bound before it is full.
+    let script = r#"while [ ! -e "$0.go" ]; do sleep 0.1; done; at=0; for size in 256 64 16 4 1; do
+        while fallocate -o "${at}M" -l "${size}M" fill; do at=$((at + size)); done; done
+        cat /dev/zero >>fill; : >"$0.full"; "#;
     let script = script.replace("$0.go", go.to_str().unwrap()).replace("$0.full", full.to_str().unwrap());
     let hog = crate::spinning::bounded(&(script + then), bound);
     crate::spinning::attach(dir, &hog);
