@@ -101,7 +101,7 @@ impl DiskLook {
 
 /// Counts all of them, each for so many entries at a time, and at most for so many.
 fn count_in_turn(places: &[Files], data: &Path, most: u64) {
-    let mut walks = Vec::new();
+    let (begun, mut walks) = (Instant::now(), Vec::new());
     for files in places {
         walks.push((files, Walk::below(&files.slot).of_at_most(most), Counted::default()));
     }
@@ -109,7 +109,7 @@ fn count_in_turn(places: &[Files], data: &Path, most: u64) {
         walks.retain_mut(|(files, walk, counted)| {
             let is_over = walk.step(counted, TURN);
             if is_over {
-                files.note(walk, data);
+                files.note(walk, data, begun);
             } else {
                 files.meter.note_disk_of_at_least(files.held(walk.total()).most());
             }
@@ -127,12 +127,14 @@ impl Files {
         self.outputs.iter().map(beyond).fold(in_slot, Usage::plus)
     }
 
-    /// Takes note of a count that is over.
-    fn note(&self, walk: &Walk, data: &Path) {
+    /// Takes note of a count that is over and began then.
+    fn note(&self, walk: &Walk, data: &Path, begun: Instant) {
         let nameless = Nameless::of(&self.processes(), walk.devices(), data);
         let missed = walk.missed().or(nameless.missed());
         let all = self.held(walk.total()).plus(nameless.usage());
-        self.meter.note_blocks(all.blocks);
+        if missed.is_none() {
+            self.meter.note_blocks(begun, all.blocks);
+        }
         self.meter.note_disk(DiskHeld {
             all: all.most(),
             nameless: nameless.usage().most(),

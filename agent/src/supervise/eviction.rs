@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fallow_boinc::names;
 use fallow_boinc::runtime::exit::ExitMeaning;
@@ -45,30 +45,26 @@ impl EndedTasks {
     }
 }
 
-/// So long after space ran out tasks have been counted anew.
-const COUNTED: Duration = Duration::from_secs(10);
-
-/// Since when there is no space, and what each task took when that was looked at first.
+/// Since when there is no space, and what each task took when it was counted first after that.
 #[derive(Debug)]
 pub(super) struct Shortage {
     since: Instant,
-    taken: Option<BTreeMap<JobId, Bytes>>,
+    taken: BTreeMap<JobId, Bytes>,
 }
 
 impl Shortage {
     fn begin() -> Self {
-        Self { since: Instant::now(), taken: None }
+        Self { since: Instant::now(), taken: BTreeMap::new() }
     }
 
-    /// How much more tasks take than they did, where that is known.
-    fn grown(&mut self, now: Option<&BTreeMap<JobId, Bytes>>) -> Bytes {
-        let Some(now) = now.filter(|_| self.since.elapsed() >= COUNTED) else { return Bytes(0) };
-        let before = self.taken.get_or_insert_with(|| now.clone());
-        let more = |(job, bytes): (&JobId, &Bytes)| {
-            let was = before.get(job).map_or(bytes.0, |was| was.0);
-            bytes.0.saturating_sub(was)
-        };
-        Bytes(now.iter().map(more).fold(0, u64::saturating_add))
+    /// How much more the tasks that were counted since then take together.
+    fn grown(&mut self, now: &BTreeMap<JobId, Bytes>) -> Bytes {
+        let (mut before, mut after) = (0_u64, 0_u64);
+        for (&job, &bytes) in now {
+            before = before.saturating_add(self.taken.entry(job).or_insert(bytes).0);
+            after = after.saturating_add(bytes.0);
+        }
+        Bytes(after.saturating_sub(before))
     }
 }
 
@@ -79,10 +75,11 @@ impl Supervision {
             (self.room, self.shortage) = (None, None);
             return;
         };
-        let takes = |(&job, task): (&JobId, &Task)| Some((job, task.meter().blocks()?));
-        let now: Option<BTreeMap<JobId, Bytes>> = self.tasks.iter().map(takes).collect();
         let shortage = self.shortage.get_or_insert_with(Shortage::begin);
-        let room = room.after(self.room.as_ref(), shortage.grown(now.as_ref()));
+        let since = shortage.since;
+        let takes = |(&job, task): (&JobId, &Task)| Some((job, task.meter().blocks(since)?));
+        let now: BTreeMap<JobId, Bytes> = self.tasks.iter().filter_map(takes).collect();
+        let room = room.after(self.room.as_ref(), shortage.grown(&now));
         if room.presses() {
             shortage.taken = now;
         }
@@ -155,26 +152,36 @@ fn is_finished(end: &TaskEnd) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
-    fn r6_10_what_tasks_take_more_is_known_only_of_those_that_were_counted_after_space_ran_out() {
+    fn r6_10_what_tasks_take_more_is_reckoned_from_the_first_count_of_each_after_space_ran_out() {
         let takes = |all: &[(u64, u64)]| -> BTreeMap<JobId, Bytes> {
             all.iter().map(|&(job, bytes)| (JobId(job), Bytes(bytes))).collect()
         };
         let mut shortage = Shortage::begin();
-        assert_eq!(shortage.grown(Some(&takes(&[(1, 900)]))), Bytes(0));
-        assert!(shortage.taken.is_none(), "that may be a count of before");
-        shortage.since = Instant::now() - COUNTED;
-        assert_eq!(shortage.grown(None), Bytes(0), "some were never counted");
         for (now, grown) in [
-            (&[(1, 1_000), (2, 50)][..], 0),
-            (&[(1, 1_200), (2, 10)], 200),
+            (&[][..], 0),
+            (&[(1, 1_000)], 0),
+            (&[(1, 1_200), (2, 50)], 200),
+            // What one gives back another may have taken.
+            (&[(1, 1_200), (2, 10)], 160),
             // One that is gone takes nothing from what others take, and one that is new has grown by nothing.
             (&[(2, 60), (3, 7)], 10),
         ] {
-            assert_eq!(shortage.grown(Some(&takes(now))), Bytes(grown), "{now:?}");
+            assert_eq!(shortage.grown(&takes(now)), Bytes(grown), "{now:?}");
         }
+    }
+
+    #[test]
+    fn r6_10_a_count_of_before_space_ran_out_says_nothing_of_what_is_taken_since() {
+        let meter = super::super::meter::Meter::default();
+        let began = Instant::now();
+        meter.note_blocks(began, Bytes(7));
+        assert_eq!(meter.blocks(began), None);
+        assert_eq!(meter.blocks(began - Duration::from_secs(1)), Some(Bytes(7)));
     }
 
     #[test]
