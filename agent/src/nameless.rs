@@ -401,7 +401,9 @@ mod tests {
             assert_eq!(found.missed(), Some(Missed::TooMany));
             let few = found.looked_at / (1 + SOCKET);
             assert!(few < 900, "all {few} were looked at");
-            assert_eq!(Nameless::of(processes, devices, dir.path()).missed(), None);
+            // With time enough, however slow the machine is.
+            let hours = Duration::from_hours(9);
+            assert_eq!(Nameless::within(hours, processes, devices, dir.path()).missed(), None);
         });
     }
 
