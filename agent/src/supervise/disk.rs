@@ -12,14 +12,18 @@
 //! ([`crate::nameless`]). One whose files cannot be counted to their end is said to be so: at once if
 //! they are too many, and after some counts in a row if it moves or closes directories meanwhile, for an
 //! honest one may do so once.
+//!
+//! What tasks take together is known by counts that are over: while one goes on, the one before it stands.
+//! Otherwise, if one task gives space back that another takes, it could be seen with both for long.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fallow_client::{DiskHeld, Uncounted};
+use fallow_domain::{Bytes, JobId};
 
 use super::collect::usage_beyond;
 use super::meter::Meter;
@@ -55,9 +59,20 @@ pub(super) struct Files {
     pub(super) meter: Arc<Meter>,
 }
 
+/// What was found by a count of all tasks that is over.
+#[derive(Clone, Debug)]
+pub(super) struct Count {
+    /// When it began.
+    pub(super) begun: Instant,
+    /// What the files of each task take of the disk. A task of whose files something was missed is left out.
+    pub(super) blocks: BTreeMap<JobId, Bytes>,
+}
+
 /// Counts now and then.
 #[derive(Debug, Default)]
 pub(super) struct DiskLook {
+    /// The last count that is over.
+    counted: Arc<Mutex<Option<Count>>>,
     last: Option<Instant>,
     /// The free space at that time, in bytes.
     free: u64,
@@ -72,13 +87,18 @@ impl DiskLook {
         self.is_hasty = true;
     }
 
+    /// The last count that is over, if it began after that time.
+    pub(super) fn counted_after(&self, time: Instant) -> Option<Count> {
+        fallow_daemon::lock(&self.counted).as_ref().filter(|count| count.begun > time).cloned()
+    }
+
     /// Counts if it is time to. `places` are asked for only then; `news` says that one was never counted, and
     /// `unsure` that the last count missed something. `data` is the agent's directory.
     pub(super) fn look(
         &mut self,
         (news, unsure): (bool, bool),
         data: &Path,
-        places: impl FnOnce() -> Vec<Files>,
+        places: impl FnOnce() -> Vec<(JobId, Files)>,
     ) {
         let free = rustix::fs::statvfs(data.join(SLOTS))
             .map_or(self.free, |volume| volume.f_bavail.saturating_mul(volume.f_frsize));
@@ -88,10 +108,12 @@ impl DiskLook {
         if !is_due || self.running.as_ref().is_some_and(|running| !running.is_finished()) {
             return;
         }
-        let (places, data) = (places(), data.to_path_buf());
+        let (places, data, counted) = (places(), data.to_path_buf(), Arc::clone(&self.counted));
         let count = move || {
             sys::lower(Urgency::Idle);
-            count_in_turn(&places, &data, COUNTED_MAX);
+            let begun = Instant::now();
+            let blocks = count_in_turn(&places, &data, COUNTED_MAX);
+            *fallow_daemon::lock(&counted) = Some(Count { begun, blocks });
         };
         (self.last, self.free, self.is_hasty) = (Some(Instant::now()), free, false);
         // No thread, no figures: the next look tries again.
@@ -99,23 +121,27 @@ impl DiskLook {
     }
 }
 
-/// Counts all of them, each for so many entries at a time, and at most for so many.
-fn count_in_turn(places: &[Files], data: &Path, most: u64) {
-    let (begun, mut walks) = (Instant::now(), Vec::new());
-    for files in places {
-        walks.push((files, Walk::below(&files.slot).of_at_most(most), Counted::default()));
+/// Counts all of them, each for so many entries at a time, and at most for so many. Gives what each takes of
+/// the disk where nothing was missed.
+fn count_in_turn(places: &[(JobId, Files)], data: &Path, most: u64) -> BTreeMap<JobId, Bytes> {
+    let (mut blocks, mut walks) = (BTreeMap::new(), Vec::new());
+    for (job, files) in places {
+        walks.push((*job, files, Walk::below(&files.slot).of_at_most(most), Counted::default()));
     }
     while !walks.is_empty() {
-        walks.retain_mut(|(files, walk, counted)| {
+        walks.retain_mut(|(job, files, walk, counted)| {
             let is_over = walk.step(counted, TURN);
             if is_over {
-                files.note(walk, data, begun);
+                if let Some(taken) = files.note(walk, data) {
+                    blocks.insert(*job, taken);
+                }
             } else {
                 files.meter.note_disk_of_at_least(files.held(walk.total()).most());
             }
             !is_over
         });
     }
+    blocks
 }
 
 impl Files {
@@ -127,19 +153,19 @@ impl Files {
         self.outputs.iter().map(beyond).fold(in_slot, Usage::plus)
     }
 
-    /// Takes note of a count that is over and began then.
-    fn note(&self, walk: &Walk, data: &Path, begun: Instant) {
+    /// Takes note of its count that is over. Gives what its files take of the disk, if nothing was missed.
+    fn note(&self, walk: &Walk, data: &Path) -> Option<Bytes> {
         let nameless = Nameless::of(&self.processes(), walk.devices(), data);
         let missed = walk.missed().or(nameless.missed());
         let all = self.held(walk.total()).plus(nameless.usage());
-        if missed.is_none() {
-            self.meter.note_blocks(begun, all.blocks);
-        }
+        let known = self.meter.disk().filter(|_| missed.is_some()).unwrap_or_default().all;
         self.meter.note_disk(DiskHeld {
-            all: all.most(),
+            // It cannot be seen that it has given back what was not looked at.
+            all: all.most().max(known),
             nameless: nameless.usage().most(),
             uncounted: self.meter.note_miss(missed),
         });
+        missed.is_none().then_some(all.blocks)
     }
 
     fn processes(&self) -> Vec<Process> {
@@ -180,7 +206,6 @@ impl Misses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fallow_domain::Bytes;
 
     #[test]
     fn r4_8_whoever_hastens_counts_has_them_no_closer_than_they_may_be() {
@@ -215,6 +240,39 @@ mod tests {
     }
 
     #[test]
+    fn r6_10_what_tasks_take_is_known_by_whole_counts_that_began_after_space_ran_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let slots = [1, 2].map(|slot| dir.path().join(slot.to_string()));
+        for slot in &slots {
+            std::fs::create_dir(slot).unwrap();
+        }
+        let places = || {
+            let files = |slot: &PathBuf| Files {
+                slot: slot.clone(),
+                outputs: Vec::new(),
+                sessions: Sessions::new(),
+                meter: Arc::default(),
+            };
+            vec![(JobId(1), files(&slots[0])), (JobId(2), files(&slots[1]))]
+        };
+        let mut look = DiskLook::default();
+        let mut counts = |taken: [usize; 2]| {
+            for (slot, bytes) in slots.iter().zip(taken) {
+                std::fs::write(slot.join("file"), vec![1; bytes]).unwrap();
+            }
+            let before = Instant::now();
+            look.look((true, false), dir.path(), places);
+            look.running.take().unwrap().join().unwrap();
+            assert!(look.counted_after(Instant::now()).is_none());
+            let blocks = look.counted_after(before).unwrap().blocks;
+            [1, 2].map(|job| blocks[&JobId(job)].0)
+        };
+        let (first, second) = (counts([3_000_000, 1_000_000]), counts([1_000_000, 3_000_000]));
+        assert_eq!(first.map(|bytes| bytes / 1_000_000), [3, 1]);
+        assert_eq!(second.map(|bytes| bytes / 1_000_000), [1, 3]);
+    }
+
+    #[test]
     fn r4_8_too_many_files_are_said_at_once_and_what_is_moved_or_closed_after_some_counts_in_a_row() {
         let mut misses = Misses::default();
         assert_eq!(misses.note(Some(Missed::TooMany)), Some(Uncounted::TooMany));
@@ -238,11 +296,16 @@ mod tests {
         let meter = Arc::<Meter>::default();
         let (slot, outputs) = (dir.path().to_path_buf(), Vec::new());
         let files = Files { slot, outputs, sessions: Sessions::new(), meter: Arc::clone(&meter) };
-        for (most, uncounted) in [(50, Some(Uncounted::TooMany)), (1_000, None)] {
-            count_in_turn(std::slice::from_ref(&files), dir.path(), most);
+        let files = [(JobId(1), files)];
+        let mut all = Bytes(0);
+        let too_many = Some(Uncounted::TooMany);
+        for (most, uncounted) in [(50, too_many), (1_000, None), (50, too_many)] {
+            let blocks = count_in_turn(&files, dir.path(), most);
+            assert_eq!(blocks.contains_key(&JobId(1)), uncounted.is_none());
             let held = meter.disk().unwrap();
             assert_eq!((held.uncounted, held.nameless), (uncounted, Bytes(0)));
-            assert!(held.all >= Bytes(30), "{held:?}");
+            assert!(held.all >= all.max(Bytes(30)), "{held:?} {all:?}");
+            all = held.all;
         }
     }
 
@@ -255,10 +318,11 @@ mod tests {
         let meter = Arc::<Meter>::default();
         let outputs = vec![output.clone()];
         let files = Files { slot, outputs, sessions: Sessions::new(), meter: Arc::clone(&meter) };
+        let files = [(JobId(1), files)];
         for (now, early) in [(3_000_000, 3_000_000), (3_000_000, 1_000_000), (1_000_000, 3_000_000)] {
             std::fs::write(&in_slot, vec![1; now]).unwrap();
             std::fs::write(&output, vec![1; early]).unwrap();
-            count_in_turn(std::slice::from_ref(&files), dir.path(), COUNTED_MAX);
+            count_in_turn(&files, dir.path(), COUNTED_MAX);
             let held = meter.disk().unwrap().all.0;
             assert!((3_000_000..3_100_000).contains(&held), "{now} {early}: {held}");
         }
@@ -277,8 +341,9 @@ mod tests {
         }
         let meter = Arc::<Meter>::default();
         let files = Files { slot, outputs, sessions: Sessions::new(), meter: Arc::clone(&meter) };
+        let files = [(JobId(1), files)];
         let held = || {
-            count_in_turn(std::slice::from_ref(&files), dir.path(), COUNTED_MAX);
+            count_in_turn(&files, dir.path(), COUNTED_MAX);
             meter.disk().unwrap().all.0
         };
         // Two names of one file, which counts once.

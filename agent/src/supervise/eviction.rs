@@ -15,6 +15,7 @@ use fallow_client::{Event, Goes, Held, Room, TaskEnd};
 use fallow_domain::{Bytes, JobId, SlotId};
 
 use super::Supervision;
+use super::disk::Count;
 use super::task::Task;
 
 /// Tasks that are gone and what they have left, by slot, with their outputs elsewhere.
@@ -45,26 +46,43 @@ impl EndedTasks {
     }
 }
 
-/// Since when there is no space, and what each task took when it was counted first after that.
+/// What tasks take more since there is no space, or since a task last had to go: by counts that began after
+/// that.
+///
+/// It is the lesser of what the last two say: one count is no moment, and what a task gives back after it was
+/// counted may be counted with another.
 #[derive(Debug)]
 pub(super) struct Shortage {
     since: Instant,
+    /// What each task took by the first count that has it.
     taken: BTreeMap<JobId, Bytes>,
+    /// When the last count began that was seen, and the growth by it and by the one before.
+    last: Option<Instant>,
+    growth: [Bytes; 2],
 }
 
 impl Shortage {
     fn begin() -> Self {
-        Self { since: Instant::now(), taken: BTreeMap::new() }
+        Self { since: Instant::now(), taken: BTreeMap::new(), last: None, growth: [Bytes(0); 2] }
     }
 
-    /// How much more the tasks that were counted since then take together.
-    fn grown(&mut self, now: &BTreeMap<JobId, Bytes>) -> Bytes {
+    /// Takes note of a count that began since then, unless it has it already. `stays` says whether a task is
+    /// there, and to stay.
+    fn note(&mut self, count: &Count, stays: impl Fn(JobId) -> bool) {
+        if self.last.replace(count.begun) == Some(count.begun) {
+            return;
+        }
         let (mut before, mut after) = (0_u64, 0_u64);
-        for (&job, &bytes) in now {
+        for (&job, &bytes) in count.blocks.iter().filter(|(job, _)| stays(**job)) {
             before = before.saturating_add(self.taken.entry(job).or_insert(bytes).0);
             after = after.saturating_add(bytes.0);
         }
-        Bytes(after.saturating_sub(before))
+        self.growth = [self.growth[1], Bytes(after.saturating_sub(before))];
+    }
+
+    /// How much more tasks take together. A count reckons nothing of a task that it has left out.
+    fn grown(&self) -> Bytes {
+        self.growth[0].min(self.growth[1])
     }
 }
 
@@ -76,14 +94,10 @@ impl Supervision {
             return;
         };
         let shortage = self.shortage.get_or_insert_with(Shortage::begin);
-        let since = shortage.since;
-        let takes = |(&job, task): (&JobId, &Task)| Some((job, task.meter().blocks(since)?));
-        let now: BTreeMap<JobId, Bytes> = self.tasks.iter().filter_map(takes).collect();
-        let room = room.after(self.room.as_ref(), shortage.grown(&now));
-        if room.presses() {
-            shortage.taken = now;
+        if let Some(count) = self.disk.counted_after(shortage.since) {
+            shortage.note(&count, |job| self.tasks.get(&job).is_some_and(Task::stays));
         }
-        self.room = Some(room);
+        self.room = Some(room.after(self.room.as_ref(), shortage.grown()));
     }
 
     /// What tasks hold, and what those have left that are gone.
@@ -97,6 +111,9 @@ impl Supervision {
         let held = self.held();
         let Some(room) = &mut self.room else { return };
         for (slot, why) in room.who_goes(&held) {
+            if why == Goes::HoldsMost {
+                self.shortage = Some(Shortage::begin());
+            }
             match self.tasks.values_mut().find(|task| task.slot() == slot) {
                 Some(task) => task.discard(why),
                 None => self.empty(slot, why),
@@ -157,31 +174,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r6_10_what_tasks_take_more_is_reckoned_from_the_first_count_of_each_after_space_ran_out() {
-        let takes = |all: &[(u64, u64)]| -> BTreeMap<JobId, Bytes> {
-            all.iter().map(|&(job, bytes)| (JobId(job), Bytes(bytes))).collect()
-        };
+    fn r6_10_what_tasks_take_more_is_reckoned_by_the_less_of_two_counts_and_from_the_first_that_has_each() {
         let mut shortage = Shortage::begin();
-        for (now, grown) in [
+        let mut begun = Instant::now();
+        for (counted, grown) in [
             (&[][..], 0),
             (&[(1, 1_000)], 0),
-            (&[(1, 1_200), (2, 50)], 200),
-            // What one gives back another may have taken.
-            (&[(1, 1_200), (2, 10)], 160),
+            (&[(1, 1_200), (2, 50)], 0),
+            (&[(1, 1_300), (2, 50)], 200),
+            // One has given back what the other one takes, and was counted before that.
+            (&[(1, 1_300), (2, 350)], 300),
+            (&[(1, 1_000), (2, 350)], 300),
+            // Something of one was missed: it is as it was when it is counted again.
+            (&[(2, 80)], 30),
+            (&[(1, 990), (2, 80)], 20),
             // One that is gone takes nothing from what others take, and one that is new has grown by nothing.
             (&[(2, 60), (3, 7)], 10),
+            // One that is to go has taken nothing.
+            (&[(2, 60), (9, 7)], 10),
+            (&[(2, 60), (9, 90)], 10),
+            (&[(2, 60), (9, 90)], 10),
         ] {
-            assert_eq!(shortage.grown(&takes(now)), Bytes(grown), "{now:?}");
+            let blocks = counted.iter().map(|&(job, bytes)| (JobId(job), Bytes(bytes))).collect();
+            begun += Duration::from_secs(3);
+            let count = Count { begun, blocks };
+            // It may be seen twice.
+            for _ in 0..2 {
+                shortage.note(&count, |job| job != JobId(9));
+                assert_eq!(shortage.grown(), Bytes(grown), "{counted:?}");
+            }
         }
-    }
-
-    #[test]
-    fn r6_10_a_count_of_before_space_ran_out_says_nothing_of_what_is_taken_since() {
-        let meter = super::super::meter::Meter::default();
-        let began = Instant::now();
-        meter.note_blocks(began, Bytes(7));
-        assert_eq!(meter.blocks(began), None);
-        assert_eq!(meter.blocks(began - Duration::from_secs(1)), Some(Bytes(7)));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Instant;
 
 use fallow_client::{DiskHeld, Uncounted};
 use fallow_domain::{Bytes, Duration};
@@ -21,7 +20,6 @@ pub(super) struct Meter {
     peak_bytes: AtomicU64,
     /// What its files hold; none before the first count.
     disk: Mutex<(Option<DiskHeld>, Misses)>,
-    blocks: Mutex<Option<(Instant, Bytes)>>,
     /// When its first process was started, as the kernel counts; 0 before that.
     start: AtomicU64,
     /// The number of its processes (see [`crate::brand`]); 0 where it has none.
@@ -49,16 +47,6 @@ impl Meter {
         self.peak_bytes.fetch_max(used.memory.0, Ordering::Relaxed);
         Used { cpu: Duration::from_micros(cpu), ..used }
     }
-    /// What its files take of the disk by a count that was whole and began after that time, if there was one.
-    pub(super) fn blocks(&self, since: Instant) -> Option<Bytes> {
-        fallow_daemon::lock(&self.blocks).filter(|(begun, _)| *begun > since).map(|(_, blocks)| blocks)
-    }
-
-    /// Notes what its files take of the disk, by a count that began then and missed nothing.
-    pub(super) fn note_blocks(&self, begun: Instant, blocks: Bytes) {
-        *fallow_daemon::lock(&self.blocks) = Some((begun, blocks));
-    }
-
     /// Notes what its files hold.
     pub(super) fn note_disk(&self, held: DiskHeld) {
         fallow_daemon::lock(&self.disk).0 = Some(held);

@@ -624,7 +624,7 @@ impl Supervision {
         let (news, unsure) =
             (tasks.values().any(Task::is_uncounted), tasks.values().any(Task::is_unsurely_counted));
         self.disk.look((news, unsure), shared.dir.path(), || {
-            tasks.values().map(|task| task.files(shared)).collect()
+            tasks.iter().map(|(&job, task)| (job, task.files(shared))).collect()
         });
         self.make_room();
         // None of a task before its start is told.

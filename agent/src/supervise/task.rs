@@ -232,6 +232,11 @@ impl Task {
         self.killed.as_deref()
     }
 
+    /// Whether it is there, and was not told to leave.
+    pub(super) fn stays(&self) -> bool {
+        self.process.is_some() && !self.meter.is_leaving() && !self.meter.is_gone()
+    }
+
     /// Why its slot is to be emptied when it is gone, if it is.
     pub(super) fn discarded(&self) -> Option<Goes> {
         self.discarded
