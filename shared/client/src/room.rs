@@ -77,8 +77,8 @@ pub enum Press {
     /// There may be space soon.
     #[default]
     No,
-    /// One has to, if tasks take more than when they were counted first after space ran out, or after the last
-    /// one had to go: what is freed elsewhere does not last.
+    /// One has to, if tasks take more than when they were counted first after space ran out, or after the
+    /// last one had to go: what is freed elsewhere does not last.
     IfGrown,
     /// One has to.
     Now,
