@@ -514,7 +514,7 @@ fn pause(text: &str) -> Result<Duration, NoPause> {
 
 /// What is no time for a pause.
 #[derive(Debug, thiserror::Error)]
-#[error("expected a time of up to a day such as 30m or 2h, or off")]
+#[error("expected a time with its unit in small letters, such as 30m or 2h, of up to 24h, or off")]
 struct NoPause;
 
 /// Arguments of `preferences`.

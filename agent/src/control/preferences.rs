@@ -47,6 +47,16 @@ pub struct SaidStatus {
     pub why: String,
 }
 
+impl PreferenceStatus {
+    /// Leaves out what it says and said. That it is said stays.
+    pub(super) fn hide(&mut self) {
+        let values = self.overruled.iter_mut().map(|said| &mut said.value);
+        for value in values.chain([&mut self.value]).filter(|value| !value.is_empty()) {
+            "(not shown)".clone_into(value);
+        }
+    }
+}
+
 impl SaidStatus {
     /// Where it stands.
     pub fn place(&self) -> String {

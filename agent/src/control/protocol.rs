@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fallow_client::NAMING_PROGRAMS;
 use fallow_domain::{AccountKey, Device, ExitCode};
 use serde::{Deserialize, Serialize};
 
 use super::disk::DiskStatus;
+use super::preferences::PreferenceStatus;
 use super::status::Status;
 use crate::error::AgentError;
 
@@ -104,6 +106,16 @@ impl Response {
     /// The agent ends, as it was asked to.
     pub fn ending() -> Self {
         Self::done("the agent is ending")
+    }
+    /// As people may see it who do not administer the machine: without the names of programs that its owner
+    /// has written down.
+    #[must_use]
+    pub fn for_people(mut self) -> Self {
+        if let Self::Done { status: Some(status), .. } = &mut self {
+            let naming = |one: &&mut PreferenceStatus| NAMING_PROGRAMS.contains(&one.key.as_str());
+            status.preferences.iter_mut().filter(naming).for_each(PreferenceStatus::hide);
+        }
+        self
     }
     /// It is not done.
     pub fn failed(error: &AgentError) -> Self {

@@ -262,6 +262,7 @@ where
             };
             let failed = |why: &str| Response::failed(&AgentError::unreachable(why));
             match timeout(ANSWER, answered).await {
+                Ok(Ok(response)) if door == Door::People => response.for_people(),
                 Ok(Ok(response)) => response,
                 // It was heard, and the end came before the engine looked who had asked for it.
                 Ok(Err(_)) if asks_for_the_end => Response::ending(),

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Entity, Event, Phase, Press, SNOOZE_MAX, Step};
+use fallow_client::{Entity, Event, Phase, Press, Step};
 use fallow_daemon::clock;
 use fallow_domain::{MasterUrl, ProjectId};
 use fallow_store::{SPARE, StoreError};
@@ -39,6 +39,7 @@ use tokio::sync::{oneshot, watch};
 use super::Engine;
 use super::deletions::Deletions;
 use super::parts::{self, Freed, PARTS_STAY};
+use super::requests::others_pause;
 use crate::control::people::user_name;
 use crate::control::protocol::{Request, Response};
 use crate::control::summary::whole;
@@ -192,14 +193,19 @@ impl Engine {
         if let Some(suspended) = self.owner_wish.take() {
             self.turn(Event::OwnerSuspended(suspended), None).await?;
         }
+        if self.pause_wish.is_none() {
+            return Ok(());
+        }
+        // As long as that waits for space, the wish is here for whoever asks.
+        self.tell_news().await?;
         let Some(pause) = self.pause_wish.take() else { return Ok(()) };
         let zero = fallow_domain::Duration::ZERO;
         let left = pause.until.map_or(zero, |until| until.since(clock::now())).max(zero);
+        self.snoozed_by = pause.by.filter(|_| left.is_positive());
         // What is over meanwhile is nothing to be told, unless another pause goes on.
         if left.is_positive() || self.client.host_view().snoozed_until.is_some() {
-            self.turn(Event::Snoozed(left), None).await?;
+            self.turn_only(Event::Snoozed(left), None).await?;
         }
-        self.snoozed_by = pause.by.filter(|_| left.is_positive());
         Ok(())
     }
 
@@ -207,7 +213,9 @@ impl Engine {
     fn end_unstored_pause(&mut self) {
         let is_over = |pause: &UnstoredPause| pause.until.is_some_and(|until| until <= clock::now());
         if self.pause_wish.as_ref().is_some_and(is_over) {
-            self.pause_wish = None;
+            // One that the client knows of ended when this one was asked for.
+            let is_stored = self.client.host_view().snoozed_until.is_some();
+            self.pause_wish = is_stored.then_some(UnstoredPause { until: None, by: None });
             self.let_go_on();
         }
     }
@@ -348,6 +356,17 @@ impl Engine {
         }
     }
 
+    /// There is to be no pause any more.
+    fn end_pause(&mut self, unstored: impl Fn(&str) -> Response) -> Response {
+        if self.client.host_view().snoozed_until.is_some() {
+            self.pause_wish = Some(UnstoredPause { until: None, by: None });
+            return unstored("the pause ends as soon as that can be stored");
+        }
+        let was = self.pause_wish.take().is_some_and(|pause| pause.until.is_some());
+        self.let_go_on();
+        self.lifted(if was { "the pause is over" } else { "there was no pause" })
+    }
+
     fn answer_unstored(&mut self, request: &Request) -> Response {
         let why = self.store_trouble.clone().unwrap_or_default();
         let unstored = |what: &str| Response::failed(&AgentError::no_space(format!("{what}: {why}")));
@@ -371,25 +390,24 @@ impl Engine {
                 self.owner_wish = Some(false);
                 unstored("your suspension is lifted as soon as that can be stored")
             }
-            Request::Snooze { seconds: 0, .. } if self.client.host_view().snoozed_until.is_none() => {
-                let was = self.pause_wish.take().is_some_and(|pause| pause.until.is_some());
-                self.let_go_on();
-                self.lifted(if was { "the pause is over" } else { "there was no pause" })
-            }
-            Request::Snooze { seconds: 0, .. } => {
-                self.pause_wish = Some(UnstoredPause { until: None, by: None });
-                unstored("the pause ends as soon as that can be stored")
-            }
             Request::Snooze { seconds, by } => {
                 let asked = fallow_domain::Duration::from_secs(i64::try_from(*seconds).unwrap_or(i64::MAX));
-                let time = asked.min(SNOOZE_MAX);
-                let by = by.map(user_name);
-                self.pause_wish = Some(UnstoredPause { until: Some(clock::now() + time), by });
+                let pause = match self.ask_for_pause(asked, *by) {
+                    Ok(pause) => pause,
+                    Err(error) => return Response::failed(&error),
+                };
+                let Some(pause) = pause else { return self.end_pause(unstored) };
+                self.pause_wish =
+                    Some(UnstoredPause { until: Some(pause.until), by: pause.by.map(user_name) });
                 self.tell_running(ProcessControl::Suspend);
-                unstored(&format!(
-                    "computing is paused now, for {}, but that cannot be stored: until it is, it does not hold over a restart",
-                    whole(time)
-                ))
+                let now = clock::now();
+                unstored(&match pause.by == *by {
+                    true => format!(
+                        "computing is paused now, for {}, but that cannot be stored: until it is, it does not hold over a restart",
+                        whole(pause.until.since(now))
+                    ),
+                    false => others_pause(&pause, asked, now) + "; what you asked for cannot be stored now",
+                })
             }
             Request::Exclude { .. }
             | Request::ReloadPreferences {}

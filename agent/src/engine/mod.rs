@@ -18,6 +18,7 @@ mod layers;
 mod life;
 mod metrics;
 mod parts;
+mod pauses;
 mod project_dirs;
 mod requests;
 mod room;
@@ -65,6 +66,7 @@ use disk::DiskLooks;
 use full_disk::{Departing, Departure, UnstoredPause};
 use gpus::Gpus;
 use metrics::Metrics;
+use pauses::Pauses;
 pub use run::{Finished, Opened, open, run};
 pub use settings::{Enrolment, Settings};
 
@@ -126,6 +128,8 @@ struct Engine {
     pause_wish: Option<UnstoredPause>,
     /// Who has paused computing, where that was in this life of the agent.
     snoozed_by: Option<String>,
+    /// Who has paused it until when, likewise.
+    pauses: Pauses,
     /// The project that the present turn detaches.
     departure: Option<Departure>,
     /// Projects to be detached when it can be stored.

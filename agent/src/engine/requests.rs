@@ -7,6 +7,7 @@ use fallow_client::{AppConfigFound, Event, ProjectView, RequestedBy};
 use fallow_daemon::clock;
 use fallow_domain::{Device, Duration, Instant, MasterUrl};
 
+use super::pauses::{Asker, Pause};
 use super::{Asked, Engine};
 use crate::control::people::user_name;
 use crate::control::preferences::not_taken;
@@ -39,6 +40,33 @@ impl From<Response> for Answer {
 }
 
 impl Engine {
+    /// What pause is in force when somebody wants one of so long, or, for none, his own to be over; none
+    /// where there is none then.
+    ///
+    /// # Errors
+    /// Only somebody else may end the one that is there.
+    pub(super) fn ask_for_pause(
+        &mut self,
+        time: Duration,
+        by: Option<u32>,
+    ) -> Result<Option<Pause>, AgentError> {
+        let (now, own) = (clock::now(), rustix::process::geteuid().as_raw());
+        let asker = match by {
+            Some(user) if user != 0 && user != own => Asker::Person(user),
+            owner => Asker::Owner(owner.unwrap_or(own)),
+        };
+        let stored = self.client.host_view().snoozed_until;
+        let holds = self.pause_wish.as_ref().map_or(stored, |wish| wish.until);
+        self.pauses.ask(asker, time, now, holds).map_err(|pause| {
+            AgentError::refused(format!(
+                "computing is paused for {} more by {}: of all others only the user that the agent runs as and root \
+                 may end that",
+                summary::whole(pause.until.since(now)),
+                whose(&pause)
+            ))
+        })
+    }
+
     /// Carries a request out. An error is one that ends the agent; a refusal is a response.
     pub(super) async fn serve(&mut self, (request, reply): Asked) -> Result<(), AgentError> {
         self.asking = Some((request.clone(), reply));
@@ -104,17 +132,29 @@ impl Engine {
                 .into())
             }
             Request::Snooze { seconds, by } => {
+                // It may have to wait for space on the disk, and then nothing must have been agreed on.
+                self.tell_news().await?;
+                if self.asking.is_none() && seconds > 0 {
+                    // It was answered meanwhile, and is told to the client as a wish.
+                    return Ok(Response::done("it is paused").into());
+                }
                 let was = self.client.host_view().snoozed_until;
                 let asked = Duration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
-                self.turn(Event::Snoozed(asked), None).await?;
+                let pause = match self.ask_for_pause(asked, by) {
+                    Ok(pause) => pause,
+                    Err(error) => return Ok(Response::failed(&error).into()),
+                };
+                let left = pause.map_or(Duration::ZERO, |pause| pause.until.since(clock::now()));
+                self.snoozed_by = pause.and_then(|pause| pause.by).map(user_name);
+                self.turn_only(Event::Snoozed(left.max(Duration::ZERO)), None).await?;
                 let is = self.client.host_view().snoozed_until;
-                if is != was {
-                    self.snoozed_by = by.map(user_name);
-                }
-                Ok(match (is, was) {
-                    (Some(until), _) => Response::done(format!(
+                Ok(match (is.and(pause), was) {
+                    (Some(pause), _) if pause.by != by => {
+                        Response::done(others_pause(&pause, asked, clock::now())).into()
+                    }
+                    (Some(pause), _) => Response::done(format!(
                         "computing is paused for {}; `fallow-agent snooze off` ends that before",
-                        pause_left(until.since(clock::now()), asked)
+                        pause_left(pause.until.since(clock::now()), asked)
                     ))
                     .into(),
                     (None, Some(_)) => Answer::lifted("the pause is over"),
@@ -329,6 +369,18 @@ impl Engine {
 /// What was done, before what is so since then.
 fn now(what: &str) -> String {
     format!("{what}; now: ")
+}
+
+/// Whose it is.
+fn whose(pause: &Pause) -> String {
+    let unknown = || "somebody who is not known any more".to_owned();
+    pause.by.map_or_else(unknown, user_name)
+}
+
+/// That computing stays paused for somebody else, whatever this one wants.
+pub(super) fn others_pause(pause: &Pause, asked: Duration, now: Instant) -> String {
+    let own = if asked.is_positive() { "" } else { "your pause is over; " };
+    format!("{own}computing stays paused for {}, by {}", summary::whole(pause.until.since(now)), whose(pause))
 }
 
 /// How long a pause goes on: as long as was asked for, but for what storing it took. One that ends within

@@ -236,6 +236,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         owner_wish: None,
         pause_wish: None,
         snoozed_by: None,
+        pauses: super::pauses::Pauses::default(),
         departure: None,
         departing: std::collections::VecDeque::new(),
         deletions: super::deletions::Deletions::default(),

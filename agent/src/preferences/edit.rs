@@ -83,7 +83,11 @@ pub fn edit(dir: &DataDir) -> Result<String, AgentError> {
             Ok(file) => break file,
             Err(error) if !again(&error) => {
                 let kept = copy.keep();
-                let what = format!("nothing was changed.\n{error}\nwhat you wrote is in {}", kept.display());
+                let kept = kept.display();
+                let what = format!(
+                    "nothing was changed.\n{error}\nwhat you wrote is in {kept}: mend it there until `fallow-agent preferences check \
+                     {kept}` finds nothing, and put it into the next `fallow-agent preferences edit`"
+                );
                 return Err(AgentError::bad_input(what));
             }
             Err(_) => {}

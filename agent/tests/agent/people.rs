@@ -52,6 +52,24 @@ fn r6_4_people_of_a_group_see_what_the_agent_does_and_pause_it_and_do_nothing_el
     assert!(code == 0, "{said}");
     assert!(as_one_of_them(&["status"]).1.contains("snooze"), "{}", as_one_of_them(&["status"]).1);
     assert_eq!(as_one_of_them(&["snooze", "off"]).0, 0);
+    // Nobody ends or shortens a pause of somebody else, but the owner.
+    assert_eq!(outcome(&place, &["snooze", "3h"]).0, 0);
+    let (code, said) = as_one_of_them(&["snooze", "off"]);
+    assert!(code == 5 && said.contains("by root: of all others only the user"), "{code}: {said}");
+    let (code, said) = as_one_of_them(&["snooze", "1s"]);
+    assert!(code == 0 && said.contains("computing stays paused for 3 h, by root"), "{code}: {said}");
+    assert_eq!(as_one_of_them(&["snooze", "4h"]).0, 0);
+    let (code, said) = as_one_of_them(&["snooze", "off"]);
+    assert!(code == 0 && said.contains("your pause is over; computing stays paused for"), "{code}: {said}");
+    assert_eq!(outcome(&place, &["snooze", "off"]).0, 0);
+    assert!(!as_one_of_them(&["status"]).1.contains("snoozed"), "{}", as_one_of_them(&["status"]).1);
+    // Which programs the owner names is his own affair.
+    fs::write(place.join("preferences.toml"), "exclusive_programs = [\"secretprog\"]\n").unwrap();
+    let (code, said) = outcome(&place, &["preferences", "reload"]);
+    assert_eq!(code, 0, "{said}");
+    let (_, said) = as_one_of_them(&["status", "--json"]);
+    assert!(said.contains("exclusive_programs") && !said.contains("secretprog"), "{said}");
+    assert!(outcome(&place, &["status", "--json"]).1.contains("secretprog"));
     // Whatever tool they use.
     let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
     std::io::Write::write_all(&mut stream, b"{\"command\":\"stop\"}\n").unwrap();

@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::attach::{RIGHT, attach, status};
 use crate::daemon::{Daemon, command, outcome};
 use crate::owner::Dev;
-use crate::support::{copy_program, wait_for};
+use crate::support::{agent, copy_program, wait_for};
 use crate::transfers::Server;
 use crate::turns::{calls, working, working_with};
 
@@ -181,7 +181,12 @@ fn r6_4_the_owner_edits_his_file_which_is_checked_and_taken_without_a_restart() 
     for part in ["cpu_fraction", "did you mean `hours`?", "nothing was changed", "what you wrote is in"] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    let kept = text.rsplit("what you wrote is in ").next().unwrap().trim();
+    let kept = text.rsplit("what you wrote is in ").next().unwrap().split(": mend it there").next().unwrap();
+    let check = Command::new(agent()).args(["preferences", "check", kept]).output().unwrap();
+    assert!(
+        check.status.code() == Some(3) && String::from_utf8_lossy(&check.stderr).contains("huors"),
+        "{check:?}"
+    );
     fs::remove_file(kept).unwrap();
     let fails = editor(tools.path(), "fails", "exit 1");
     let (code, text) = edit(host.path(), &fails);

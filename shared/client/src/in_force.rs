@@ -146,8 +146,8 @@ impl Sources {
     }
 }
 
-/// Preferences of which a coordinator hears that the owner says them, and not which programs he names.
-const NAMING_PROGRAMS: [&str; 2] = ["exclusive_programs", "exclusive_gpu_programs"];
+/// Keys of preferences of which others hear that the owner says them, and not which programs he names.
+pub const NAMING_PROGRAMS: [&str; 2] = ["exclusive_programs", "exclusive_gpu_programs"];
 
 /// Whether the host's owner has the word there: nobody else can change what its files say.
 const fn is_owners(origin: &Origin) -> bool {

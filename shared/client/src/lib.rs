@@ -122,7 +122,7 @@ pub use disk::DiskDeed;
 pub use disk_view::{DiskProjectView, DiskView};
 pub use effect::*;
 pub use event::*;
-pub use in_force::PreferenceFiles;
+pub use in_force::{NAMING_PROGRAMS, PreferenceFiles};
 pub use in_use::{Attention, InUseView, Rests};
 pub use known_devices::{DeviceTemperature, DeviceUser};
 pub use limits::TaskLimits;

@@ -43,7 +43,8 @@ in brackets will not do:
   command_line    [none]
   inputs          each { open_name, text | path, keep_as } [none]
   outputs         each { open_name, max_size [10 MiB] } [none]
-  flops_bound     the most that a job may compute [10 times flops]
+  flops_bound     a job may run for as long as its host needs for so many, and
+                  jobs take what other programs leave [10 times flops]
   memory, disk    the most that a job may take [256 MiB, 100 MiB]
   deadline        time for each job, from when it is sent [7days]
   quorum          jobs on different hosts that must agree [1]

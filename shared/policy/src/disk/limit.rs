@@ -175,8 +175,9 @@ impl Bound {
                 format!("Free {to_free} on the disk or raise {}", self.preference())
             }
             Self::FreeMin { free_min, size, .. } if free_min >= size => format!(
-                "Nothing that is freed is enough: disk_free_min is {free_min}, and the whole volume has {size}. Lower \
-                 disk_free_min, or have the agent work on a larger volume"
+                "Nothing that is freed is enough: disk_free_min is {free_min}, and the whole volume has {size}. Have \
+                 the agent work on a larger volume, or lower disk_free_min: beside a coordinator by `fallow preferences set`, else by \
+                 disk_min_free_gb in global_prefs_override.xml, for preferences.toml only tightens"
             ),
             Self::FreeMin { .. } => format!("Free {to_free} on the disk or lower disk_free_min"),
         }
