@@ -9,13 +9,11 @@
 
 use std::collections::BTreeMap;
 
-use fallow_client::SNOOZE_MAX;
+use fallow_client::{SNOOZE_MAX, SNOOZE_SAME};
 use fallow_domain::{Duration, Instant};
 
 /// Most people whose pauses are told apart.
 const PEOPLE_MAX: usize = 100;
-/// The client takes an end for the same one that is less than so much away.
-const SAME: Duration = Duration::from_secs(5);
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +73,11 @@ impl Pauses {
         let Some(holds) = holds.filter(|until| *until > now) else { return self.0.clear() };
         // The clock may have been set back.
         let holds = holds.min(now + SNOOZE_MAX);
-        for until in self.0.values_mut().filter(|until| until.since(holds) >= SAME) {
+        for until in self.0.values_mut().filter(|until| until.since(holds) >= SNOOZE_SAME) {
             *until = holds;
         }
         self.0.retain(|_, until| *until > now);
-        if self.last().is_none_or(|pause| holds.since(pause.until) >= SAME) {
+        if self.last().is_none_or(|pause| holds.since(pause.until) >= SNOOZE_SAME) {
             self.0.insert(None, holds);
         }
     }

@@ -131,7 +131,7 @@ pub use messages::NoWork;
 pub use record::RestoreError;
 pub use room::{Goes, Held, Press, Room};
 pub use separation::separate;
-pub use snooze::SNOOZE_MAX;
+pub use snooze::{SNOOZE_MAX, SNOOZE_SAME};
 pub use surroundings::{CpuWork, LooksFor, NetworkOver, Surroundings};
 pub use trickles::TRICKLE_MAX;
 pub use view::*;

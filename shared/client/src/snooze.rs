@@ -14,7 +14,7 @@ use crate::{Cause, Effect, Entity, NoticeLevel};
 /// The longest pause.
 pub const SNOOZE_MAX: Duration = Duration::from_hours(24);
 /// An end that is less than so much away from the present one is the same.
-const SAME: Duration = Duration::from_secs(5);
+pub const SNOOZE_SAME: Duration = Duration::from_secs(5);
 
 impl Client {
     /// Nothing computes for so long; for none, what was paused may go on.
@@ -52,7 +52,9 @@ impl Client {
 /// Whether a pause ends as it does already. `is_on`: the present one is not over.
 fn is_same(present: Option<Instant>, wanted: Option<Instant>, is_on: bool) -> bool {
     match (present, wanted) {
-        (Some(present), Some(wanted)) => is_on && wanted - present < SAME && present - wanted < SAME,
+        (Some(present), Some(wanted)) => {
+            is_on && wanted - present < SNOOZE_SAME && present - wanted < SNOOZE_SAME
+        }
         (present, wanted) => present == wanted,
     }
 }
