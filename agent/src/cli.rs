@@ -657,7 +657,7 @@ mod tests {
             let error = snooze(time).unwrap_err();
             let text = error.to_string();
             assert!(
-                status_of(&error) == 3 && text.contains("up to a day") && !text.contains("tip"),
+                status_of(&error) == 3 && text.contains("of up to 24h") && !text.contains("tip"),
                 "{text}"
             );
         }

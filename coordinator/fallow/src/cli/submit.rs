@@ -43,8 +43,7 @@ in brackets will not do:
   command_line    [none]
   inputs          each { open_name, text | path, keep_as } [none]
   outputs         each { open_name, max_size [10 MiB] } [none]
-  flops_bound     a job may run for as long as its host needs for so many, and
-                  jobs take what other programs leave [10 times flops]
+  flops_bound     how long a job may run, see below [10 times flops]
   memory, disk    the most that a job may take [256 MiB, 100 MiB]
   deadline        time for each job, from when it is sent [7days]
   quorum          jobs on different hosts that must agree [1]
@@ -52,6 +51,8 @@ in brackets will not do:
   max_error_jobs  more jobs in error than this fail the workunit [3]
   max_total_jobs  the most jobs there may be [6; 3 times initial_jobs if more]
   comparator      how outputs are compared [bytewise]
+A job may run for as long as its host needs to compute flops_bound. Leave room:
+jobs get only what other programs leave, and slow down by it.
 A job that its host loses for good is none in error. Nor do such jobs count in
 max_total_jobs: 10 of a workunit, and 4 more for each job that has to succeed.
 Further ones do, and so does each that is not reported by its deadline.
