@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Entity, Event, Phase, Press, Step};
+use fallow_client::{Entity, Event, Phase, Press, SNOOZE_MAX, Step};
 use fallow_daemon::clock;
 use fallow_domain::{MasterUrl, ProjectId};
 use fallow_store::{SPARE, StoreError};
@@ -188,30 +188,44 @@ impl Engine {
         })
     }
 
+    /// Does what was wanted while nothing could be stored, and what is wanted while that is done.
+    pub(super) async fn keep_wishes(&mut self) -> Result<(), AgentError> {
+        while self.owner_wish.is_some() || self.pause_wish.is_some() || !self.departing.is_empty() {
+            self.keep_owner_wish().await?;
+            self.keep_departures().await?;
+        }
+        Ok(())
+    }
+
     /// Tells the client what the owner wanted while nothing could be stored.
-    pub(super) async fn keep_owner_wish(&mut self) -> Result<(), AgentError> {
-        if let Some(suspended) = self.owner_wish.take() {
-            self.turn(Event::OwnerSuspended(suspended), None).await?;
-        }
-        if self.pause_wish.is_none() {
-            return Ok(());
-        }
-        // As long as that waits for space, the wish is here for whoever asks.
-        self.tell_news().await?;
-        let Some(pause) = self.pause_wish.take() else { return Ok(()) };
-        let zero = fallow_domain::Duration::ZERO;
-        let left = pause.until.map_or(zero, |until| until.since(clock::now())).max(zero);
-        self.snoozed_by = pause.by.filter(|_| left.is_positive());
-        // What is over meanwhile is nothing to be told, unless another pause goes on.
-        if left.is_positive() || self.client.host_view().snoozed_until.is_some() {
-            self.turn_only(Event::Snoozed(left), None).await?;
+    async fn keep_owner_wish(&mut self) -> Result<(), AgentError> {
+        while self.owner_wish.is_some() || self.pause_wish.is_some() {
+            // As long as that waits for space, the wishes are here for whoever asks, and there may be more.
+            self.tell_news().await?;
+            if let Some(suspended) = self.owner_wish.take() {
+                self.turn_only(Event::OwnerSuspended(suspended), None).await?;
+            }
+            let Some(pause) = self.pause_wish.take() else { continue };
+            let zero = fallow_domain::Duration::ZERO;
+            let left = pause.until.map_or(zero, |until| until.since(clock::now())).max(zero);
+            self.snoozed_by = pause.by.filter(|_| left.is_positive());
+            // What is over meanwhile is nothing to be told, unless another pause goes on.
+            match left.is_positive() || self.client.host_view().snoozed_until.is_some() {
+                true => self.turn_only(Event::Snoozed(left), None).await?,
+                false => self.let_go_on(),
+            }
         }
         Ok(())
     }
 
     /// Lets tasks go on after a pause that nothing but this knew of.
     fn end_unstored_pause(&mut self) {
-        let is_over = |pause: &UnstoredPause| pause.until.is_some_and(|until| until <= clock::now());
+        let now = clock::now();
+        if let Some(until) = self.pause_wish.as_mut().and_then(|pause| pause.until.as_mut()) {
+            // The clock may have been set back.
+            *until = (*until).min(now + SNOOZE_MAX);
+        }
+        let is_over = |pause: &UnstoredPause| pause.until.is_some_and(|until| until <= now);
         if self.pause_wish.as_ref().is_some_and(is_over) {
             // One that the client knows of ended when this one was asked for.
             let is_stored = self.client.host_view().snoozed_until.is_some();
@@ -228,7 +242,7 @@ impl Engine {
     }
 
     /// Detaches what the owner wanted to be detached while nothing could be stored.
-    pub(super) async fn keep_departures(&mut self) -> Result<(), AgentError> {
+    async fn keep_departures(&mut self) -> Result<(), AgentError> {
         while let Some((url, reply)) = self.departing.pop_front() {
             let response = self.detach(url).await?;
             if let Some(reply) = reply {
@@ -333,9 +347,10 @@ impl Engine {
         }
     }
 
-    /// For the request whose own step is held back. The client knows of it already.
+    /// For the request whose own step is held back. The client knows of it already, unless it is undecided.
     fn answer_held(&mut self, request: &Request) -> Response {
         match request {
+            Request::Resume {} | Request::Snooze { .. } if self.is_undecided => self.answer_unstored(request),
             Request::Suspend {}
             | Request::Snooze { seconds: 1.., .. }
             | Request::Status {}

@@ -57,8 +57,7 @@ impl Life<'_> {
         let mut rest = pin!(sleep(AT_REST));
         let mut is_at_rest = false;
         loop {
-            self.engine.keep_owner_wish().await?;
-            self.engine.keep_departures().await?;
+            self.engine.keep_wishes().await?;
             let nap = self.engine.nap(clock_set.is_told());
             // All but the wake-ups of an agent that waits: they run little.
             let mut does_something = true;

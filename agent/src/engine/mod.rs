@@ -115,6 +115,8 @@ struct Engine {
     requests: mpsc::Receiver<Asked>,
     /// The request that the present turn is for, and who waits for its answer.
     asking: Option<Asked>,
+    /// Nothing was decided on it yet: the client hears the news first.
+    is_undecided: bool,
     /// Who is to be told what follows from what was done, and what is said before that.
     wants_line: Option<(String, oneshot::Sender<Response>)>,
     /// A turn has begun something.

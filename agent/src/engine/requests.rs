@@ -117,6 +117,17 @@ impl Engine {
         if self.stopping && !matches!(request, Request::Status {} | Request::Disk {} | Request::Stop {}) {
             return Ok(Response::failed(&AgentError::unreachable("the agent is just ending")).into());
         }
+        if matches!(request, Request::Suspend {} | Request::Resume {} | Request::Snooze { .. }) {
+            // The client hears the news first. If they have to wait for space on the disk, whoever asks is
+            // answered meanwhile, may want something else by then, and nothing must have been agreed on.
+            self.is_undecided = true;
+            self.tell_news().await?;
+            self.is_undecided = false;
+            if self.asking.is_none() {
+                // The client is told what is wanted by now: see `keep_wishes`.
+                return Ok(Response::done("it was answered").into());
+            }
+        }
         match request {
             Request::Status {} => Ok(self.answer_status().into()),
             Request::Disk {} => Ok(self.answer_disk().into()),
@@ -125,19 +136,13 @@ impl Engine {
                 Ok(Response::ending().into())
             }
             Request::Suspend {} => {
-                self.turn(Event::OwnerSuspended(true), None).await?;
+                self.turn_only(Event::OwnerSuspended(true), None).await?;
                 Ok(Response::done(
                     "computing is suspended until you resume it, whatever the coordinator says",
                 )
                 .into())
             }
             Request::Snooze { seconds, by } => {
-                // It may have to wait for space on the disk, and then nothing must have been agreed on.
-                self.tell_news().await?;
-                if self.asking.is_none() && seconds > 0 {
-                    // It was answered meanwhile, and is told to the client as a wish.
-                    return Ok(Response::done("it is paused").into());
-                }
                 let was = self.client.host_view().snoozed_until;
                 let asked = Duration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
                 let pause = match self.ask_for_pause(asked, by) {
@@ -163,7 +168,7 @@ impl Engine {
             }
             Request::Resume {} => {
                 let was = self.client.owner_suspended();
-                self.turn(Event::OwnerSuspended(false), None).await?;
+                self.turn_only(Event::OwnerSuspended(false), None).await?;
                 Ok(Answer::lifted(match was {
                     true => "your suspension is lifted",
                     false => "there was no suspension of yours",

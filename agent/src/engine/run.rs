@@ -230,6 +230,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         waiters: super::attach::Waiters::default(),
         requests,
         asking: None,
+        is_undecided: false,
         wants_line: None,
         has_acted: false,
         store_trouble: None,

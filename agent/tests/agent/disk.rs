@@ -1,5 +1,7 @@
 //! A disk that fills up under a running agent: the owner is answered and obeyed all the same.
 
+mod wishes;
+
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
