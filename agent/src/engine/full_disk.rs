@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Entity, Event, Phase, Press, SNOOZE_MAX, Step};
+use fallow_client::{Client, Entity, Event, Phase, Press, SNOOZE_MAX, Step};
 use fallow_daemon::clock;
 use fallow_domain::{MasterUrl, ProjectId};
 use fallow_store::{SPARE, StoreError};
@@ -39,7 +39,7 @@ use tokio::sync::{oneshot, watch};
 use super::Engine;
 use super::deletions::Deletions;
 use super::parts::{self, Freed, PARTS_STAY};
-use super::requests::others_pause;
+use super::requests::{SUSPENDED, others_pause};
 use crate::control::people::user_name;
 use crate::control::protocol::{Request, Response};
 use crate::control::summary::whole;
@@ -78,6 +78,24 @@ pub(super) struct UnstoredPause {
     pub(super) until: Option<fallow_domain::Instant>,
     /// Who has asked for it.
     pub(super) by: Option<String>,
+}
+
+/// What rests all tasks as far as it is stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoredRests {
+    suspended: bool,
+    snoozed_until: Option<fallow_domain::Instant>,
+}
+
+impl StoredRests {
+    /// As a client knows it whose last step is stored.
+    pub(super) fn of(client: &Client) -> Self {
+        Self { suspended: client.owner_suspended(), snoozed_until: client.snoozed_until() }
+    }
+
+    fn is_any(self) -> bool {
+        self.suspended || self.snoozed_until.is_some_and(|until| until > clock::now())
+    }
 }
 
 /// Who waits for a project to be detached, as long as he waits.
@@ -194,6 +212,8 @@ impl Engine {
             self.keep_owner_wish().await?;
             self.keep_departures().await?;
         }
+        // The client has heard of all that holds them.
+        self.holds_tasks = false;
         Ok(())
     }
 
@@ -201,19 +221,20 @@ impl Engine {
     async fn keep_owner_wish(&mut self) -> Result<(), AgentError> {
         while self.owner_wish.is_some() || self.pause_wish.is_some() {
             // As long as that waits for space, the wishes are here for whoever asks, and there may be more.
-            self.tell_news().await?;
+            self.tell_all_news().await?;
             if let Some(suspended) = self.owner_wish.take() {
-                self.turn_only(Event::OwnerSuspended(suspended), None).await?;
+                self.tell(Event::OwnerSuspended(suspended), None).await?;
+                continue;
             }
             let Some(pause) = self.pause_wish.take() else { continue };
             let zero = fallow_domain::Duration::ZERO;
             let left = pause.until.map_or(zero, |until| until.since(clock::now())).max(zero);
             self.snoozed_by = pause.by.filter(|_| left.is_positive());
             // What is over meanwhile is nothing to be told, unless another pause goes on.
-            match left.is_positive() || self.client.host_view().snoozed_until.is_some() {
-                true => self.turn_only(Event::Snoozed(left), None).await?,
-                false => self.let_go_on(),
+            if left.is_positive() || self.client.snoozed_until().is_some() {
+                self.tell(Event::Snoozed(left), None).await?;
             }
+            self.let_go_on();
         }
         Ok(())
     }
@@ -228,15 +249,33 @@ impl Engine {
         let is_over = |pause: &UnstoredPause| pause.until.is_some_and(|until| until <= now);
         if self.pause_wish.as_ref().is_some_and(is_over) {
             // One that the client knows of ended when this one was asked for.
-            let is_stored = self.client.host_view().snoozed_until.is_some();
+            let is_stored = self.client.snoozed_until().is_some();
             self.pause_wish = is_stored.then_some(UnstoredPause { until: None, by: None });
             self.let_go_on();
         }
     }
 
-    /// What was held around the client goes on, unless something else holds it so.
-    fn let_go_on(&self) {
-        if self.owner_wish != Some(true) && self.pause_wish.as_ref().is_none_or(|one| one.until.is_none()) {
+    /// Whether somebody wants all tasks to rest and the client has not heard of it.
+    fn has_rest_wish(&self) -> bool {
+        self.owner_wish == Some(true) || self.pause_wish.as_ref().is_some_and(|one| one.until.is_some())
+    }
+
+    /// Stops tasks at once, also those that the client has go on meanwhile, if somebody wants that.
+    pub(super) fn hold_tasks(&mut self) {
+        if self.has_rest_wish() {
+            self.holds_tasks = true;
+            self.supervisor.freeze();
+            self.tell_running(ProcessControl::Suspend);
+        }
+    }
+
+    /// What was held around the client goes on, unless something else holds it so: another wish, what is
+    /// stored, or somebody at the machine of whom the client has not heard yet.
+    fn let_go_on(&mut self) {
+        let else_held = self.has_rest_wish() || self.stored.is_any() || self.supervisor.freezer().is_news();
+        if self.holds_tasks && !else_held {
+            self.holds_tasks = false;
+            self.supervisor.want(self.client.is_wanted_by_people());
             self.tell_running(ProcessControl::Resume);
         }
     }
@@ -244,10 +283,11 @@ impl Engine {
     /// Detaches what the owner wanted to be detached while nothing could be stored.
     async fn keep_departures(&mut self) -> Result<(), AgentError> {
         while let Some((url, reply)) = self.departing.pop_front() {
+            // Whoever waits for it is answered while that waits for space once more.
+            let request = Request::Detach { url: url.to_string() };
+            self.asking = reply.map(|reply| (request, reply));
             let response = self.detach(url).await?;
-            if let Some(reply) = reply {
-                let _ = reply.send(response);
-            }
+            self.respond(response);
         }
         Ok(())
     }
@@ -373,7 +413,7 @@ impl Engine {
 
     /// There is to be no pause any more.
     fn end_pause(&mut self, unstored: impl Fn(&str) -> Response) -> Response {
-        if self.client.host_view().snoozed_until.is_some() {
+        if self.client.snoozed_until().or(self.stored.snoozed_until).is_some() {
             self.pause_wish = Some(UnstoredPause { until: None, by: None });
             return unstored("the pause ends as soon as that can be stored");
         }
@@ -389,17 +429,25 @@ impl Engine {
             Request::Status {} => self.answer_status(),
             Request::Disk {} => self.answer_disk(),
             Request::Stop {} => Response::ending(),
+            Request::Suspend {} if self.client.owner_suspended() && self.stored.suspended => {
+                self.owner_wish = None;
+                Response::done(SUSPENDED)
+            }
             Request::Suspend {} => {
                 self.owner_wish = Some(true);
-                self.tell_running(ProcessControl::Suspend);
+                self.hold_tasks();
                 unstored(
                     "computing is suspended now, but that cannot be stored: until it is, it does not hold over a restart",
                 )
             }
-            Request::Resume {} if self.owner_wish == Some(true) && !self.client.owner_suspended() => {
-                self.owner_wish = None;
+            Request::Resume {} if !self.client.owner_suspended() && !self.stored.suspended => {
+                let was = self.owner_wish.take() == Some(true);
                 self.let_go_on();
-                self.lifted("your suspension is lifted")
+                self.lifted(if was {
+                    "your suspension is lifted"
+                } else {
+                    "there was no suspension of yours"
+                })
             }
             Request::Resume {} => {
                 self.owner_wish = Some(false);
@@ -414,7 +462,7 @@ impl Engine {
                 let Some(pause) = pause else { return self.end_pause(unstored) };
                 self.pause_wish =
                     Some(UnstoredPause { until: Some(pause.until), by: pause.by.map(user_name) });
-                self.tell_running(ProcessControl::Suspend);
+                self.hold_tasks();
                 let now = clock::now();
                 unstored(&match pause.by == *by {
                     true => format!(
@@ -434,10 +482,10 @@ impl Engine {
 
     fn tell_running(&self, message: ProcessControl) {
         // What the client has decided may not have been carried out yet, so for a suspension every process is
-        // meant.
+        // meant, and each one that is about to start.
         let all = message == ProcessControl::Suspend;
         let views = self.client.task_views().into_iter();
-        for task in views.filter(|task| task.pid.is_some() && (all || task.phase == Phase::Running)) {
+        for task in views.filter(|task| (all && task.pid.is_some()) || task.phase == Phase::Running) {
             self.supervisor.tell(task.id, message);
         }
     }

@@ -63,7 +63,7 @@ use crate::transfer::fleet_projects::FleetProjects;
 use attach::Waiters;
 use deletions::Deletions;
 use disk::DiskLooks;
-use full_disk::{Departing, Departure, UnstoredPause};
+use full_disk::{Departing, Departure, StoredRests, UnstoredPause};
 use gpus::Gpus;
 use metrics::Metrics;
 use pauses::Pauses;
@@ -123,9 +123,13 @@ struct Engine {
     has_acted: bool,
     /// What keeps the store from being written, while it is waited for.
     store_trouble: Option<String>,
+    /// What rests all tasks over a restart, too: the client may know more while its last step is not stored.
+    stored: StoredRests,
     /// What the owner wants since then: suspended or not. The client is told when it can store it (see
     /// `full_disk`).
     owner_wish: Option<bool>,
+    /// Tasks are stopped for such a wish.
+    holds_tasks: bool,
     /// A pause that somebody wants since then, likewise.
     pause_wish: Option<UnstoredPause>,
     /// Who has paused computing, where that was in this life of the agent.
@@ -213,6 +217,16 @@ impl Engine {
         Ok(())
     }
 
+    /// What the client hears before what somebody wants: all that a turn tells it first.
+    async fn tell_all_news(&mut self) -> Result<(), AgentError> {
+        self.tell_news().await?;
+        if self.client.lacks_layers() {
+            self.look_for_lost_layers();
+            self.tell_layers().await?;
+        }
+        Ok(())
+    }
+
     /// A turn of the client that has heard the news.
     async fn turn_only(&mut self, event: Event, trace: Option<String>) -> Result<(), AgentError> {
         let of_owner = matches!(event, Event::OwnerInput { .. } | Event::OwnerUnseen(_));
@@ -248,6 +262,7 @@ impl Engine {
         // Before a task is started by it.
         self.supervisor.allow(self.client.task_limits());
         self.store(&step).await?;
+        self.stored = StoredRests::of(&self.client);
         self.wake_at = step.wake_at;
         for entity in step.touched {
             self.touch(entity, urgent, trace.clone());
@@ -268,6 +283,7 @@ impl Engine {
             self.dispatch(effect);
         }
         if !self.stopping {
+            self.hold_tasks();
             self.deletions.tried();
         }
         self.metrics.update(&self.client);

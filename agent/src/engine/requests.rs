@@ -39,6 +39,10 @@ impl From<Response> for Answer {
     }
 }
 
+/// What the owner is told whose suspension is stored.
+pub(super) const SUSPENDED: &str =
+    "computing is suspended until you resume it, whatever the coordinator says";
+
 impl Engine {
     /// What pause is in force when somebody wants one of so long, or, for none, his own to be over; none
     /// where there is none then.
@@ -55,7 +59,7 @@ impl Engine {
             Some(user) if user != 0 && user != own => Asker::Person(user),
             owner => Asker::Owner(owner.unwrap_or(own)),
         };
-        let stored = self.client.host_view().snoozed_until;
+        let stored = self.client.snoozed_until();
         let holds = self.pause_wish.as_ref().map_or(stored, |wish| wish.until);
         self.pauses.ask(asker, time, now, holds).map_err(|pause| {
             AgentError::refused(format!(
@@ -121,7 +125,7 @@ impl Engine {
             // The client hears the news first. If they have to wait for space on the disk, whoever asks is
             // answered meanwhile, may want something else by then, and nothing must have been agreed on.
             self.is_undecided = true;
-            self.tell_news().await?;
+            self.tell_all_news().await?;
             self.is_undecided = false;
             if self.asking.is_none() {
                 // The client is told what is wanted by now: see `keep_wishes`.
@@ -136,14 +140,11 @@ impl Engine {
                 Ok(Response::ending().into())
             }
             Request::Suspend {} => {
-                self.turn_only(Event::OwnerSuspended(true), None).await?;
-                Ok(Response::done(
-                    "computing is suspended until you resume it, whatever the coordinator says",
-                )
-                .into())
+                self.tell(Event::OwnerSuspended(true), None).await?;
+                Ok(Response::done(SUSPENDED).into())
             }
             Request::Snooze { seconds, by } => {
-                let was = self.client.host_view().snoozed_until;
+                let was = self.client.snoozed_until();
                 let asked = Duration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
                 let pause = match self.ask_for_pause(asked, by) {
                     Ok(pause) => pause,
@@ -151,8 +152,8 @@ impl Engine {
                 };
                 let left = pause.map_or(Duration::ZERO, |pause| pause.until.since(clock::now()));
                 self.snoozed_by = pause.and_then(|pause| pause.by).map(user_name);
-                self.turn_only(Event::Snoozed(left.max(Duration::ZERO)), None).await?;
-                let is = self.client.host_view().snoozed_until;
+                self.tell(Event::Snoozed(left.max(Duration::ZERO)), None).await?;
+                let is = self.client.snoozed_until();
                 Ok(match (is.and(pause), was) {
                     (Some(pause), _) if pause.by != by => {
                         Response::done(others_pause(&pause, asked, clock::now())).into()
@@ -168,7 +169,7 @@ impl Engine {
             }
             Request::Resume {} => {
                 let was = self.client.owner_suspended();
-                self.turn_only(Event::OwnerSuspended(false), None).await?;
+                self.tell(Event::OwnerSuspended(false), None).await?;
                 Ok(Answer::lifted(match was {
                     true => "your suspension is lifted",
                     false => "there was no suspension of yours",

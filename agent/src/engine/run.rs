@@ -213,6 +213,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         }));
 
     let mut engine = Engine {
+        stored: super::full_disk::StoredRests::of(&client),
         client,
         records,
         dir: dir.clone(),
@@ -235,6 +236,7 @@ pub async fn run(opened: Opened) -> Result<Finished, AgentError> {
         has_acted: false,
         store_trouble: None,
         owner_wish: None,
+        holds_tasks: false,
         pause_wish: None,
         snoozed_by: None,
         pauses: super::pauses::Pauses::default(),

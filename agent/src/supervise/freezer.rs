@@ -68,6 +68,11 @@ impl Freezer {
         self.fired.swap(false, Ordering::Relaxed)
     }
 
+    /// Whether it has, and that was not asked since then.
+    pub fn is_news(&self) -> bool {
+        self.fired.load(Ordering::Relaxed)
+    }
+
     /// Stops all tasks for somebody, but those that were told to leave: they have to hurry.
     pub fn freeze(&self) {
         self.wanted.store(true, Ordering::Relaxed);

@@ -180,7 +180,7 @@ impl Client {
             stopped_for: meta.stopped_for(),
             awaits_look: self.awaits_look(),
             lacks_layers: Some(meta.lacking()).filter(|one| !one.is_nothing()).map(ToString::to_string),
-            snoozed_until: meta.snoozed_until.filter(|_| meta.is_snoozed()),
+            snoozed_until: self.snoozed_until(),
             in_use: meta.in_use(),
             hours: self.preferences().hours.clone(),
             hours_change: meta.hours_change_at().map(|at| meta.local_time().show(at)),
@@ -290,6 +290,12 @@ impl Client {
     /// Whether the owner has suspended computing.
     pub fn owner_suspended(&self) -> bool {
         self.state.host.owner.suspended
+    }
+
+    /// Until when somebody has paused computing, while that is not over.
+    pub fn snoozed_until(&self) -> Option<Instant> {
+        let host = &self.state.host;
+        host.snoozed_until.filter(|_| host.is_snoozed())
     }
 
     /// How a project stands with this host.

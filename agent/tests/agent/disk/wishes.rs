@@ -1,9 +1,10 @@
 //! What the owner wants while nothing can be stored, and wants no more when it can be.
 
 use std::path::Path;
+use std::process::Stdio;
 
 use super::{VOLUME, fill, passes_on_a_volume_of};
-use crate::daemon::{Daemon, outcome};
+use crate::daemon::{Daemon, command, outcome};
 use crate::support::{put, wait_for};
 
 #[test]
@@ -36,11 +37,107 @@ fn is_lifted_for_good(volume: &Path, dir: &Path) -> bool {
     goes_on("the tasks");
     fill(volume);
     let (suspended, _) = outcome(dir, &["suspend"]);
-    let (_, answer) = outcome(dir, &["resume"]);
+    let (resumed, answer) = outcome(dir, &["resume"]);
     std::fs::remove_file(volume.join("fill")).unwrap();
     wait_for("space", || (!outcome(dir, &["status"]).1.contains("no space")).then_some(()));
     goes_on("the tasks of an owner who thought better of suspending them");
-    suspended == 8 && answer.contains("lifted")
+    suspended == 8 && resumed == 0 && answer.contains("your suspension is lifted; now: ")
+}
+
+#[test]
+fn child_whose_owner_wants_the_machine() {
+    let Some(volume) = std::env::var_os(VOLUME) else { return };
+    let volume = Path::new(&volume);
+    let is_shown = (0..4).any(|number| is_stopped_at_once(volume, &volume.join(format!("agent{number}"))));
+    assert!(is_shown, "the disk was never full");
+    println!("\nall was as it should");
+}
+
+/// Pauses computing on a full disk. False if the agent found space.
+fn is_stopped_at_once(volume: &Path, dir: &Path) -> bool {
+    let signs = tempfile::tempdir().unwrap();
+    let log = signs.path().join("log");
+    let mut runs = command(dir, &["run", "--unconfined"]);
+    runs.stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+    let _daemon = Daemon::of(runs, dir);
+    // It reads no messages.
+    let project = crate::spinning::project("Deaf", "while :; do :; done", "");
+    crate::spinning::attach(dir, &project);
+    let tasks = wait_for("both tasks", || {
+        let tasks = crate::spinning::running(dir);
+        (tasks.len() == 2).then_some(tasks)
+    });
+    fill(volume);
+    // Something else waits to be stored by then.
+    let (waits, _) = outcome(dir, &["update", &project.url("")]);
+    let (paused, _) = outcome(dir, &["snooze", "1h"]);
+    let is_stopped = |pid: &u32| fallow_agent::proc::find(*pid).is_some_and(|task| task.stopped);
+    wait_for("all tasks to be stopped", || tasks.iter().all(is_stopped).then_some(()));
+    let is_full = (waits, paused) == (8, 8);
+    let log = std::fs::read_to_string(log).unwrap();
+    // They were not told first, and stopped for not heeding it.
+    assert!(!is_full || !log.contains("reads no messages"), "{log}");
+    std::fs::remove_file(volume.join("fill")).unwrap();
+    // The pause is stored by and by, and then its end as well.
+    wait_for("the end of the pause", || (outcome(dir, &["snooze", "off"]).0 == 0).then_some(()));
+    wait_for("the tasks", || (!tasks.iter().any(is_stopped)).then_some(()));
+    is_full
+}
+
+#[test]
+fn r6_4_a_pause_stops_tasks_at_once_although_something_else_waits_to_be_stored() {
+    passes_on_a_volume_of(1_300, "disk::wishes::child_whose_owner_wants_the_machine");
+}
+
+#[test]
+fn child_whose_owner_asks_again() {
+    let Some(volume) = std::env::var_os(VOLUME) else { return };
+    let volume = Path::new(&volume);
+    // While what is asked for cannot be stored, an agent may find space for it. Then it is tried with another
+    // one.
+    let is_shown = (0..10).any(|number| is_truthful(volume, &volume.join(format!("agent{number}"))));
+    assert!(is_shown, "the disk was never full");
+    println!("\nall was as it should");
+}
+
+/// Has what is stored be taken back, wanted again and taken back, none of which can be stored. False if the
+/// agent found space.
+fn is_truthful(volume: &Path, dir: &Path) -> bool {
+    let mut daemon = Daemon::start(dir);
+    for arguments in [&["suspend"][..], &["snooze", "3h"]] {
+        let (code, text) = outcome(dir, arguments);
+        assert_eq!(code, 0, "{text}");
+    }
+    fill(volume);
+    let asked: [&[&str]; 7] = [
+        &["resume"],
+        &["suspend"],
+        &["resume"],
+        &["snooze", "off"],
+        &["snooze", "off"],
+        &["snooze", "2h"],
+        &["snooze", "off"],
+    ];
+    let is_full = asked.iter().all(|arguments| {
+        let (code, text) = outcome(dir, arguments);
+        let (_, status) = outcome(dir, &["status"]);
+        // What is stored holds over a kill, so nobody may be told that it is over.
+        assert!(code == 8 || !status.contains("no space"), "{arguments:?}: {code}: {text}");
+        code == 8
+    });
+    daemon.kill();
+    drop(daemon);
+    std::fs::remove_file(volume.join("fill")).unwrap();
+    let mut daemon = Daemon::start(dir);
+    let (_, status) = outcome(dir, &["status"]);
+    assert!(!is_full || status.starts_with("suspended by the owner"), "{status}");
+    daemon.kill();
+    is_full
+}
+
+#[test]
+fn r4_12_nobody_is_told_that_what_is_stored_is_over_before_that_is_stored_too() {
+    passes_on_a_volume_of(48, "disk::wishes::child_whose_owner_asks_again");
 }
 
 #[test]
