@@ -3,8 +3,9 @@
 //!
 //! Model: no directory leads to such a file. The kernel shows it under the descriptors of the processes that
 //! hold it, of each thread, for a thread can have descriptors of its own. One that is mapped and closed is
-//! shown among the mappings: with what is mapped of it, for its blocks are told to root alone. Only what lies
-//! on the given devices counts: files in memory are no matter of the disk.
+//! shown among the mappings: with what is mapped of it, and its blocks are told to root alone. To anybody
+//! else it may be of any size, which is said. Only what lies on the given devices counts: files in memory are
+//! no matter of the disk.
 //!
 //! What a task can write counts, wherever its name was: in the slot, in the trash, under another mount. What
 //! it can only read counts where its name was in the agent's directory, but for files of projects, or in a
@@ -64,6 +65,8 @@ pub struct Nameless {
     work: Duration,
     /// It took too much.
     is_long: bool,
+    /// How large one is that is mapped, is not told.
+    is_unsized: bool,
 }
 
 impl Nameless {
@@ -82,15 +85,17 @@ impl Nameless {
                 found.open(&thread, devices, &dir);
             }
         }
-        let mut mapped: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        let mut mapped: BTreeMap<(u64, u64), (u64, PathBuf)> = BTreeMap::new();
         for process in processes {
             // All threads have the same, but for those that have ended: of these nothing is told.
             for thread in threads(process) {
                 let mut see = |line: &[u8]| {
                     let Some(mapping) = Mapping::of(line, |name| dir.has(name, &thread)) else { return };
                     if devices.contains(&mapping.file.0) && !found.seen.contains(&mapping.file) {
-                        let end = mapped.entry(mapping.file).or_default();
-                        *end = mapping.end.max(*end);
+                        let link =
+                            PathBuf::from(format!("/proc/{}/map_files", process.pid)).join(&mapping.range);
+                        let seen = mapped.entry(mapping.file).or_insert((0, link));
+                        seen.0 = mapping.end.max(seen.0);
                     }
                 };
                 let most = MAPPINGS_MAX.saturating_sub(found.read);
@@ -106,8 +111,11 @@ impl Nameless {
                 }
             }
         }
-        for (_, end) in mapped {
-            found.usage = found.usage.plus(Usage { length: Bytes(end), blocks: Bytes(end) });
+        for (file, (end, link)) in mapped {
+            let data = stat(&link).ok().filter(|data| (data.st_dev, data.st_ino) == file);
+            found.is_unsized |= data.is_none();
+            let least = Usage { length: Bytes(end), blocks: Bytes(end) };
+            found.usage = found.usage.plus(data.map_or(least, |data| Usage::of(&data)));
         }
         found
     }
@@ -129,6 +137,11 @@ impl Nameless {
 
     fn note_work(&mut self) {
         self.is_long |= sys::thread_cpu_time().is_some_and(|now| now >= self.work);
+    }
+
+    /// Whether one is among them that may be larger than it counts.
+    pub const fn is_unsized(&self) -> bool {
+        self.is_unsized
     }
 
     /// What they take.
@@ -295,6 +308,8 @@ struct Mapping {
     file: (u64, u64),
     /// Where in the file it ends.
     end: u64,
+    /// The addresses, as `/proc/PID/map_files` calls it.
+    range: String,
 }
 
 impl Mapping {
@@ -315,8 +330,9 @@ impl Mapping {
         let inode = fields.next()?.parse().ok()?;
         let narrow = |text: &str| u32::try_from(number(text)?).ok();
         let device = rustix::fs::makedev(narrow(major)?, narrow(minor)?);
-        let length = number(to)?.checked_sub(number(from)?)?;
-        Some(Self { file: (device, inode), end: offset.saturating_add(length) })
+        let (from, to) = (number(from)?, number(to)?);
+        let end = offset.saturating_add(to.checked_sub(from)?);
+        Some(Self { file: (device, inode), end, range: format!("{from:x}-{to:x}") })
     }
 }
 
@@ -408,12 +424,32 @@ mod tests {
     }
 
     #[test]
+    fn r4_1_a_file_without_a_name_of_which_little_is_mapped_counts_whole_or_is_said_to_be_of_any_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = "import mmap, os, sys; f = open('f', 'wb+'); f.write(b'x' * 3000000); f.flush(); os.unlink('f')\n\
+             held = mmap.mmap(f.fileno(), 4096); n = os.dup(f.fileno()); f.close(); os.close(n)\n\
+             import ctypes; libc = ctypes.CDLL(None)\n\
+             [os.close(int(n)) for n in os.listdir('/proc/self/fd') if int(n) > 2 and os.path.exists('/proc/self/fd/' + n)]\n\
+             print('ready', flush=True); sys.stdin.readline()";
+        let mut command = Command::new("python3");
+        command.args(["-c", program]);
+        with_command(dir.path(), command, |processes, devices| {
+            let held = Nameless::of(processes, devices, dir.path());
+            // Root alone is told.
+            let least = if held.is_unsized() { 4096 } else { 3_000_000 };
+            assert!((least..least + 100_000).contains(&held.usage().length.0), "{held:?}");
+            assert_eq!(held.is_unsized(), !rustix::process::geteuid().is_root(), "{held:?}");
+        });
+    }
+
+    #[test]
     fn r4_1_a_mapped_file_without_a_name_counts_as_far_as_it_is_mapped_and_others_do_not() {
         let with = |rights: &str, name: &str| format!("7f00a000-7f10a000 {rights} 00002000 08:02 123 {name}");
         let line = |name: &str| with("r--s", name);
         let dir = Names::below(Path::new("/data"));
         let dir = |name: &[u8]| dir.has(name, Path::new("/proc/self"));
-        let mapped = Mapping { file: (rustix::fs::makedev(8, 2), 123), end: 0x10_2000 };
+        let range = "7f00a000-7f10a000".to_owned();
+        let mapped = Mapping { file: (rustix::fs::makedev(8, 2), 123), end: 0x10_2000, range };
         let mapped = Some(mapped);
         assert_eq!(Mapping::of(line("   /data/slots/0/a b (deleted)").as_bytes(), dir), mapped);
         assert_eq!(Mapping::of(line("/data/trash/7/a (deleted)").as_bytes(), dir), mapped);

@@ -51,7 +51,7 @@ const MISSES_MAX: u32 = 3;
 pub(super) struct Files {
     /// Its slot, counted with all that is in it.
     pub(super) slot: PathBuf,
-    /// Its outputs outside of the slot.
+    /// Its outputs outside of the slot, and its messages that nobody was told of yet.
     pub(super) outputs: Vec<PathBuf>,
     /// The sessions of its processes.
     pub(super) sessions: Sessions,
@@ -105,17 +105,28 @@ impl DiskLook {
         let falls = free.saturating_add(FALL) <= self.free;
         let period = if falls || unsure || self.is_hasty { PERIOD_LEAST } else { PERIOD };
         let is_due = news || self.last.is_none_or(|last| last.elapsed() >= period);
-        if !is_due || self.running.as_ref().is_some_and(|running| !running.is_finished()) {
+        if !is_due || self.is_counting() {
             return;
         }
-        let (places, data, counted) = (places(), data.to_path_buf(), Arc::clone(&self.counted));
+        (self.free, self.is_hasty) = (free, false);
+        self.count(places(), data);
+    }
+
+    /// Whether a count goes on.
+    pub(super) fn is_counting(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| !running.is_finished())
+    }
+
+    /// Counts now. None may go on.
+    pub(super) fn count(&mut self, places: Vec<(JobId, Files)>, data: &Path) {
+        let (data, counted) = (data.to_path_buf(), Arc::clone(&self.counted));
         let count = move || {
             sys::lower(Urgency::Idle);
             let begun = Instant::now();
             let blocks = count_in_turn(&places, &data, COUNTED_MAX);
             *fallow_daemon::lock(&counted) = Some(Count { begun, blocks });
         };
-        (self.last, self.free, self.is_hasty) = (Some(Instant::now()), free, false);
+        self.last = Some(Instant::now());
         // No thread, no figures: the next look tries again.
         self.running = std::thread::Builder::new().name("disk".into()).spawn(count).ok();
     }
@@ -157,6 +168,7 @@ impl Files {
     fn note(&self, walk: &Walk, data: &Path) -> Option<Bytes> {
         let nameless = Nameless::of(&self.processes(), walk.devices(), data);
         let missed = walk.missed().or(nameless.missed());
+        self.meter.set_unsized(nameless.is_unsized());
         let all = self.held(walk.total()).plus(nameless.usage());
         let known = self.meter.disk().filter(|_| missed.is_some()).unwrap_or_default().all;
         self.meter.note_disk(DiskHeld {

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use fallow_boinc::names;
 use fallow_boinc::runtime::exit::ExitMeaning;
-use fallow_client::{Event, Goes, Held, Room, TaskEnd};
+use fallow_client::{Event, Goes, Held, Press, Room, TaskEnd};
 use fallow_domain::{Bytes, JobId, SlotId};
 
 use super::Supervision;
@@ -28,10 +28,7 @@ impl EndedTasks {
         // Where it could not be looked at, the last count has to do.
         let holds = Some(end.disk_usage).filter(|bytes| bytes.0 > 0).or(task.disk().map(|held| held.all));
         let (slot, is_finished) = (task.slot(), is_finished(end));
-        self.0.insert(
-            slot,
-            (Held { slot, job, holds, is_uncounted: false, is_finished, is_going: false }, outputs),
-        );
+        self.0.insert(slot, (Held { slot, job, holds, is_finished, ..Held::of(slot, job) }, outputs));
     }
 
     /// A job's task begins in this slot. The outputs of the job are this one's, whichever slot it had before.
@@ -91,13 +88,15 @@ impl Supervision {
     pub(super) fn set_room(&mut self, room: Option<Room>) {
         let Some(room) = room else {
             (self.room, self.shortage) = (None, None);
-            return;
+            self.unsent.set_short(false);
+            return self.give_up_still_count();
         };
         let shortage = self.shortage.get_or_insert_with(Shortage::begin);
         if let Some(count) = self.disk.counted_after(shortage.since) {
             shortage.note(&count, |job| self.tasks.get(&job).is_some_and(Task::stays));
         }
         self.room = Some(room.after(self.room.as_ref(), shortage.grown()));
+        self.unsent.set_short(true);
     }
 
     /// What tasks hold, and what those have left that are gone.
@@ -108,9 +107,17 @@ impl Supervision {
 
     /// Takes from tasks what they may not hold while there is no space.
     pub(super) fn make_room(&mut self) {
+        let Some(presses) = self.room.as_ref().map(Room::presses) else {
+            return self.give_up_still_count();
+        };
+        let waits = presses && !self.has_counted_still();
         let held = self.held();
         let Some(room) = &mut self.room else { return };
-        for (slot, why) in room.who_goes(&held) {
+        let go = match waits {
+            true => room.clone().pressing(Press::No).who_goes(&held),
+            false => room.who_goes(&held),
+        };
+        for (slot, why) in go {
             if why == Goes::HoldsMost {
                 self.shortage = Some(Shortage::begin());
             }
@@ -211,8 +218,7 @@ mod tests {
         let mut ended_tasks = EndedTasks::default();
         let outputs = || vec![PathBuf::from("output")];
         for (slot, job) in [(SlotId(1), JobId(7)), (SlotId(2), JobId(8))] {
-            let held =
-                Held { slot, job, holds: None, is_uncounted: false, is_finished: false, is_going: false };
+            let held = Held::of(slot, job);
             ended_tasks.0.insert(slot, (held, outputs()));
         }
         ended_tasks.begins(JobId(7), SlotId(3));

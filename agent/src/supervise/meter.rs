@@ -20,6 +20,8 @@ pub(super) struct Meter {
     peak_bytes: AtomicU64,
     /// What its files hold; none before the first count.
     disk: Mutex<(Option<DiskHeld>, Misses)>,
+    /// How large one of these files is, cannot be told.
+    is_unsized: AtomicBool,
     /// When its first process was started, as the kernel counts; 0 before that.
     start: AtomicU64,
     /// The number of its processes (see [`crate::brand`]); 0 where it has none.
@@ -62,6 +64,13 @@ impl Meter {
     /// Notes what a count has missed, and says what follows from that.
     pub(super) fn note_miss(&self, missed: Option<Missed>) -> Option<Uncounted> {
         fallow_daemon::lock(&self.disk).1.note(missed)
+    }
+    /// Notes whether the size of one of them cannot be told.
+    pub(super) fn set_unsized(&self, is_unsized: bool) {
+        self.is_unsized.store(is_unsized, Ordering::Relaxed);
+    }
+    pub(super) fn is_unsized(&self) -> bool {
+        self.is_unsized.load(Ordering::Relaxed)
     }
     /// What its files hold, as they were counted last.
     pub(super) fn disk(&self) -> Option<DiskHeld> {

@@ -34,6 +34,7 @@ mod reports;
 mod restless;
 mod slot;
 mod slot_dir;
+mod still_count;
 mod swap_looks;
 mod task;
 mod task_thread;
@@ -69,6 +70,7 @@ use members::Members;
 use pace::Matters;
 use reports::Reports;
 use slot_dir::SlotDir;
+use still_count::StillCount;
 use swap_looks::SwapLooks;
 use task::Task;
 use uncollected::UncollectedOutputs;
@@ -242,6 +244,7 @@ impl Supervisor {
             told_modes: None,
             kill_all_at: None,
             room: None,
+            still_count: None,
             shortage: None,
             stopping: false,
         };
@@ -346,6 +349,8 @@ struct Supervision {
     kill_all_at: Option<StdInstant>,
     /// What tasks may hold while there is no space on the disk.
     room: Option<Room>,
+    /// A count of tasks that stand still, if one has to go.
+    still_count: Option<StillCount>,
     /// As long as there is no space.
     shortage: Option<Shortage>,
     stopping: bool,
@@ -574,6 +579,11 @@ impl Supervision {
         }
     }
 
+    /// Where the files of all tasks are.
+    fn places(&self) -> Vec<(JobId, disk::Files)> {
+        places(&self.tasks, &self.shared, &self.unsent)
+    }
+
     /// A look, which began then.
     fn look(&mut self, began: StdInstant) {
         self.shared.guard.check();
@@ -623,9 +633,10 @@ impl Supervision {
         let (tasks, shared) = (&self.tasks, &self.shared);
         let (news, unsure) =
             (tasks.values().any(Task::is_uncounted), tasks.values().any(Task::is_unsurely_counted));
-        self.disk.look((news, unsure), shared.dir.path(), || {
-            tasks.iter().map(|(&job, task)| (job, task.files(shared))).collect()
-        });
+        if !self.counts_still() {
+            let unsent = &self.unsent;
+            self.disk.look((news, unsure), shared.dir.path(), || places(tasks, shared, unsent));
+        }
         self.make_room();
         // None of a task before its start is told.
         if !samples.is_empty() && self.reports.is_empty() {
@@ -633,4 +644,19 @@ impl Supervision {
         }
         self.unsent.tell(&self.shared.try_send_event);
     }
+}
+
+/// Where the files of all these tasks are.
+fn places(
+    tasks: &BTreeMap<JobId, Task>,
+    shared: &Shared,
+    unsent: &UnsentMessages,
+) -> Vec<(JobId, disk::Files)> {
+    let files = |(&job, task): (&JobId, &Task)| {
+        let mut files = task.files(shared);
+        let project = shared.dir.project(task.url());
+        files.outputs.extend(unsent.names(job).iter().map(|name| project.join(name)));
+        (job, files)
+    };
+    tasks.iter().map(files).collect()
 }

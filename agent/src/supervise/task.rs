@@ -224,7 +224,8 @@ impl Task {
     pub(super) fn held(&self, job: JobId) -> Held {
         let (slot, disk, is_going) = (self.slot, self.meter.disk(), self.discarded.is_some());
         let is_uncounted = disk.is_some_and(|held| held.uncounted.is_some());
-        Held { slot, job, holds: disk.map(|held| held.all), is_uncounted, is_finished: false, is_going }
+        let (holds, is_unsized) = (disk.map(|held| held.all), self.meter.is_unsized());
+        Held { slot, job, holds, is_uncounted, is_unsized, is_finished: false, is_going }
     }
 
     /// Why it was killed, if it was.
@@ -373,6 +374,11 @@ impl Task {
         leader.filter(|_| self.is_deaf() || self.was_heedless)
     }
 
+    /// Whether it was told to rest.
+    pub(super) const fn is_to_rest(&self) -> bool {
+        self.is_to_rest
+    }
+
     /// Whether its processes are stopped. The time in which they were counts as nobody's fault.
     pub(super) fn is_frozen(&mut self) -> bool {
         let frozen = self.meter.is_frozen();
@@ -408,7 +414,7 @@ impl Task {
         let project = shared.dir.project(&self.url);
         self.announced |= said.new_trickle_up;
         let waited = messages::trickle_waits(&process.place);
-        if (self.announced || waited) && !unsent.is_full() {
+        if (self.announced || waited) && unsent.has_room_of(job) {
             let taken = messages::take_trickle(&process.place, &project, &self.name, true);
             // The one that waited was announced before.
             self.announced &= waited || (taken.is_err() && !messages::trickle_waits(&process.place));

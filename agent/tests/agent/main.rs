@@ -16,6 +16,7 @@ mod gpus;
 mod groups;
 mod guard;
 mod guest;
+mod hiding;
 mod host;
 mod hostile;
 mod hostile_groups;

@@ -18,7 +18,7 @@ use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::init_data::AppInitData;
 use fallow_boinc::runtime::message::ProcessControl;
 use fallow_boinc::runtime::softlink;
-use fallow_client::{Event, Goes, Room, SlotFile, StartFault, TaskEnd, TaskSample, TaskSetup};
+use fallow_client::{Event, Goes, Press, Room, SlotFile, StartFault, TaskEnd, TaskSample, TaskSetup};
 use fallow_domain::{Bytes, Duration, JobId, ProjectId, SlotId};
 use fallow_policy::confinement::TaskLayers;
 
@@ -300,6 +300,29 @@ fn r6_10_a_task_that_makes_room_leaves_no_output_either() {
     bench.supervisor.make_room(Some(Room::default()));
     assert_eq!(bench.ended().made_room, Some(Goes::NotWanted));
     assert!(!output.exists() && !bench.data.slot(SLOT).exists());
+}
+
+#[test]
+fn r6_10_what_a_finished_task_has_left_in_its_slot_goes_before_another_task_has_to() {
+    let bench = Bench::new();
+    let output = bench.data.project(&project()).join("output_1");
+    let script = bench.script(&format!(
+        "[ \"$1\" = sit ] && {{ head -c 5000000 /dev/zero >file; exec sleep 1000; }}\n\
+         printf '0\\n' >boinc_finish_called; echo result >{OUTPUT}; exec head -c 30000000 /dev/zero >rubbish"
+    ));
+    let files: Vec<_> = bench.setup(true, false).files.into_iter().filter(|file| file.output).collect();
+    let finishes = TaskSetup { files, job: JobId(1), ..*script.clone() };
+    let sits = TaskSetup { job: JobId(2), slot: SlotId(9), arguments: vec!["sit".to_owned()], ..*script };
+    for setup in [sits, finishes] {
+        bench.supervisor.start_task(Box::new(setup));
+    }
+    bench.ended();
+    let job = |id: u32| (JobId(id.into()), (ProjectId(id), Bytes(1_000_000_000)));
+    bench.supervisor.make_room(Some(Room::of([1, 2].map(job)).pressing(Press::Now)));
+    wait_for("an empty slot", || (!bench.data.slot(SLOT).exists()).then_some(()));
+    assert_eq!(std::fs::read(&output).unwrap(), b"result\n");
+    // The other one computes as before.
+    bench.sample("the other one", |sample| sample.job == JobId(2));
 }
 
 #[test]

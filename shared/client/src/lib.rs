@@ -133,7 +133,7 @@ pub use room::{Goes, Held, Press, Room};
 pub use separation::separate;
 pub use snooze::{SNOOZE_MAX, SNOOZE_SAME};
 pub use surroundings::{CpuWork, LooksFor, NetworkOver, Surroundings};
-pub use trickles::TRICKLE_MAX;
+pub use trickles::{TRICKLE_MAX, TRICKLES_OF_JOB};
 pub use view::*;
 pub use why::{Why, WhyCalled};
 

@@ -333,8 +333,11 @@ impl Client {
         let why = match why {
             Goes::NotWanted => "its project was to be detached".to_owned(),
             Goes::OverBound => format!("it held {held}, more than it may"),
+            Goes::Finished => "its task had finished".to_owned(),
             Goes::HoldsMost => {
-                format!("the jobs of its project held most, and this one most of them, {held}")
+                format!(
+                    "of the jobs that computed those of its project held most, and this one most of them, {held}"
+                )
             }
         };
         let text = format!(

@@ -21,7 +21,7 @@ use crate::{Cause, Effect, FileKey, NoticeLevel, OutputFound};
 /// The longest message that is kept: applications send a few kilobytes.
 pub const TRICKLE_MAX: Bytes = Bytes(1 << 20);
 /// Messages of one job that wait at most.
-const PER_JOB: usize = 50;
+pub const TRICKLES_OF_JOB: usize = 50;
 /// Messages to one project that wait at most.
 const PER_PROJECT: usize = 500;
 /// What the messages of one request hold at most.
@@ -74,7 +74,7 @@ impl Client {
         };
         let waiting = || self.state.trickles.of(key.project).map(|(_, trickle)| trickle);
         let of_job = waiting().filter(|trickle| trickle.result_name == result_name).count();
-        if nbytes > TRICKLE_MAX || of_job >= PER_JOB || waiting().count() >= PER_PROJECT {
+        if nbytes > TRICKLE_MAX || of_job >= TRICKLES_OF_JOB || waiting().count() >= PER_PROJECT {
             return Err(NotKept::TooMuch { of_job });
         }
         let time = Instant::EPOCH + Duration::from_secs(secs);
@@ -99,7 +99,7 @@ impl Client {
             Err(NotKept::TooMuch { of_job }) => {
                 let text = format!(
                     "a message of {job_name} to its project is dropped: {nbytes} long, with {of_job} of it waiting; at \
-                     most {TRICKLE_MAX} and {PER_JOB} are kept"
+                     most {TRICKLE_MAX} and {TRICKLES_OF_JOB} are kept"
                 );
                 self.notice(NoticeLevel::Warn, Some(project), text);
                 return self.delete_trickle(&key, Cause::TooManyMessages);
@@ -155,7 +155,7 @@ impl Client {
     /// Messages of a project to jobs (BOINC: `trickle_down`). One for a job that has not begun has nobody to
     /// read it.
     pub(crate) fn apply_trickles(&mut self, project: ProjectId, trickles: Vec<TrickleDown>) {
-        for trickle in trickles.into_iter().take(PER_JOB) {
+        for trickle in trickles.into_iter().take(TRICKLES_OF_JOB) {
             let key = FileKey { project, name: trickle.result_name };
             let job = self.state.jobs.named(&key).and_then(|id| self.state.jobs.get(&id));
             let Some((job, slot)) = job.and_then(|job| Some((job.id, job.slot?))) else {
