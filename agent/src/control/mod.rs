@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod disk;
+pub mod for_people;
 pub mod machine;
 pub mod notices;
 pub mod people;

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fallow_client::NAMING_PROGRAMS;
 use fallow_domain::{AccountKey, Device, ExitCode};
 use serde::{Deserialize, Serialize};
 
 use super::disk::DiskStatus;
-use super::preferences::PreferenceStatus;
+use super::for_people::NO_SPACE;
 use super::status::Status;
 use crate::error::AgentError;
 
@@ -82,6 +81,9 @@ pub enum Response {
     Done {
         /// What was done, for people.
         text: String,
+        /// What people are told who do not administer the machine, if not that.
+        #[serde(skip)]
+        for_people: Option<String>,
         /// What was asked for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<Box<Status>>,
@@ -93,6 +95,9 @@ pub enum Response {
     Failed {
         /// Why not, and what to do.
         text: String,
+        /// What people are told who do not administer the machine, if not that.
+        #[serde(skip)]
+        for_people: Option<String>,
         /// The exit code that says so.
         code: u8,
     },
@@ -101,25 +106,42 @@ pub enum Response {
 impl Response {
     /// It is done.
     pub fn done(text: impl Into<String>) -> Self {
-        Self::Done { text: text.into(), status: None, disk: None }
+        Self::Done { text: text.into(), for_people: None, status: None, disk: None }
     }
     /// The agent ends, as it was asked to.
     pub fn ending() -> Self {
         Self::done("the agent is ending")
     }
-    /// As people may see it who do not administer the machine: without the names of programs that its owner
-    /// has written down.
+    /// It is not done, or does not hold, since it cannot be stored. Where that is, people are not told.
+    pub fn unstored(what: &str, why: &str) -> Self {
+        let failed = Self::failed(&AgentError::no_space(format!("{what}: {why}")));
+        failed.but_to_people(format!("{what}: {NO_SPACE}"))
+    }
+    /// The same, of which people are told this instead who do not administer the machine.
     #[must_use]
-    pub fn for_people(mut self) -> Self {
-        if let Self::Done { status: Some(status), .. } = &mut self {
-            let naming = |one: &&mut PreferenceStatus| NAMING_PROGRAMS.contains(&one.key.as_str());
-            status.preferences.iter_mut().filter(naming).for_each(PreferenceStatus::hide);
-        }
+    pub fn but_to_people(mut self, said: String) -> Self {
+        let (Self::Done { for_people, .. } | Self::Failed { for_people, .. }) = &mut self;
+        *for_people = Some(said);
         self
+    }
+    /// As people see it who do not administer the machine: without what is its owner's own.
+    #[must_use]
+    pub fn for_people(self) -> Self {
+        match self {
+            Self::Done { text, for_people, status, disk: _ } => Self::Done {
+                text: for_people.unwrap_or(text),
+                for_people: None,
+                status: status.map(|status| Box::new(status.for_people())),
+                disk: None,
+            },
+            Self::Failed { text, for_people, code } => {
+                Self::Failed { text: for_people.unwrap_or(text), for_people: None, code }
+            }
+        }
     }
     /// It is not done.
     pub fn failed(error: &AgentError) -> Self {
-        Self::Failed { text: error.to_string(), code: error.exit_code().number() }
+        Self::Failed { text: error.to_string(), for_people: None, code: error.exit_code().number() }
     }
     /// As a result again, on the side of whoever asked.
     ///
@@ -128,16 +150,16 @@ impl Response {
     pub fn into_result(self) -> Result<(String, Option<Box<Status>>), AgentError> {
         match self {
             Self::Done { text, status, .. } => Ok((text, status)),
-            Self::Failed { text, code } if code == ExitCode::Refused.number() => {
+            Self::Failed { text, code, .. } if code == ExitCode::Refused.number() => {
                 Err(AgentError::refused(text))
             }
-            Self::Failed { text, code } if code == ExitCode::BadInput.number() => {
+            Self::Failed { text, code, .. } if code == ExitCode::BadInput.number() => {
                 Err(AgentError::bad_input(text))
             }
-            Self::Failed { text, code } if code == ExitCode::Unreachable.number() => {
+            Self::Failed { text, code, .. } if code == ExitCode::Unreachable.number() => {
                 Err(AgentError::unreachable(text))
             }
-            Self::Failed { text, code } if code == ExitCode::NoSpace.number() => {
+            Self::Failed { text, code, .. } if code == ExitCode::NoSpace.number() => {
                 Err(AgentError::no_space(text))
             }
             Self::Failed { text, .. } => {
@@ -164,6 +186,18 @@ mod tests {
         assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request);
         assert!(!format!("{request:?}").contains("abc123"));
         assert_eq!(serde_json::from_str::<Request>(r#"{"command":"status"}"#).unwrap(), Request::Status {});
+    }
+
+    #[test]
+    fn r6_4_people_are_told_that_there_is_no_space_and_not_where() {
+        let told = Response::unstored("computing is paused now", "no space left in /secret");
+        let said = |told: Response| serde_json::to_value(told).unwrap()["failed"].clone();
+        let text = "computing is paused now: no space left on the disk";
+        assert_eq!(said(told.clone().for_people()), serde_json::json!({ "text": text, "code": 8 }));
+        let text = "computing is paused now: no space left in /secret";
+        assert_eq!(said(told), serde_json::json!({ "text": text, "code": 8 }));
+        let other = Response::done("the agent is ending");
+        assert_eq!(other.clone().for_people(), other);
     }
 
     #[test]

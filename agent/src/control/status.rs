@@ -24,7 +24,7 @@ pub struct Status {
     pub version: String,
     /// Its process.
     pub pid: u32,
-    /// Its data directory.
+    /// Its data directory; empty for people who do not administer the machine.
     pub dir: String,
     /// The link to the coordinator, if the agent belongs to a fleet.
     pub fleet: Option<LinkStatus>,
@@ -86,6 +86,9 @@ pub struct HostStatus {
     /// What stops computing beside people: the battery, other programs, a file that cannot be read; in words.
     #[serde(default)]
     pub stopped_for: Option<String>,
+    /// These words name a program that preferences name, which is not for everybody.
+    #[serde(skip)]
+    pub is_program_named: bool,
     /// Jobs wait for a look at the battery and other programs, which is about to be made.
     #[serde(default)]
     pub awaits_look: bool,
@@ -176,6 +179,9 @@ pub struct DeviceStatus {
     pub usable: bool,
     /// How it stands: `usable`, or why it is not used.
     pub state: String,
+    /// That names a program of others, which is not for everybody.
+    #[serde(skip)]
+    pub is_program_named: bool,
     /// The jobs that have a process on it.
     pub jobs: Vec<String>,
 }
@@ -319,6 +325,7 @@ impl HostStatus {
             idle_cpus: view.idle_cpus,
             suspended_by: view.suspended_by.map(|who| who.to_string()),
             stopped_for: view.stopped_for,
+            is_program_named: view.is_program_named,
             awaits_look: view.awaits_look,
             lacks_layers: view.lacks_layers,
             hours: view.hours.to_string(),
@@ -361,6 +368,7 @@ fn devices(client: &Client) -> Vec<DeviceStatus> {
         driver: view.driver,
         temperature: view.temperature,
         usable: view.state == DeviceState::Usable,
+        is_program_named: matches!(view.state, DeviceState::InUse(_)),
         state: view.state.to_string(),
         jobs: view.jobs.into_iter().filter_map(|id| Some(client.task_view(id)?.name)).collect(),
     };

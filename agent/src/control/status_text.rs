@@ -64,7 +64,9 @@ impl Status {
         if !self.line.is_empty() {
             let _ = writeln!(out, "{}", self.line);
         }
-        let _ = writeln!(out, "agent {} (process {}) in {}", self.version, self.pid, self.dir);
+        // Where it lies, people are not told who do not administer the machine.
+        let place = if self.dir.is_empty() { String::new() } else { format!(" in {}", self.dir) };
+        let _ = writeln!(out, "agent {} (process {}){place}", self.version, self.pid);
         match &self.fleet {
             None => out.push_str("no coordinator\n"),
             Some(link) if link.connected => {

@@ -142,7 +142,7 @@ impl Engine {
         if let Some(free) = scan::free(self.dir.path()) {
             disk.volume_free = free.0;
         }
-        Response::Done { text: String::new(), status: None, disk: Some(Box::new(disk)) }
+        Response::Done { text: String::new(), for_people: None, status: None, disk: Some(Box::new(disk)) }
     }
 
     /// While nothing can be stored: deletes some files that the client gives up. Says how much they took, or

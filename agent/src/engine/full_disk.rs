@@ -404,9 +404,7 @@ impl Engine {
             | Request::Detach { .. }
             | Request::Update { .. } => {
                 let why = self.store_trouble.clone().unwrap_or_default();
-                Response::failed(&AgentError::no_space(format!(
-                    "this cannot be stored now, and is done as soon as it can be: {why}"
-                )))
+                Response::unstored("this cannot be stored now, and is done as soon as it can be", &why)
             }
         }
     }
@@ -424,7 +422,7 @@ impl Engine {
 
     fn answer_unstored(&mut self, request: &Request) -> Response {
         let why = self.store_trouble.clone().unwrap_or_default();
-        let unstored = |what: &str| Response::failed(&AgentError::no_space(format!("{what}: {why}")));
+        let unstored = |what: &str| Response::unstored(what, &why);
         match request {
             Request::Status {} => self.answer_status(),
             Request::Disk {} => self.answer_disk(),

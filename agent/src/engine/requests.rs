@@ -100,13 +100,14 @@ impl Engine {
     /// Answers whoever is to be told what is so now, if somebody waits for that.
     pub(super) fn tell_line(&mut self) {
         if let Some((text, reply)) = self.wants_line.take() {
-            let _ = reply.send(Response::done(text + &self.line()));
+            let _ = reply.send(self.and_line(&text));
         }
     }
 
     /// What is told to somebody who asks how it goes.
     pub(super) fn answer_status(&self) -> Response {
-        Response::Done { text: String::new(), status: Some(Box::new(self.status())), disk: None }
+        let status = Some(Box::new(self.status()));
+        Response::Done { text: String::new(), for_people: None, status, disk: None }
     }
 
     /// The agent has ended but for its answers: whoever still asks is told so.
@@ -271,11 +272,14 @@ impl Engine {
 
     /// What was done, and what is so since then, in the words of `fallow-agent status --line`.
     pub(super) fn lifted(&self, what: &str) -> Response {
-        Response::done(now(what) + &self.line())
+        self.and_line(&now(what))
     }
 
-    fn line(&self) -> String {
-        self.status().line
+    /// This, and the line as each may see it who asks.
+    fn and_line(&self, text: &str) -> Response {
+        let status = self.status();
+        let told = Response::done(format!("{text}{}", status.line));
+        told.but_to_people(format!("{text}{}", status.for_people().line))
     }
 
     /// Detaches a project, if it still is attached.

@@ -54,6 +54,8 @@ pub(crate) struct HostRecord {
     stakes: Stakes,
     /// What stops computing by that, and in words.
     stop: Option<(SuspendedBy, String)>,
+    /// Whether that is a program that preferences name.
+    is_program_named: bool,
     /// When there was no input for so long that it stops.
     silent_at: Option<Instant>,
     /// Until when it waits since the agent was started.
@@ -136,6 +138,7 @@ impl From<Meta> for HostRecord {
             silent_at: None,
             delayed_until: None,
             told_stop: None,
+            is_program_named: false,
             devices_stop: None,
             told_devices_stop: false,
             is_snoozed: false,
@@ -253,6 +256,11 @@ impl HostRecord {
     /// The same in words.
     pub(crate) fn stopped_for(&self) -> Option<String> {
         self.stop.as_ref().map(|(_, why)| why.clone())
+    }
+
+    /// Whether these words name a program that preferences name.
+    pub(crate) const fn is_program_named(&self) -> bool {
+        self.is_program_named
     }
 
     /// What is to be told of that: why, or that it is over. None if that was told.
@@ -456,6 +464,8 @@ impl HostRecord {
         self.around.ask(Stakes { rests: preferences.suspended, ..self.stakes }, local, now);
         let awaits = awaited != self.around.awaited_until();
         self.stop = stop.or_else(|| self.around.stops(local));
+        let is_program = self.stopped_by() == Some(SuspendedBy::OtherPrograms);
+        self.is_program_named = is_program && self.around.exclusive(local).is_some();
         preferences.suspended |= self.stop.is_some() || self.around.is_awaited();
         if in_use {
             least(&mut preferences.cpu_fraction, local.cpu_fraction_in_use);

@@ -249,7 +249,6 @@ impl Around {
 
     /// What keeps the host from computing, by the last look, and in words.
     pub(crate) fn stops(&self, local: &LocalPreferences) -> Option<(SuspendedBy, String)> {
-        let exclusive = self.seen.exclusive.as_ref();
         match () {
             () if self.seen.on_battery && !local.run_on_batteries => {
                 Some((SuspendedBy::Battery, "the machine runs on its battery".to_owned()))
@@ -269,7 +268,7 @@ impl Around {
                 );
                 Some((SuspendedBy::Battery, why))
             }
-            () if let Some(name) = exclusive.filter(|name| local.exclusive_programs.contains(*name)) => {
+            () if let Some(name) = self.exclusive(local) => {
                 Some((SuspendedBy::OtherPrograms, format!("{name} runs, which wants the machine for itself")))
             }
             () if self.busy_until.is_some() => {
@@ -282,6 +281,11 @@ impl Around {
             }
             () => None,
         }
+    }
+
+    /// The program that wants the machine for itself and runs, by the last look.
+    pub(crate) fn exclusive(&self, local: &LocalPreferences) -> Option<&String> {
+        self.seen.exclusive.as_ref().filter(|name| local.exclusive_programs.contains(*name))
     }
 
     /// What keeps the host from computing on coprocessors, likewise in words.

@@ -23,6 +23,8 @@ pub struct HostView {
     pub suspended_by: Option<SuspendedBy>,
     /// What around the tasks stops computing, in words; said also where somebody has suspended it besides.
     pub stopped_for: Option<String>,
+    /// What stops it is a program that preferences name, and those words say which.
+    pub is_program_named: bool,
     /// Jobs wait for a look at the battery and other programs, which was asked for.
     pub awaits_look: bool,
     /// Layers of confinement that preferences require and that are off, with why: nothing is computed then.
@@ -178,6 +180,7 @@ impl Client {
             .find_map(|(is_so, by)| is_so.then_some(by))
             .or_else(|| meta.stopped_by()),
             stopped_for: meta.stopped_for(),
+            is_program_named: meta.is_program_named(),
             awaits_look: self.awaits_look(),
             lacks_layers: Some(meta.lacking()).filter(|one| !one.is_nothing()).map(ToString::to_string),
             snoozed_until: self.snoozed_until(),
