@@ -117,8 +117,8 @@ impl DiskLook {
         self.running.as_ref().is_some_and(|running| !running.is_finished())
     }
 
-    /// Counts now. None may go on.
-    pub(super) fn count(&mut self, places: Vec<(JobId, Files)>, data: &Path) {
+    /// Counts now. None may go on. False where no thread can be had for it.
+    pub(super) fn count(&mut self, places: Vec<(JobId, Files)>, data: &Path) -> bool {
         let (data, counted) = (data.to_path_buf(), Arc::clone(&self.counted));
         let count = move || {
             sys::lower(Urgency::Idle);
@@ -129,6 +129,7 @@ impl DiskLook {
         self.last = Some(Instant::now());
         // No thread, no figures: the next look tries again.
         self.running = std::thread::Builder::new().name("disk".into()).spawn(count).ok();
+        self.running.is_some()
     }
 }
 
@@ -180,7 +181,8 @@ impl Files {
         missed.is_none().then_some(all.blocks)
     }
 
-    fn processes(&self) -> Vec<Process> {
+    /// Its processes, as far as they are known.
+    pub(super) fn processes(&self) -> Vec<Process> {
         let all = proc::all();
         let by_session: BTreeSet<u32> =
             proc::of_sessions(&all, &self.sessions).map(|process| process.pid).collect();

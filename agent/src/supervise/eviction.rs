@@ -6,17 +6,27 @@
 //! emptied or used again, and it can do neither while nothing can be stored: so it is known here until then.
 
 use std::collections::BTreeMap;
+use std::fs::DirEntry;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use fallow_boinc::names;
 use fallow_boinc::runtime::exit::ExitMeaning;
+use fallow_boinc::runtime::files;
 use fallow_client::{Event, Goes, Held, Press, Room, TaskEnd};
 use fallow_domain::{Bytes, JobId, SlotId};
 
 use super::Supervision;
 use super::disk::Count;
 use super::task::Task;
+use crate::walk::{Counted, Walk};
+
+/// So many entries of a slot are counted while the supervisor waits: some hundredths of a second.
+const IN_ONE_GO: u64 = 5_000;
+/// How long the files may be that say how a task has finished.
+const FINISH_MAX: u64 = 4 << 10;
+/// Likewise, for what it has said.
+const STDERR_MAX: u64 = 64 << 10;
 
 /// Tasks that are gone and what they have left, by slot, with their outputs elsewhere.
 #[derive(Debug, Default)]
@@ -89,7 +99,7 @@ impl Supervision {
         let Some(room) = room else {
             (self.room, self.shortage) = (None, None);
             self.unsent.set_short(false);
-            return self.give_up_still_count();
+            return self.end_still_count();
         };
         let shortage = self.shortage.get_or_insert_with(Shortage::begin);
         if let Some(count) = self.disk.counted_after(shortage.since) {
@@ -108,23 +118,64 @@ impl Supervision {
     /// Takes from tasks what they may not hold while there is no space.
     pub(super) fn make_room(&mut self) {
         let Some(presses) = self.room.as_ref().map(Room::presses) else {
-            return self.give_up_still_count();
+            return self.end_still_count();
         };
         let waits = presses && !self.has_counted_still();
-        let held = self.held();
+        let mut held = self.held();
+        if presses && !waits {
+            held.iter_mut()
+                .filter(|held| held.is_finished && held.in_slot.is_none())
+                .for_each(|held| held.in_slot = self.in_slot(held.slot));
+        }
         let Some(room) = &mut self.room else { return };
         let go = match waits {
             true => room.clone().pressing(Press::No).who_goes(&held),
             false => room.who_goes(&held),
         };
+        // What leaves gives its space back first. Where nobody can be named, it is pressed for that anew.
+        let leaves = !go.is_empty() || held.iter().any(|held| held.is_going);
+        if presses && (leaves || !waits) {
+            *room = std::mem::take(room).pressing(Press::No);
+            self.end_still_count();
+        }
         for (slot, why) in go {
             if why == Goes::HoldsMost {
                 self.shortage = Some(Shortage::begin());
             }
             match self.tasks.values_mut().find(|task| task.slot() == slot) {
                 Some(task) => task.discard(why),
+                None if why == Goes::Finished => {
+                    let all = held.iter().find(|held| held.slot == slot).and_then(|held| held.in_slot);
+                    self.strip(slot, all.unwrap_or_default());
+                }
                 None => self.empty(slot, why),
             }
+        }
+    }
+
+    /// What lies in the slot of a task that has finished: very much, where it cannot be counted in one go.
+    fn in_slot(&self, slot: SlotId) -> Option<Bytes> {
+        let (mut walk, mut counted) = (Walk::below(&self.shared.dir.slot(slot)), Counted::default());
+        match walk.step(&mut counted, IN_ONE_GO) {
+            true => Some(walk.total().most()),
+            false => Some(Bytes(u64::MAX)),
+        }
+    }
+
+    /// Deletes what lies in the slot of a task that has finished, but what says so.
+    fn strip(&mut self, slot: SlotId, rubbish: Bytes) {
+        tracing::warn!(%slot, "deleting what a finished task has left, for there is no space on the disk");
+        let stays = |entry: &DirEntry| {
+            let most = [(files::FINISH, FINISH_MAX), (files::STDERR, STDERR_MAX)];
+            let most = most.iter().find(|(name, _)| entry.file_name() == **name).map(|(_, most)| *most);
+            most.is_some_and(|most| entry.metadata().is_ok_and(|data| data.is_file() && data.len() <= most))
+        };
+        let entries = std::fs::read_dir(self.shared.dir.slot(slot)).into_iter().flatten().flatten();
+        self.delete(entries.filter(|entry| !stays(entry)).map(|entry| entry.path()));
+        if let Some((held, _)) = self.ended_tasks.0.get_mut(&slot) {
+            // Where something of it cannot be deleted, that is not tried again and again.
+            held.in_slot = Some(Bytes(0));
+            held.holds = held.holds.map(|all| Bytes(all.0.saturating_sub(rubbish.0)));
         }
     }
 
@@ -158,7 +209,7 @@ impl Supervision {
         for path in outputs {
             let path = &path;
             if let Err(error) = self.shared.dir.trash().take(path) {
-                tracing::error!(path = %path.display(), %error, "cannot delete an output");
+                tracing::error!(path = %path.display(), %error, "cannot delete it");
             }
         }
     }

@@ -76,34 +76,47 @@ impl Freezer {
     /// Stops all tasks for somebody, but those that were told to leave: they have to hurry.
     pub fn freeze(&self) {
         self.wanted.store(true, Ordering::Relaxed);
-        self.freeze_those(|_| true);
+        self.freeze_again();
     }
 
-    /// Stops all tasks that are not stopped, for nobody; gives them by their first processes.
-    pub(super) fn stop_all(&self) -> BTreeSet<u32> {
-        let go_on = |meter: &Meter| !meter.is_frozen() && !meter.is_gone() && !meter.is_leaving();
+    /// Stops all tasks once more, where that was ordered.
+    pub(super) fn freeze_again(&self) {
+        self.freeze_those(|_| true, |meter| meter.set_frozen(true));
+    }
+
+    /// Stops all tasks to be counted. Each goes on when that is over, unless it is stopped for something else
+    /// by then.
+    pub(super) fn hold_still(&self) {
+        self.freeze_those(|_| true, |meter| meter.set_counted_still(true));
+    }
+
+    /// A task was counted. True if it goes on.
+    pub(super) fn let_move(&self, leader: u32) -> bool {
         let tasks = fallow_daemon::lock(&self.tasks);
-        let leaders = tasks.iter().filter(|(_, meter)| go_on(meter)).map(|(leader, _)| *leader).collect();
-        drop(tasks);
-        self.freeze_some(&leaders);
-        leaders
+        let Some(meter) = tasks.get(&leader).filter(|meter| meter.is_counted_still()) else { return false };
+        meter.set_counted_still(false);
+        let goes_on = !meter.is_frozen() && !meter.is_gone();
+        if goes_on {
+            wake(leader, meter);
+        }
+        goes_on
     }
 
     /// Stops some tasks.
     pub(super) fn freeze_some(&self, leaders: &BTreeSet<u32>) {
         if !leaders.is_empty() {
-            self.freeze_those(|leader| leaders.contains(&leader));
+            self.freeze_those(|leader| leaders.contains(&leader), |meter| meter.set_frozen(true));
         }
     }
 
-    fn freeze_those(&self, wanted: impl Fn(u32) -> bool) {
+    fn freeze_those(&self, wanted: impl Fn(u32) -> bool, note: impl Fn(&Meter)) {
         let tasks = fallow_daemon::lock(&self.tasks);
         let stay = |meter: &Meter| !meter.is_gone() && !meter.is_leaving();
         let stopped: Vec<_> =
             tasks.iter().filter(|(leader, meter)| wanted(**leader) && stay(meter)).collect();
         // All groups at first: that is nearly everything.
         for (leader, meter) in &stopped {
-            meter.set_frozen(true);
+            note(meter);
             signal_first(**leader, meter, Signal::STOP);
             for (session, start) in meter.strays().iter() {
                 // Its first process leads a group as well. Where that is gone, the id may be another's.
@@ -122,22 +135,18 @@ impl Freezer {
         stop(&tasks.iter().filter(|(_, meter)| stay(meter)).collect::<Vec<_>>());
     }
 
-    /// Has a task go on, if it was stopped.
+    /// Has a task go on, if it was stopped. One that is counted just now does when that is over, unless it is
+    /// to leave.
     pub(super) fn thaw(&self, leader: u32) {
         let tasks = fallow_daemon::lock(&self.tasks);
         let Some(meter) = tasks.get(&leader).filter(|meter| meter.is_frozen()) else { return };
         meter.set_frozen(false);
-        if meter.is_gone() {
-            return;
+        if meter.is_leaving() {
+            meter.set_counted_still(false);
         }
-        signal_first(leader, meter, Signal::CONT);
-        let all = proc::all();
-        let sessions = sessions(leader, meter, &all);
-        // Also those that do not look stopped: one that waits for a CPU has yet to hear that it is to stop.
-        let branded = brand::sorted(&all);
-        let branded = branded.get(&meter.brand()).into_iter().flatten();
-        let all_of_it = proc::of_sessions(&all, &sessions).chain(branded);
-        all_of_it.for_each(|process| signal(process, Signal::CONT));
+        if !meter.is_frozen() && !meter.is_gone() {
+            wake(leader, meter);
+        }
     }
 
     /// A task is up.
@@ -149,6 +158,18 @@ impl Freezer {
     pub(super) fn remove(&self, meter: &Arc<Meter>) {
         fallow_daemon::lock(&self.tasks).retain(|_, other| !Arc::ptr_eq(other, meter));
     }
+}
+
+/// Has all processes of a task go on.
+fn wake(leader: u32, meter: &Meter) {
+    signal_first(leader, meter, Signal::CONT);
+    let all = proc::all();
+    let sessions = sessions(leader, meter, &all);
+    // Also those that do not look stopped: one that waits for a CPU has yet to hear that it is to stop.
+    let branded = brand::sorted(&all);
+    let branded = branded.get(&meter.brand()).into_iter().flatten();
+    let all_of_it = proc::of_sessions(&all, &sessions).chain(branded);
+    all_of_it.for_each(|process| signal(process, Signal::CONT));
 }
 
 /// Stops whatever these tasks hold beside their groups.

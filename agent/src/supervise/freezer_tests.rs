@@ -156,6 +156,46 @@ fn r6_2_a_later_process_with_the_id_of_a_tasks_first_one_is_not_stopped() {
     wait_for(|| tree.stopped() == tree.processes().len());
 }
 
+#[test]
+fn r6_10_a_task_that_is_stopped_to_be_counted_goes_on_after_that_unless_it_is_stopped_for_something_else() {
+    let freezer = Freezer::default();
+    let tree = Tree::start(&freezer);
+    let leader = tree.first.id();
+    let all_stop = || wait_for(|| tree.stopped() == tree.processes().len());
+    let all_go_on = || wait_for(|| tree.stopped() == 0);
+    // That it may go on is heard when it was counted.
+    freezer.hold_still();
+    all_stop();
+    freezer.thaw(leader);
+    assert_eq!(tree.stopped(), tree.processes().len());
+    assert!(freezer.let_move(leader));
+    all_go_on();
+    // Somebody wants the machine in the midst of it, or did so before.
+    for freezes_first in [false, true] {
+        if freezes_first {
+            freezer.freeze();
+        }
+        freezer.hold_still();
+        freezer.freeze();
+        assert!(!freezer.let_move(leader));
+        all_stop();
+        freezer.thaw(leader);
+        all_go_on();
+    }
+    // He wants it no more by then.
+    freezer.hold_still();
+    freezer.freeze();
+    freezer.thaw(leader);
+    assert!(freezer.let_move(leader));
+    all_go_on();
+    // It is to leave.
+    freezer.hold_still();
+    all_stop();
+    tree.meter.set_leaving();
+    freezer.thaw(leader);
+    all_go_on();
+}
+
 /// How long it takes from the order until nothing of eight trees computes. Not a test: it prints.
 #[test]
 #[ignore = "a measurement: cargo test -p fallow-agent --lib -- --ignored --nocapture how_long"]

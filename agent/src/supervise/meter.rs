@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Instant;
 
 use fallow_client::{DiskHeld, Uncounted};
 use fallow_domain::{Bytes, Duration};
@@ -20,6 +21,8 @@ pub(super) struct Meter {
     peak_bytes: AtomicU64,
     /// What its files hold; none before the first count.
     disk: Mutex<(Option<DiskHeld>, Misses)>,
+    /// When they were counted to the end last.
+    counted_at: Mutex<Option<Instant>>,
     /// How large one of these files is, cannot be told.
     is_unsized: AtomicBool,
     /// When its first process was started, as the kernel counts; 0 before that.
@@ -30,8 +33,10 @@ pub(super) struct Meter {
     strays: Mutex<Sessions>,
     /// It was told to go, or killed.
     leaving: AtomicBool,
-    /// Its processes are stopped (see [`super::freezer`]).
+    /// Its processes are stopped (see [`super::freezer`]) for somebody, or to rest.
     frozen: AtomicBool,
+    /// They are stopped to be counted.
+    counted_still: AtomicBool,
     /// Its process is gone for good: its id may be another's by now.
     gone: AtomicBool,
     /// The control group of its processes, where it has one.
@@ -52,6 +57,11 @@ impl Meter {
     /// Notes what its files hold.
     pub(super) fn note_disk(&self, held: DiskHeld) {
         fallow_daemon::lock(&self.disk).0 = Some(held);
+        *fallow_daemon::lock(&self.counted_at) = Some(Instant::now());
+    }
+    /// Whether they were counted to the end after that time.
+    pub(super) fn was_counted_after(&self, time: Instant) -> bool {
+        fallow_daemon::lock(&self.counted_at).is_some_and(|at| at > time)
     }
     /// Notes what they hold as far as it is counted, if that is more than was known.
     pub(super) fn note_disk_of_at_least(&self, bytes: Bytes) {
@@ -102,8 +112,15 @@ impl Meter {
         let start = self.start();
         start > 0 && first.start != start
     }
+    /// Whether its processes are stopped, whatever for.
     pub(super) fn is_frozen(&self) -> bool {
-        self.frozen.load(Ordering::Relaxed)
+        self.frozen.load(Ordering::Relaxed) || self.is_counted_still()
+    }
+    pub(super) fn is_counted_still(&self) -> bool {
+        self.counted_still.load(Ordering::Relaxed)
+    }
+    pub(super) fn set_counted_still(&self, still: bool) {
+        self.counted_still.store(still, Ordering::Relaxed);
     }
     pub(super) fn set_frozen(&self, frozen: bool) {
         self.frozen.store(frozen, Ordering::Relaxed);

@@ -426,7 +426,7 @@ impl Supervision {
                     task.kill("it takes more than it may");
                 }
             }
-            Order::Freeze => self.freezer.freeze(),
+            Order::Freeze => self.freezer.freeze_again(),
             // The next look is reckoned anew after each order.
             Order::Wanted => {}
             Order::Allow(limits) => self.shared.groups.allow(limits),
@@ -434,6 +434,8 @@ impl Supervision {
                 self.clean(slot);
             }
             Order::Deliver(job, slot, what) => self.deliver(job, slot, &what),
+            // Whatever is there leaves, and loses nothing by it.
+            Order::MakeRoom(_) if self.stopping => {}
             Order::MakeRoom(room) => {
                 if room.is_some() {
                     self.disk.hasten();
@@ -442,6 +444,7 @@ impl Supervision {
                 self.make_room();
             }
             Order::Stop(grace) => {
+                self.set_room(None);
                 self.stopping = true;
                 let at = StdInstant::now() + grace;
                 self.kill_all_at = Some(self.kill_all_at.map_or(at, |other| other.min(at)));

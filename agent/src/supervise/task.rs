@@ -225,7 +225,7 @@ impl Task {
         let (slot, disk, is_going) = (self.slot, self.meter.disk(), self.discarded.is_some());
         let is_uncounted = disk.is_some_and(|held| held.uncounted.is_some());
         let (holds, is_unsized) = (disk.map(|held| held.all), self.meter.is_unsized());
-        Held { slot, job, holds, is_uncounted, is_unsized, is_finished: false, is_going }
+        Held { holds, is_uncounted, is_unsized, is_going, ..Held::of(slot, job) }
     }
 
     /// Why it was killed, if it was.
@@ -377,6 +377,12 @@ impl Task {
     /// Whether it was told to rest.
     pub(super) const fn is_to_rest(&self) -> bool {
         self.is_to_rest
+    }
+
+    /// It goes on after it was stopped for a count.
+    pub(super) fn was_counted(&mut self) {
+        self.stillness.goes_on();
+        self.restless.goes_on();
     }
 
     /// Whether its processes are stopped. The time in which they were counts as nobody's fault.

@@ -8,13 +8,13 @@
 //! - With the slot of a task that is not wanted or has not finished go its outputs, wherever they are. If its
 //!   job has failed, they would be sent, but they are no result.
 //! - What has finished and holds no more than it may stays. Its end is not stored, and it would be computed
-//!   once more. If that is not enough for a while, its slot goes, and not its outputs: with the agent that
-//!   goes on nothing is lost by it, and otherwise a job would be taken for finished that fills its slot.
-//! - If that is not enough either, the largest one of the project whose tasks hold most goes, one at a
-//!   time. A project may allow its jobs more than this host has, and a host that stores nothing gets on with
-//!   none of them. Its job is not failed for what the host lacks: it is started again later. A project that
+//!   once more. If that is not enough for a while, what lies in its slot goes, but neither its outputs nor
+//!   what says that it has finished: a job cannot finish and keep the disk full.
+//! - If that is not enough either, the largest one of the project whose tasks hold most goes, one at a time.
+//!   A project may allow its jobs more than this host has, and a host that stores nothing gets on with none
+//!   of them. Its job is not failed for what the host lacks: it is started again later. A project that
 //!   spreads what it holds over many small tasks does not have the large task of another one pay for it. One
-//!   with a file whose size nobody can tell goes first: it may hold anything, and no other is to pay for that.
+//!   goes first that may hold anything, as with a file whose size nobody can tell: no other is to pay for it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,10 +38,13 @@ pub struct Held {
     pub holds: Option<Bytes>,
     /// That is not all: the rest cannot be counted.
     pub is_uncounted: bool,
-    /// A file is among it whose size cannot be told, so that it may be more.
+    /// It may be any amount: a file is among it whose size cannot be told, or it has run while it was to
+    /// stand still for its count.
     pub is_unsized: bool,
     /// The task has finished, and its end is told.
     pub is_finished: bool,
+    /// How much its slot has then that nobody needs, where that was looked at.
+    pub in_slot: Option<Bytes>,
     /// It was killed to make room, and is not gone yet.
     pub is_going: bool,
 }
@@ -57,6 +60,7 @@ impl Held {
             is_uncounted: false,
             is_unsized: false,
             is_finished: false,
+            in_slot: None,
             is_going: false,
         }
     }
@@ -69,7 +73,7 @@ pub enum Goes {
     NotWanted,
     /// It holds more than its project allows.
     OverBound,
-    /// Something has to go. Its task has finished, and needs its slot no more.
+    /// Something has to go. Its task has finished, and nobody needs what is in its slot.
     Finished,
     /// Something has to go. The tasks of its project hold most, and of these it does.
     HoldsMost,
@@ -151,14 +155,14 @@ impl Room {
             self.press = Press::No;
             return go;
         }
-        let is_large = |held: &&Held| held.holds.is_some_and(|holds| holds >= WORTH);
-        let finished = stay().filter(|held| held.is_finished).filter(is_large);
+        let is_large = |bytes: Option<Bytes>| bytes.is_some_and(|bytes| bytes >= WORTH);
+        let finished = stay().filter(|held| held.is_finished && is_large(held.in_slot));
         let finished: Vec<_> = finished.map(|held| (held.slot, Goes::Finished)).collect();
         if !finished.is_empty() {
             self.press = Press::No;
             return finished;
         }
-        let large = stay().filter(|held| !held.is_finished && (held.is_unsized || is_large(held)));
+        let large = stay().filter(|held| !held.is_finished && (held.is_unsized || is_large(held.holds)));
         let totals = self.totals(held);
         let total = |held: &Held| self.project(held).and_then(|id| totals.get(&id));
         let most = large.max_by_key(|held| (held.is_unsized, total(held), held.holds));
@@ -257,14 +261,15 @@ mod tests {
     #[test]
     fn r6_10_if_that_is_not_enough_what_holds_most_goes_one_at_a_time() {
         let finished = Held { is_finished: true, ..holds(4, 90) };
-        let all = [holds(1, 20), holds(2, 80), holds(3, 50), finished];
+        let rubbish = |megabytes| Held { in_slot: Some(Bytes(megabytes * MB)), ..finished };
+        let all = [holds(1, 20), holds(2, 80), holds(3, 50), rubbish(1)];
         assert_eq!(going(&mut room(), &all), NONE);
         // What nobody needs any more goes before that.
         assert_eq!(room().pressing(Press::Now).who_goes(&all), [(SlotId(4), Goes::Finished)]);
-        let all = [holds(1, 20), holds(2, 80), holds(3, 50)];
+        let all = [holds(1, 20), holds(2, 80), holds(3, 50), rubbish(0)];
         let mut pressing = room().pressing(Press::Now);
         assert_eq!(going(&mut pressing, &all), [2]);
-        let dying = [holds(1, 20), Held { is_going: true, ..holds(2, 80) }, holds(3, 50)];
+        let dying = [holds(1, 20), Held { is_going: true, ..holds(2, 80) }, holds(3, 50), finished];
         assert_eq!(going(&mut pressing, &dying), NONE, "named once");
         assert_eq!(
             going(&mut room().pressing(Press::Now), &dying),
@@ -308,6 +313,11 @@ mod tests {
         let all = [holds(1, 40), holds(2, 25), holds(3, 24), holds(4, 0)];
         assert_eq!(going(&mut of_projects(&[1, 2, 2, 2]).pressing(Press::Now), &all), [2]);
         assert_eq!(going(&mut of_projects(&[1, 2, 3, 4]).pressing(Press::Now), &all), [1]);
+        // What it has finished counts, and stays.
+        let finished = [holds(1, 40), holds(2, 25), Held { is_finished: true, ..holds(3, 90) }];
+        assert_eq!(going(&mut of_projects(&[1, 2, 2]).pressing(Press::Now), &finished), [2]);
+        let nothing_else = [holds(1, 40), holds(2, 0), Held { is_finished: true, ..holds(3, 90) }];
+        assert_eq!(going(&mut of_projects(&[1, 2, 2]).pressing(Press::Now), &nothing_else), [1]);
         // One that may hold anything.
         let is_unsized = Held { is_unsized: true, ..holds(4, 0) };
         let all = [holds(1, 40), holds(2, 25), holds(3, 24), is_unsized];

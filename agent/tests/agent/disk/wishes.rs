@@ -7,14 +7,19 @@ use super::{VOLUME, fill, passes_on_a_volume_of};
 use crate::daemon::{Daemon, command, outcome};
 use crate::support::{put, wait_for};
 
-#[test]
-fn child_whose_owner_thinks_better_of_it() {
+/// Tries something on the volume, in a directory of its own. An agent may find space for what is said first:
+/// then it is tried with another one.
+fn try_on_the_volume(is_shown: impl Fn(&Path, &Path) -> bool) {
     let Some(volume) = std::env::var_os(VOLUME) else { return };
     let volume = Path::new(&volume);
-    // An agent may find space for what is said first. Then it is tried with another one.
-    let is_shown = (0..10).any(|number| is_lifted_for_good(volume, &volume.join(format!("agent{number}"))));
+    let is_shown = (0..10).any(|number| is_shown(volume, &volume.join(format!("agent{number}"))));
     assert!(is_shown, "the disk was never full");
     println!("\nall was as it should");
+}
+
+#[test]
+fn child_whose_owner_thinks_better_of_it() {
+    try_on_the_volume(is_lifted_for_good);
 }
 
 /// Has computing suspended and goes back on it, on a full disk. False if the agent found space.
@@ -46,11 +51,7 @@ fn is_lifted_for_good(volume: &Path, dir: &Path) -> bool {
 
 #[test]
 fn child_whose_owner_wants_the_machine() {
-    let Some(volume) = std::env::var_os(VOLUME) else { return };
-    let volume = Path::new(&volume);
-    let is_shown = (0..4).any(|number| is_stopped_at_once(volume, &volume.join(format!("agent{number}"))));
-    assert!(is_shown, "the disk was never full");
-    println!("\nall was as it should");
+    try_on_the_volume(is_stopped_at_once);
 }
 
 /// Pauses computing on a full disk. False if the agent found space.
@@ -91,13 +92,7 @@ fn r6_4_a_pause_stops_tasks_at_once_although_something_else_waits_to_be_stored()
 
 #[test]
 fn child_whose_owner_asks_again() {
-    let Some(volume) = std::env::var_os(VOLUME) else { return };
-    let volume = Path::new(&volume);
-    // While what is asked for cannot be stored, an agent may find space for it. Then it is tried with another
-    // one.
-    let is_shown = (0..10).any(|number| is_truthful(volume, &volume.join(format!("agent{number}"))));
-    assert!(is_shown, "the disk was never full");
-    println!("\nall was as it should");
+    try_on_the_volume(is_truthful);
 }
 
 /// Has what is stored be taken back, wanted again and taken back, none of which can be stored. False if the
