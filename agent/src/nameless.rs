@@ -158,7 +158,7 @@ impl Nameless {
             let name = name.as_os_str().as_bytes();
             name.ends_with(GONE) && dir.has(name, thread)
         });
-        if let Ok(data) = stat(&program).map_err(drop)
+        if let Ok(data) = stat(&program)
             && is_its
             && data.st_nlink == 0
             && devices.contains(&data.st_dev)

@@ -51,7 +51,7 @@ const MISSES_MAX: u32 = 3;
 pub(super) struct Files {
     /// Its slot, counted with all that is in it.
     pub(super) slot: PathBuf,
-    /// Its outputs outside of the slot, and its messages that nobody was told of yet.
+    /// Its outputs outside of the slot, and the messages that it has sent since there is no space.
     pub(super) outputs: Vec<PathBuf>,
     /// The sessions of its processes.
     pub(super) sessions: Sessions,
