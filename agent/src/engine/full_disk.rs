@@ -94,7 +94,24 @@ impl StoredRests {
     }
 
     fn is_any(self) -> bool {
-        self.suspended || self.snoozed_until.is_some_and(|until| until > clock::now())
+        self.suspended || self.pause().is_some()
+    }
+
+    /// Until when computing is paused by what is stored; none where it is not.
+    pub(super) fn pause(self) -> Option<fallow_domain::Instant> {
+        self.snoozed_until.filter(|until| *until > clock::now())
+    }
+
+    pub(super) const fn suspended(self) -> bool {
+        self.suspended
+    }
+
+    /// What becomes of a wish by a restart as long as it is not stored.
+    fn after_a_restart(self) -> &'static str {
+        match self.is_any() {
+            true => "until it is, what was stored before holds again after a restart",
+            false => "until it is, it does not hold over a restart",
+        }
     }
 }
 
@@ -255,6 +272,12 @@ impl Engine {
         }
     }
 
+    /// How long a pause still is that nothing but this knows of.
+    fn unstored_pause_left(&self) -> Option<Duration> {
+        let left = self.pause_wish.as_ref()?.until?.since(clock::now());
+        Some(Duration::from_micros(u64::try_from(left.as_micros()).unwrap_or_default()))
+    }
+
     /// Whether somebody wants all tasks to rest and the client has not heard of it.
     fn has_rest_wish(&self) -> bool {
         self.owner_wish == Some(true) || self.pause_wish.as_ref().is_some_and(|one| one.until.is_some())
@@ -373,14 +396,17 @@ impl Engine {
         tokio::pin!(pause);
         loop {
             self.end_unstored_pause();
+            let pause_left = self.unstored_pause_left();
             tokio::select! {
                 () = &mut pause => return false,
+                () = tokio::time::sleep(pause_left.unwrap_or_default()), if pause_left.is_some() => {}
                 _ = signals.wait_for(|&count| count > 0) => return false,
                 Some((request, reply)) = self.requests.recv() => {
                     if let Some(url) = self.takes_departure(&request) {
                         self.departing.push_back((url, Some(reply)));
                         return true;
                     }
+                    self.end_unstored_pause();
                     let _ = reply.send(self.answer_unstored(&request));
                 }
             }
@@ -434,9 +460,10 @@ impl Engine {
             Request::Suspend {} => {
                 self.owner_wish = Some(true);
                 self.hold_tasks();
-                unstored(
-                    "computing is suspended now, but that cannot be stored: until it is, it does not hold over a restart",
-                )
+                unstored(&format!(
+                    "computing is suspended now, but that cannot be stored: {}",
+                    self.stored.after_a_restart()
+                ))
             }
             Request::Resume {} if !self.client.owner_suspended() && !self.stored.suspended => {
                 let was = self.owner_wish.take() == Some(true);
@@ -464,8 +491,9 @@ impl Engine {
                 let now = clock::now();
                 unstored(&match pause.by == *by {
                     true => format!(
-                        "computing is paused now, for {}, but that cannot be stored: until it is, it does not hold over a restart",
-                        whole(pause.until.since(now))
+                        "computing is paused now, for {}, but that cannot be stored: {}",
+                        whole(pause.until.since(now)),
+                        self.stored.after_a_restart()
                     ),
                     false => others_pause(&pause, asked, now) + "; what you asked for cannot be stored now",
                 })

@@ -7,6 +7,7 @@ use fallow_client::{AppConfigFound, Event, ProjectView, RequestedBy};
 use fallow_daemon::clock;
 use fallow_domain::{Device, Duration, Instant, MasterUrl};
 
+use super::full_disk::StoredRests;
 use super::pauses::{Asker, Pause};
 use super::{Asked, Engine};
 use crate::control::people::user_name;
@@ -334,7 +335,10 @@ impl Engine {
     fn status(&self) -> Status {
         let mut host = HostStatus::of(&self.client);
         let unstored = self.pause_wish.as_ref().and_then(|pause| Some((pause.until?, &pause.by)));
-        if let Some((until, _)) = unstored {
+        // What is stored holds as long as its end cannot be stored, of which the client may know already.
+        let stored = self.store_trouble.is_some().then_some(self.stored);
+        let paused = stored.and_then(StoredRests::pause).filter(|_| host.snoozed_until.is_none());
+        if let Some(until) = unstored.map(|(until, _)| until).or(paused) {
             host.snoozed_until = Some(until.as_secs_f64());
             // What goes on for longer is said first.
             if !matches!(
@@ -344,7 +348,7 @@ impl Engine {
                 host.suspended_by = Some("snooze".to_owned());
             }
         }
-        if self.owner_wish == Some(true) {
+        if self.owner_wish == Some(true) || stored.is_some_and(StoredRests::suspended) {
             host.suspended_by = Some("owner".to_owned());
         }
         let (tasks, tasks_left_out) = tasks(&self.client);

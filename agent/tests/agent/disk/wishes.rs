@@ -118,6 +118,10 @@ fn is_truthful(volume: &Path, dir: &Path) -> bool {
         let (_, status) = outcome(dir, &["status"]);
         // What is stored holds over a kill, so nobody may be told that it is over.
         assert!(code == 8 || !status.contains("no space"), "{arguments:?}: {code}: {text}");
+        let is_held = code == 8 && status.contains("no space");
+        assert!(!is_held || status.starts_with("suspended by the owner"), "{arguments:?}: {status}");
+        let ends_with_a_restart = text.contains("it does not hold over a restart");
+        assert!(!is_held || !ends_with_a_restart, "{arguments:?}: {text}");
         code == 8
     });
     daemon.kill();
