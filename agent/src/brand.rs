@@ -77,14 +77,23 @@ impl Brand {
     pub fn is_on(self, process: &Process) -> bool {
         of(process).is_some_and(|value| self.covers(value))
     }
+
+    /// Whether the process has one of them that has this id.
+    pub fn is_on_id(self, pid: u32) -> bool {
+        of_id(pid).is_some_and(|value| self.covers(value))
+    }
 }
 
 /// The number of a process that lives, if it has one.
 pub fn of(process: &Process) -> Option<u64> {
     // The kernel's own threads, and what is gone, compute for nobody.
-    let value = process.has_memory.then(|| sys::lock_limit(process.pid)).flatten();
+    process.has_memory.then(|| of_id(process.pid)).flatten()
+}
+
+/// The number of the process that has this id.
+pub fn of_id(pid: u32) -> Option<u64> {
     // Anybody may lower his own limit to a task's number, and root sees the limits of all.
-    value.filter(|value| value & !(ALL - 1) == ALL && is_own(process.pid, Brand::slot(*value)))
+    sys::lock_limit(pid).filter(|value| value & !(ALL - 1) == ALL && is_own(pid, Brand::slot(*value)))
 }
 
 /// Whether a process runs as this one's user, as tasks do, or below root's agent as that of the slot that its

@@ -26,6 +26,7 @@ pub mod engine;
 pub mod error;
 pub mod files;
 pub mod fleet;
+pub mod fleeting;
 pub mod guard;
 pub mod host;
 pub mod input;

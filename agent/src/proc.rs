@@ -15,7 +15,7 @@ use std::time::{Duration as StdDuration, Instant};
 pub use fallow_daemon::proc::{Process, Used, all, find, thread_in, total};
 use rustix::process::{Pid, Signal};
 
-use crate::owner;
+use crate::{fleeting, owner};
 
 /// The environment variable that marks the processes of tasks: `PATH:PLACE:LIFE:SLOT:`, by path and place of
 /// the agent's directory.
@@ -114,9 +114,10 @@ pub fn end_of_users(users: &Range<u32>) -> io::Result<()> {
         let theirs = of_users(all, users).into_iter();
         theirs.filter(|process| !is_in_container(process.pid)).collect()
     };
+    let is_of = |pid| self::users(pid).iter().any(|id| users.contains(id)) && !is_in_container(pid);
     let give_up = Instant::now() + DYING_MAX;
     loop {
-        if end(left) == 0 {
+        if end(left, is_of) == 0 {
             return Ok(());
         }
         if Instant::now() > give_up {
@@ -304,24 +305,32 @@ pub fn kill(processes: impl Iterator<Item = Process>) -> usize {
 /// Most rounds of [`end`], should processes fork faster than they can be stopped.
 const ROUNDS_MAX: u32 = 20;
 
-/// Ends all processes that `pick` picks from those that there are. Returns how many there were.
+/// Ends all processes that `pick` picks from those that there are, and those whose ids `has_id` says to be of
+/// the same kind, which no list may have. Returns how many there were.
 ///
 /// They are stopped first, round after round, until no round finds one that was not: what is stopped forks no
 /// more, and leaves no room for others where their number is limited.
-pub fn end(pick: impl Fn(&[Process]) -> Vec<Process>) -> usize {
+pub fn end(pick: impl Fn(&[Process]) -> Vec<Process>, has_id: impl Fn(u32) -> bool) -> usize {
     let mut told: BTreeSet<(u32, u64)> = BTreeSet::new();
+    let mut lists = fleeting::Lists::default();
     for _ in 0..ROUNDS_MAX {
+        lists.begin();
         let found = pick(&all());
         let mut news = false;
         for process in found.iter().filter(|process| told.insert((process.pid, process.start))) {
             news = true;
-            let _ = to_pid(process.pid).map(|pid| rustix::process::kill_process(pid, Signal::STOP));
+            signal(process.pid, Signal::STOP);
         }
-        if !news {
+        if !news && lists.have_all(&has_id, |pid| signal(pid, Signal::STOP)) {
             return kill(found.into_iter());
         }
     }
     kill(pick(&all()).into_iter())
+}
+
+/// Sends a process a signal, if it is there.
+pub fn signal(pid: u32, what: Signal) {
+    let _ = to_pid(pid).map(|pid| rustix::process::kill_process(pid, what));
 }
 
 /// A process id as the system's calls take it; none for 0, 1 and what is out of range.

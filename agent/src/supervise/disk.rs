@@ -9,7 +9,7 @@
 //! What counts is the larger of lengths, as BOINC counts them, and blocks: else a job could hide what it
 //! holds in tiny files. Holes count with their length. An output that was sent early and its file in the slot
 //! count once, as the larger of the two. Files without a name count that its processes hold open
-//! ([`crate::nameless`]). One whose files cannot be counted to their end is said to be so: at once if
+//! ([`crate::nameless`]), also those of processes that no list has ([`crate::fleeting`]). One whose files cannot be counted to their end is said to be so: at once if
 //! they are too many, and after some counts in a row if it moves or closes directories meanwhile, for an
 //! honest one may do so once.
 //!
@@ -24,12 +24,14 @@ use std::time::{Duration, Instant};
 
 use fallow_client::{DiskHeld, Uncounted};
 use fallow_domain::{Bytes, JobId};
+use rustix::process::Signal;
 
 use super::collect::usage_beyond;
 use super::meter::Meter;
 use super::record;
 use crate::brand;
 use crate::dir::SLOTS;
+use crate::fleeting::Lists;
 use crate::nameless::Nameless;
 use crate::proc::{self, Process, Sessions};
 use crate::sys::{self, Urgency};
@@ -43,6 +45,8 @@ const PERIOD_LEAST: Duration = Duration::from_secs(3);
 const FALL: u64 = 256 << 20;
 /// Entries of a turn: some tenths of a second.
 const TURN: u64 = 50_000;
+/// So many processes that no list has are stopped for a count.
+const CAUGHT_MAX: usize = 1_000;
 /// So many counts in a row may miss something.
 const MISSES_MAX: u32 = 3;
 
@@ -167,7 +171,7 @@ impl Files {
 
     /// Takes note of its count that is over. Gives what its files take of the disk, if nothing was missed.
     fn note(&self, walk: &Walk, data: &Path) -> Option<Bytes> {
-        let nameless = Nameless::of(&self.processes(), walk.devices(), data);
+        let nameless = self.nameless(walk, data);
         let missed = walk.missed().or(nameless.missed());
         self.meter.set_unsized(nameless.is_unsized());
         let all = self.held(walk.total()).plus(nameless.usage());
@@ -179,6 +183,33 @@ impl Files {
             uncounted: self.meter.note_miss(missed),
         });
         missed.is_none().then_some(all.blocks)
+    }
+
+    /// What its processes hold open. One that no list has, for it forks without pause, is stopped meanwhile.
+    fn nameless(&self, walk: &Walk, data: &Path) -> Nameless {
+        let number = self.meter.brand();
+        let is_its = |pid| number > 0 && brand::of_id(pid) == Some(number);
+        // What has a parent that is its as well is short work, and nobody's trick: the parent holds the same.
+        let is_fleeting = |pid| {
+            is_its(pid) && proc::find(pid).is_some_and(|process| !process.stopped && !is_its(process.parent))
+        };
+        let (mut lists, mut caught) = (Lists::default(), BTreeSet::new());
+        let processes = loop {
+            lists.begin();
+            let processes = self.processes();
+            let stop = |pid| {
+                proc::signal(pid, Signal::STOP);
+                caught.insert(pid);
+            };
+            if lists.have_all(is_fleeting, stop) || caught.len() >= CAUGHT_MAX {
+                break processes;
+            }
+        };
+        let nameless = Nameless::of(&processes, walk.devices(), data);
+        if !self.meter.is_frozen() {
+            caught.iter().for_each(|&pid| proc::signal(pid, Signal::CONT));
+        }
+        nameless
     }
 
     /// Its processes, as far as they are known.
@@ -369,5 +400,43 @@ mod tests {
         std::os::unix::fs::symlink("../project", &in_slot).unwrap();
         let linked = held();
         assert!(named >= 9_000_000 && linked >= 6_000_000, "{named} {linked}");
+    }
+
+    #[test]
+    fn r4_8_what_is_held_by_one_that_forks_and_ends_so_fast_that_no_list_has_it_counts() {
+        use std::process::{Command, Stdio};
+
+        let dir = tempfile::tempdir().unwrap();
+        let slot = dir.path().join(SLOTS).join("1");
+        std::fs::create_dir_all(&slot).unwrap();
+        let number = brand::Brand::of_life("/nowhere:fleeting:").of_slot(2).value();
+        let mut command = Command::new("perl");
+        // It ends by itself where nothing else ends it.
+        let program = "use POSIX; my $end = time + 120; open F, '>', 'f'; print F 'x' x 3_000_000; F->flush; \
+                       unlink 'f'; print STDOUT '.'; STDOUT->flush; while (time < $end) { exit if fork; setsid }";
+        command.args(["-MIO::Handle", "-e", program]).current_dir(&slot);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        sys::isolate(&mut command, Urgency::Inherited, None);
+        sys::limit(&mut command, sys::Limits { brand: number, ..sys::Limits::default() });
+        let mut first = command.spawn().unwrap();
+        std::io::Read::read_exact(first.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        first.wait().unwrap();
+        let meter = Arc::<Meter>::default();
+        meter.set_brand(number);
+        let files = Files { slot, outputs: Vec::new(), sessions: Sessions::new(), meter: Arc::clone(&meter) };
+        let files = [(JobId(1), files)];
+        let mut held = Vec::new();
+        for _ in 0..5 {
+            count_in_turn(&files, dir.path(), COUNTED_MAX);
+            held.push(meter.disk().unwrap().nameless.0);
+        }
+        let is_its = |pid| brand::of_id(pid) == Some(number);
+        let end = Instant::now() + Duration::from_secs(60);
+        let seen = || crate::fleeting::chase(is_its, |_| {}) > 0;
+        let goes_on = std::iter::repeat_with(seen).take_while(|_| Instant::now() < end).any(|seen| seen);
+        let all = || proc::all().into_iter().filter(|process| is_its(process.pid)).collect();
+        while proc::end(|_| all(), is_its) > 0 {}
+        assert!(held.iter().all(|&held| held >= 3_000_000), "{held:?}");
+        assert!(goes_on);
     }
 }

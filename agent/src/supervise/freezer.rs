@@ -4,9 +4,9 @@
 //! Model: SIGSTOP, first to each task's process group and to those of the sessions that it is known to have
 //! made, which takes microseconds, then to whatever else these sessions hold or has the task's number
 //! ([`crate::brand`]), in rounds, until no round finds a process that was not stopped before: one that is
-//! stopped cannot fork. An application that is told to
-//! suspend looks a tenth of a second later, or never; so it is stopped first, and not told at all while it
-//! is. SIGCONT undoes it, for one task at a time.
+//! stopped cannot fork. What comes and goes between two rounds is found by its id ([`crate::fleeting`]). An
+//! application that is told to suspend looks a tenth of a second later, or never; so it is stopped first, and
+//! not told at all while it is. SIGCONT undoes it, for one task at a time.
 //!
 //! Whoever hears of the owner first may call, on any thread; nothing here waits for a disk. A task that was
 //! told to leave goes on, or it never would; it has little time for that while somebody wants the machine.
@@ -16,17 +16,21 @@
 //! that goes on again and again is killed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rustix::process::{Signal, kill_process, kill_process_group};
+use rustix::process::{Signal, kill_process_group};
 
 use super::meter::Meter;
 use crate::brand;
+use crate::fleeting::Lists;
 use crate::proc::{self, Process, Sessions};
 
 /// Most rounds for one task, should it fork faster than it can be stopped.
 const ROUNDS: u32 = 20;
+/// So many processes are made from one look to the next, and they may be those of one that forks without
+/// pause: it makes thousands.
+const MANY: u32 = 200;
 
 /// The tasks that can be stopped, by their first processes.
 #[derive(Debug, Default)]
@@ -37,6 +41,8 @@ pub struct Freezer {
     fired: AtomicBool,
     /// Somebody wants the host for himself.
     wanted: AtomicBool,
+    /// The last process id that had been given when stopped tasks were looked at last.
+    last_id: AtomicU32,
 }
 
 impl Freezer {
@@ -125,14 +131,17 @@ impl Freezer {
                 }
             }
         }
-        stop(&stopped);
+        stop(&stopped, true);
     }
 
     /// Stops again what goes on of stopped tasks.
     pub(super) fn enforce(&self) {
+        let last = proc::last_id().unwrap_or_default();
+        let new = last.checked_sub(self.last_id.swap(last, Ordering::Relaxed));
         let tasks = fallow_daemon::lock(&self.tasks);
         let stay = |meter: &Meter| !meter.is_gone() && meter.is_frozen();
-        stop(&tasks.iter().filter(|(_, meter)| stay(meter)).collect::<Vec<_>>());
+        let stopped: Vec<_> = tasks.iter().filter(|(_, meter)| stay(meter)).collect();
+        stop(&stopped, new.is_none_or(|new| new >= MANY));
     }
 
     /// Has a task go on, if it was stopped. One that is counted just now does when that is over, unless it is
@@ -169,16 +178,21 @@ fn wake(leader: u32, meter: &Meter) {
     let branded = brand::sorted(&all);
     let branded = branded.get(&meter.brand()).into_iter().flatten();
     let all_of_it = proc::of_sessions(&all, &sessions).chain(branded);
-    all_of_it.for_each(|process| signal(process, Signal::CONT));
+    all_of_it.for_each(|process| proc::signal(process.pid, Signal::CONT));
 }
 
-/// Stops whatever these tasks hold beside their groups.
-fn stop(tasks: &[(&u32, &Arc<Meter>)]) {
+/// Stops whatever these tasks hold beside their groups. Also what no list may have, where that is wanted: it
+/// takes some milliseconds where others fork.
+fn stop(tasks: &[(&u32, &Arc<Meter>)], also_fleeting: bool) {
     let mut told: BTreeSet<(u32, u64)> = BTreeSet::new();
+    let numbers: BTreeSet<u64> = tasks.iter().map(|(_, meter)| meter.brand()).collect();
+    let is_theirs = |pid| brand::of_id(pid).is_some_and(|number| numbers.contains(&number));
+    let mut lists = Lists::default();
     for _ in 0..ROUNDS {
         if tasks.is_empty() {
             return;
         }
+        lists.begin();
         let all = proc::all();
         let branded = brand::sorted(&all);
         let mut news = false;
@@ -189,10 +203,11 @@ fn stop(tasks: &[(&u32, &Arc<Meter>)]) {
             for process in processes.filter(|process| !process.stopped) {
                 // Also one that was told before and computes until it hears of it.
                 news |= told.insert((process.pid, process.start));
-                signal(process, Signal::STOP);
+                proc::signal(process.pid, Signal::STOP);
             }
         }
-        if !news {
+        let have_all = |lists: &mut Lists| lists.have_all(is_theirs, |pid| proc::signal(pid, Signal::STOP));
+        if !news && (!also_fleeting || have_all(&mut lists)) {
             return;
         }
     }
@@ -221,12 +236,6 @@ fn signal_first(leader: u32, meter: &Meter, what: Signal) {
 fn signal_group(leader: u32, what: Signal) {
     if let Some(pid) = proc::to_pid(leader) {
         let _ = kill_process_group(pid, what);
-    }
-}
-
-fn signal(process: &Process, what: Signal) {
-    if let Some(pid) = proc::to_pid(process.pid) {
-        let _ = kill_process(pid, what);
     }
 }
 

@@ -25,7 +25,7 @@ struct Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         for process in self.processes() {
-            signal(&process, Signal::KILL);
+            proc::signal(process.pid, Signal::KILL);
         }
         let _ = self.first.wait();
     }
@@ -88,7 +88,7 @@ fn r6_2_whole_trees_are_stopped_at_once_and_each_task_goes_on_by_itself() {
     assert!(!trees[0].meter.is_frozen() && trees[1].meter.is_frozen());
     // A process that has a stopped one go on has it for one look.
     for process in trees[1].processes() {
-        signal(&process, Signal::CONT);
+        proc::signal(process.pid, Signal::CONT);
     }
     wait_for(|| trees[1].stopped() == 0);
     freezer.enforce();
@@ -122,7 +122,7 @@ fn r6_10_what_has_left_its_task_by_all_means_is_stopped_and_goes_on_with_it() {
     assert_eq!(crate::brand::find(brand).len(), 2);
     freezer.thaw(first.id());
     wait_for(|| crate::brand::find(brand).iter().all(|process| !process.stopped));
-    assert_eq!(proc::end(|_| crate::brand::find(brand)), 2);
+    assert_eq!(proc::end(|_| crate::brand::find(brand), |_| false), 2);
     first.wait().unwrap();
     wait_for(|| crate::brand::find(brand).is_empty());
 }
@@ -247,4 +247,36 @@ fn r6_2_a_task_that_is_told_to_leave_in_the_midst_of_a_freeze_is_not_stopped_for
         assert_eq!(tree.stopped(), 0, "round {round}");
         freezer.remove(&tree.meter);
     }
+}
+
+#[test]
+fn r6_10_what_forks_and_ends_so_fast_that_no_list_has_it_is_stopped_and_ended() {
+    let brand = crate::brand::Brand::of_life("/nowhere:fleeting:").of_slot(1);
+    let mut command = Command::new("perl");
+    // It ends by itself where nothing else ends it.
+    let program = "use POSIX; my $end = time + 120; while (time < $end) { exit if fork; setsid }";
+    command.args(["-e", program]).stdin(Stdio::null()).stdout(Stdio::piped());
+    sys::isolate(&mut command, Urgency::Inherited, None);
+    sys::limit(&mut command, sys::Limits { brand: brand.value(), ..sys::Limits::default() });
+    let mut first = command.spawn().unwrap();
+    let mut all_gone = first.stdout.take().unwrap();
+    let leader = first.id();
+    first.wait().unwrap();
+    let meter = Arc::<Meter>::default();
+    meter.set_brand(brand.value());
+    let freezer = Freezer::default();
+    freezer.add(leader, Arc::clone(&meter));
+    for _ in 0..5 {
+        freezer.freeze();
+        let found = crate::brand::find(brand);
+        assert!(!found.is_empty() && found.iter().all(|process| process.stopped), "{found:?}");
+        freezer.thaw(leader);
+    }
+    super::super::killing::kill(leader, &meter);
+    // The last of them closes it.
+    let (say, said) = std::sync::mpsc::channel();
+    std::thread::spawn(move || say.send(std::io::Read::read_to_end(&mut all_gone, &mut Vec::new())));
+    let is_gone = said.recv_timeout(Duration::from_secs(60)).is_ok();
+    while proc::end(|_| crate::brand::find(brand), |pid| brand.is_on_id(pid)) > 0 {}
+    assert!(is_gone, "something of it goes on, or is stopped");
 }

@@ -29,7 +29,7 @@ pub(super) fn kill(pid: u32, meter: &Meter) {
         None => proc::kill_group(pid),
     }
     known.extend(first.filter(|first| !meter.is_other(first)).map(|first| (first.pid, first.start)));
-    proc::end(|all| of_task(all, &known, meter.brand()));
+    proc::end(|all| of_task(all, &known, meter.brand()), |pid| has_number(pid, meter));
 }
 
 /// The living processes that have a task's number, or are of its sessions.
@@ -39,6 +39,11 @@ fn of_task(all: &[proc::Process], sessions: &Sessions, brand: u64) -> Vec<proc::
         !process.zombie && (by_session.contains(&process.pid) || brand::of(process) == Some(brand))
     };
     all.iter().filter(is_own).copied().collect()
+}
+
+/// Whether the process that has this id has the task's number.
+fn has_number(pid: u32, meter: &Meter) -> bool {
+    brand::of_id(pid) == Some(meter.brand())
 }
 
 /// Kills what left the session: it is known by its number, by the session that it made for itself, by its
@@ -56,7 +61,7 @@ pub(super) fn kill_strays(
     for _ in 0..STRAY_ROUNDS {
         let all = proc::all();
         proc::follow(&mut strays, &all);
-        let known = proc::end(|all| of_task(all, &strays, meter.brand()));
+        let known = proc::end(|all| of_task(all, &strays, meter.brand()), |pid| has_number(pid, meter));
         if known + proc::kill_marked(mark) == 0 {
             break;
         }

@@ -144,19 +144,17 @@ fn kill_all(dir: &DataDir, leaders: &[Leader]) {
     let give_up = StdInstant::now() + StdDuration::from_secs(5);
     loop {
         let left = of_earlier(&proc::all());
-        if left.is_empty() {
+        if !left.is_empty() {
+            tracing::info!(processes = left.len(), "killing what an earlier life of the agent left running");
+        }
+        if proc::end(of_earlier, |pid| brand.is_on_id(pid)) == 0 {
             return;
         }
         if StdInstant::now() > give_up {
-            tracing::error!(
-                processes = left.len(),
-                first = left[0].pid,
-                "processes of an earlier life cannot be killed"
-            );
+            let first = left.first().map(|process| process.pid);
+            tracing::error!(processes = left.len(), first, "processes of an earlier life cannot be killed");
             return;
         }
-        tracing::info!(processes = left.len(), "killing what an earlier life of the agent left running");
-        proc::end(of_earlier);
         std::thread::sleep(StdDuration::from_millis(50));
     }
 }

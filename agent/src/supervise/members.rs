@@ -338,7 +338,8 @@ mod tests {
         }
         let before = cpu(&mut members);
         let detached = |process: &Process| process.pid != task.id();
-        let killed = proc::end(|_| crate::brand::find(brand).into_iter().filter(detached).collect());
+        let killed =
+            proc::end(|_| crate::brand::find(brand).into_iter().filter(detached).collect(), |_| false);
         while members.known.len() > 1 && Instant::now() < end {
             members.look(&leaders);
         }

@@ -5,10 +5,7 @@
 //! on. That takes a second or two, or as long as counting them, and happens only while nothing can be stored.
 //!
 //! One of which something has run meanwhile may hold anything: a signal that it has made for itself lets it
-//! go on, and what forks on and on may be seen by nobody but its control group. So may one that is not
-//! counted by the longest time that the others may wait for it.
-//!
-//! Left out: without control groups, processes that fork and end so fast that no list has them.
+//! go on. So may one that is not counted by the longest time that the others may wait for it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

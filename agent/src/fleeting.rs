@@ -1,0 +1,78 @@
+//! Processes that fork and end so fast that no list of `/proc` has them (R6.10).
+//!
+//! Model: one that forks without pause, with each child going on in its stead, has another id by the time when
+//! a list has been read to its end. But the kernel tells the id that it has given last. Where that is the same
+//! before a list was read and after it, nobody has forked, and the list has all. Otherwise the youngest process
+//! there is has that id: so it is asked for again and again, and the process told at once what is to be told.
+//! This takes some hundredths of a millisecond, and each try succeeds that falls into the first part of its
+//! life. Then a list is read again, for whoever forks may not have had a CPU meanwhile. Where others fork all
+//! the time, that is done three times.
+//!
+//! Left out: systems that do not tell the last id of the reader's own processes, or not the true one.
+
+use std::time::{Duration, Instant};
+
+use crate::proc;
+
+/// Nobody forks now who has not done it for so long.
+const QUIET: Duration = Duration::from_millis(5);
+/// So long it is waited from one try to the next.
+const PAUSE: Duration = Duration::from_micros(100);
+/// After so many new ids in a row that are none of those wanted, it is somebody else who forks.
+const VAIN_MAX: u32 = 50;
+/// The longest time that one chase takes.
+const LONGEST: Duration = Duration::from_millis(500);
+/// So many lists in a row with nothing new have all, whoever forks.
+const CALM: u32 = 3;
+
+/// Tells whether lists of processes, read one after the other, have all that is looked for.
+#[derive(Debug, Default)]
+pub struct Lists {
+    /// The last id when the present list was begun.
+    before: Option<u32>,
+    /// Lists in a row with nothing new, although somebody has forked.
+    calm: u32,
+}
+
+impl Lists {
+    /// A list is to be read.
+    pub fn begin(&mut self) {
+        self.before = proc::last_id();
+    }
+
+    /// A list is read, and had nothing new. Whether it has all. If it may not, it `tell`s something each new
+    /// process that `is_wanted`, by its id, as long as there are such.
+    pub fn have_all(&mut self, is_wanted: impl Fn(u32) -> bool, tell: impl FnMut(u32)) -> bool {
+        if self.before.is_none() || self.before == proc::last_id() {
+            return true;
+        }
+        self.calm = if chase(is_wanted, tell) > 0 { 0 } else { self.calm + 1 };
+        self.calm >= CALM
+    }
+}
+
+/// Tells each new process something that `is_wanted`, by its id, as long as there are such. Returns how many
+/// there were.
+pub(crate) fn chase(is_wanted: impl Fn(u32) -> bool, mut tell: impl FnMut(u32)) -> usize {
+    let begun = Instant::now();
+    let (mut last, mut new_at) = (None, begun);
+    let (mut told, mut vain) = (0, 0);
+    while vain < VAIN_MAX && begun.elapsed() < LONGEST {
+        let Some(newest) = proc::last_id() else { return told };
+        if last.replace(newest) == Some(newest) {
+            if new_at.elapsed() >= QUIET {
+                return told;
+            }
+            std::thread::sleep(PAUSE);
+            continue;
+        }
+        new_at = Instant::now();
+        if is_wanted(newest) {
+            tell(newest);
+            (told, vain) = (told + 1, 0);
+        } else {
+            vain += 1;
+        }
+    }
+    told
+}
