@@ -18,8 +18,10 @@ use crate::proc;
 const QUIET: Duration = Duration::from_millis(5);
 /// So long it is waited from one try to the next.
 const PAUSE: Duration = Duration::from_micros(100);
-/// After so many new ids in a row that are none of those wanted, it is somebody else who forks.
+/// After so many new ids in a row that are none of those wanted, and so long, it is somebody else who forks:
+/// whoever is looked for has had a CPU by then.
 const VAIN_MAX: u32 = 50;
+const VAIN: Duration = Duration::from_millis(30);
 /// The longest time that one chase takes.
 const LONGEST: Duration = Duration::from_millis(500);
 /// So many lists in a row with nothing new have all, whoever forks.
@@ -55,9 +57,9 @@ impl Lists {
 /// there were.
 pub(crate) fn chase(is_wanted: impl Fn(u32) -> bool, mut tell: impl FnMut(u32)) -> usize {
     let begun = Instant::now();
-    let (mut last, mut new_at) = (None, begun);
+    let (mut last, mut new_at, mut told_at) = (None, begun, begun);
     let (mut told, mut vain) = (0, 0);
-    while vain < VAIN_MAX && begun.elapsed() < LONGEST {
+    while (vain < VAIN_MAX || told_at.elapsed() < VAIN) && begun.elapsed() < LONGEST {
         let Some(newest) = proc::last_id() else { return told };
         if last.replace(newest) == Some(newest) {
             if new_at.elapsed() >= QUIET {
@@ -69,7 +71,7 @@ pub(crate) fn chase(is_wanted: impl Fn(u32) -> bool, mut tell: impl FnMut(u32)) 
         new_at = Instant::now();
         if is_wanted(newest) {
             tell(newest);
-            (told, vain) = (told + 1, 0);
+            (told, vain, told_at) = (told + 1, 0, new_at);
         } else {
             vain += 1;
         }

@@ -52,6 +52,12 @@ impl Usage {
         Self { length: self.length.plus(other.length), blocks: self.blocks.plus(other.blocks) }
     }
 
+    /// The larger of both figures.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { length: self.length.max(other.length), blocks: self.blocks.max(other.blocks) }
+    }
+
     /// What of it is beyond others.
     #[must_use]
     pub const fn less(self, others: Self) -> Self {

@@ -175,13 +175,15 @@ impl Files {
         let missed = walk.missed().or(nameless.missed());
         self.meter.set_unsized(nameless.is_unsized());
         let all = self.held(walk.total()).plus(nameless.usage());
+        // It cannot be seen that it has given back what was not looked at.
         let known = self.meter.disk().filter(|_| missed.is_some()).unwrap_or_default().all;
-        self.meter.note_disk(DiskHeld {
-            // It cannot be seen that it has given back what was not looked at.
+        let took = self.meter.takes().filter(|_| missed.is_some()).unwrap_or_default();
+        let held = DiskHeld {
             all: all.most().max(known),
             nameless: nameless.usage().most(),
             uncounted: self.meter.note_miss(missed),
-        });
+        };
+        self.meter.note_disk(held, all.plus(nameless.kept()).blocks.max(took));
         missed.is_none().then_some(all.blocks)
     }
 
@@ -231,6 +233,11 @@ impl Files {
 pub(super) struct Misses(u32);
 
 impl Misses {
+    /// Whether the last count has missed something.
+    pub(super) const fn are_any(self) -> bool {
+        self.0 > 0
+    }
+
     /// Whether another count may say more.
     pub(super) const fn is_unsure(self) -> bool {
         self.0 > 0 && self.0 < MISSES_MAX
@@ -409,7 +416,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let slot = dir.path().join(SLOTS).join("1");
         std::fs::create_dir_all(&slot).unwrap();
-        let number = brand::Brand::of_life("/nowhere:fleeting:").of_slot(2).value();
+        let brand = brand::Brand::of_life("/nowhere:fleeting:").of_slot(2);
+        let number = brand.value();
         let mut command = Command::new("perl");
         // It ends by itself where nothing else ends it.
         let program = "use POSIX; my $end = time + 120; open F, '>', 'f'; print F 'x' x 3_000_000; F->flush; \
@@ -430,12 +438,11 @@ mod tests {
             count_in_turn(&files, dir.path(), COUNTED_MAX);
             held.push(meter.disk().unwrap().nameless.0);
         }
-        let is_its = |pid| brand::of_id(pid) == Some(number);
+        let is_its = |pid| brand.is_on_id(pid);
         let end = Instant::now() + Duration::from_secs(60);
         let seen = || crate::fleeting::chase(is_its, |_| {}) > 0;
         let goes_on = std::iter::repeat_with(seen).take_while(|_| Instant::now() < end).any(|seen| seen);
-        let all = || proc::all().into_iter().filter(|process| is_its(process.pid)).collect();
-        while proc::end(|_| all(), is_its) > 0 {}
+        while proc::end(|_| brand::find(brand), is_its) > 0 {}
         assert!(held.iter().all(|&held| held >= 3_000_000), "{held:?}");
         assert!(goes_on);
     }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs::DirEntry;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fallow_boinc::names;
 use fallow_boinc::runtime::exit::ExitMeaning;
@@ -23,6 +23,8 @@ use crate::walk::{Counted, Walk};
 
 /// So many entries of a slot are counted while the supervisor waits: some hundredths of a second.
 const IN_ONE_GO: u64 = 5_000;
+/// So long entries of one are deleted in one go. The rest goes when a task would have to go once more.
+const STRIP: Duration = Duration::from_secs(2);
 /// How long the files may be that say how a task has finished.
 const FINISH_MAX: u64 = 4 << 10;
 /// Likewise, for what it has said.
@@ -38,7 +40,8 @@ impl EndedTasks {
         // Where it could not be looked at, the last count has to do.
         let holds = Some(end.disk_usage).filter(|bytes| bytes.0 > 0).or(task.disk().map(|held| held.all));
         let (slot, is_finished) = (task.slot(), is_finished(end));
-        self.0.insert(slot, (Held { slot, job, holds, is_finished, ..Held::of(slot, job) }, outputs));
+        let held = Held { slot, job, holds, takes: holds, is_finished, ..Held::of(slot, job) };
+        self.0.insert(slot, (held, outputs));
     }
 
     /// A job's task begins in this slot. The outputs of the job are this one's, whichever slot it had before.
@@ -171,11 +174,16 @@ impl Supervision {
             most.is_some_and(|most| entry.metadata().is_ok_and(|data| data.is_file() && data.len() <= most))
         };
         let entries = std::fs::read_dir(self.shared.dir.slot(slot)).into_iter().flatten().flatten();
-        self.delete(entries.filter(|entry| !stays(entry)).map(|entry| entry.path()));
-        if let Some((held, _)) = self.ended_tasks.0.get_mut(&slot) {
+        let entries = entries.filter(|entry| !stays(entry)).map(|entry| entry.path());
+        let end = Instant::now() + STRIP;
+        self.delete(entries.take_while(|_| Instant::now() < end));
+        if Instant::now() < end
+            && let Some((held, _)) = self.ended_tasks.0.get_mut(&slot)
+        {
             // Where something of it cannot be deleted, that is not tried again and again.
             held.in_slot = Some(Bytes(0));
             held.holds = held.holds.map(|all| Bytes(all.0.saturating_sub(rubbish.0)));
+            held.takes = held.holds;
         }
     }
 
@@ -227,8 +235,6 @@ fn is_finished(end: &TaskEnd) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -21,6 +21,8 @@ pub(super) struct Meter {
     peak_bytes: AtomicU64,
     /// What its files hold; none before the first count.
     disk: Mutex<(Option<DiskHeld>, Misses)>,
+    /// What there would be of the disk without it, in bytes, as they were counted last.
+    takes: AtomicU64,
     /// When they were counted to the end last.
     counted_at: Mutex<Option<Instant>>,
     /// How large one of these files is, cannot be told.
@@ -54,9 +56,10 @@ impl Meter {
         self.peak_bytes.fetch_max(used.memory.0, Ordering::Relaxed);
         Used { cpu: Duration::from_micros(cpu), ..used }
     }
-    /// Notes what its files hold.
-    pub(super) fn note_disk(&self, held: DiskHeld) {
+    /// Notes what its files hold, and what of the disk that takes.
+    pub(super) fn note_disk(&self, held: DiskHeld, takes: Bytes) {
         fallow_daemon::lock(&self.disk).0 = Some(held);
+        self.takes.store(takes.0, Ordering::Relaxed);
         *fallow_daemon::lock(&self.counted_at) = Some(Instant::now());
     }
     /// Whether they were counted to the end after that time.
@@ -85,6 +88,14 @@ impl Meter {
     /// What its files hold, as they were counted last.
     pub(super) fn disk(&self) -> Option<DiskHeld> {
         fallow_daemon::lock(&self.disk).0
+    }
+    /// What there would be of the disk without it, as they were counted last.
+    pub(super) fn takes(&self) -> Option<Bytes> {
+        self.disk().map(|_| Bytes(self.takes.load(Ordering::Relaxed)))
+    }
+    /// Whether the last count has missed something.
+    pub(super) fn has_missed(&self) -> bool {
+        fallow_daemon::lock(&self.disk).1.are_any()
     }
     pub(super) fn is_unsure(&self) -> bool {
         fallow_daemon::lock(&self.disk).1.is_unsure()

@@ -5,7 +5,11 @@
 //! on. That takes a second or two, or as long as counting them, and happens only while nothing can be stored.
 //!
 //! One of which something has run meanwhile may hold anything: a signal that it has made for itself lets it
-//! go on. So may one that is not counted by the longest time that the others may wait for it.
+//! go on. So may one of which the count has missed something, and one that is not counted by the longest time
+//! that the others may wait for it.
+//!
+//! A thread that waits and cannot be stopped stands still as well, as long as it has not run: the parent of a
+//! process that was stopped before it executed its program does.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,22 +20,25 @@ use super::Supervision;
 use super::disk::Files;
 use super::groups::TaskGroup;
 use super::meter::Meter;
+use super::task::Task;
 use crate::proc::{self, Process};
 
 /// After so long they go on, and what is known by then has to do.
 const LONGEST: Duration = Duration::from_secs(120);
-/// So long it may take until all of them stand still: a thread that waits for a disk is stopped after that.
-const SETTLE: Duration = Duration::from_secs(30);
+/// So long it may take until all of them are stopped. What waits for a disk is stopped after that, and what
+/// waits for a program that it has started just then goes on waiting.
+const SETTLE: Duration = Duration::from_secs(10);
 /// So much CPU time of a group is none: what the system takes for others may count there.
 const NOTHING: fallow_domain::Duration = fallow_domain::Duration::from_millis(10);
 
 /// A count of tasks that stand still.
 #[derive(Debug)]
 pub(super) struct StillCount {
-    /// When they were stopped.
+    /// When it was wanted.
     since: Instant,
-    /// When it began, and how they stood then; none for one that did not. Before that a count is over that
-    /// had begun earlier.
+    /// When they were stopped: not before a count is over that had begun earlier.
+    stopped: Option<Instant>,
+    /// When it began, and how they stood then; none for one that did not.
     begun: Option<(Instant, BTreeMap<JobId, Option<Stood>>)>,
 }
 
@@ -45,9 +52,9 @@ struct Stood {
 }
 
 impl Stood {
-    /// None where something of it does not stand still.
-    fn of(files: &Files, meter: &Meter) -> Option<Self> {
-        let of_each = |process: &Process| Some(((process.pid, process.start), runs(process)?));
+    /// None where something of it does not stand still. What waits may be taken for still.
+    fn of(files: &Files, meter: &Meter, may_wait: bool) -> Option<Self> {
+        let of_each = |process: &Process| Some(((process.pid, process.start), runs(process, may_wait)?));
         let runs = files.processes().iter().map(of_each).collect::<Option<_>>()?;
         Some(Self { runs, group: meter.group().and_then(TaskGroup::cpu) })
     }
@@ -66,11 +73,12 @@ impl Stood {
 }
 
 /// How often the threads of a process were run, where the system tells; none while one of them goes on.
-fn runs(process: &Process) -> Option<Option<u64>> {
+fn runs(process: &Process, may_wait: bool) -> Option<Option<u64>> {
+    let is_still = |thread: Process| thread.stopped || thread.zombie || (may_wait && thread.waits);
     let mut all = Some(0_u64);
     for entry in std::fs::read_dir(format!("/proc/{}/task", process.pid)).into_iter().flatten().flatten() {
         let thread = entry.path();
-        if proc::thread_in(&thread).is_some_and(|thread| !thread.stopped && !thread.zombie) {
+        if proc::thread_in(&thread).is_some_and(|thread| !is_still(thread)) {
             return None;
         }
         let told = std::fs::read_to_string(thread.join("schedstat")).ok();
@@ -83,39 +91,46 @@ fn runs(process: &Process) -> Option<Option<u64>> {
 impl Supervision {
     /// Whether all tasks were counted just now while they stood still. If not, that is begun, or goes on.
     pub(super) fn has_counted_still(&mut self) -> bool {
-        let Some(mut count) = self.still_count.take() else {
-            self.freezer.hold_still();
-            self.still_count = Some(StillCount { since: Instant::now(), begun: None });
-            return false;
-        };
-        let is_late = count.since.elapsed() >= LONGEST;
+        let now = Instant::now();
+        let mut count =
+            self.still_count.take().unwrap_or(StillCount { since: now, stopped: None, begun: None });
         let is_counting = self.disk.is_counting();
+        let is_late = count.stopped.unwrap_or(count.since).elapsed() >= LONGEST;
         if is_late || (count.begun.is_some() && !is_counting) {
             self.note_who_moved(&count, is_late);
             self.still_count = Some(count);
             self.end_still_count();
             return true;
         }
-        if count.begun.is_none() && !is_counting {
-            let stood = self.stand();
-            let now = Instant::now();
-            if stood.values().all(Option::is_some) || count.since.elapsed() >= SETTLE {
-                let places = self.places();
-                count.begun = self.disk.count(places, self.shared.dir.path()).then_some((now, stood));
+        match count.stopped {
+            _ if is_counting => {}
+            None => {
+                self.freezer.hold_still();
+                count.stopped = Some(now);
             }
+            Some(stopped) if count.begun.is_none() => {
+                let may_wait = stopped.elapsed() >= SETTLE;
+                let stood = self.stand(may_wait);
+                if may_wait || stood.values().all(Option::is_some) {
+                    let places = self.places();
+                    let is_begun = self.disk.count(places, self.shared.dir.path());
+                    count.begun = is_begun.then_some((now, stood));
+                }
+            }
+            Some(_) => {}
         }
         self.still_count = Some(count);
         false
     }
 
-    /// Whether tasks stand still for a count.
+    /// Whether tasks stand still for a count, or soon will.
     pub(super) const fn counts_still(&self) -> bool {
         self.still_count.is_some()
     }
 
     /// Has all tasks go on that were stopped for a count.
     pub(super) fn end_still_count(&mut self) {
-        if self.still_count.take().is_some() {
+        if self.still_count.take().is_some_and(|count| count.stopped.is_some()) {
             for task in self.tasks.values_mut() {
                 if task.is_to_rest() {
                     // It goes on when it is told to: a process that it has stopped itself is not woken.
@@ -129,14 +144,15 @@ impl Supervision {
     }
 
     /// How the tasks stand that are stopped to be counted.
-    fn stand(&self) -> BTreeMap<JobId, Option<Stood>> {
+    fn stand(&self, may_wait: bool) -> BTreeMap<JobId, Option<Stood>> {
         let tasks = self.tasks.iter().filter(|(_, task)| task.meter().is_counted_still());
-        tasks.map(|(&job, task)| (job, Stood::of(&task.files(&self.shared), &task.meter()))).collect()
+        let stood = |task: &Task| Stood::of(&task.files(&self.shared), &task.meter(), may_wait);
+        tasks.map(|(&job, task)| (job, stood(task))).collect()
     }
 
     fn note_who_moved(&self, count: &StillCount, is_late: bool) {
         let Some((begun, stood)) = &count.begun else { return };
-        let now = self.stand();
+        let now = self.stand(true);
         for (job, was) in stood {
             let Some(task) = self.tasks.get(job) else { continue };
             let has_run = match (was, now.get(job)) {
@@ -145,8 +161,12 @@ impl Supervision {
                 (_, None) => false,
                 _ => true,
             };
-            if has_run || (is_late && !task.meter().was_counted_after(*begun)) {
-                task.meter().set_unsized(true);
+            let meter = task.meter();
+            let is_counted = meter.was_counted_after(*begun);
+            // What it holds by a socket, say. One that stands still moves nothing.
+            let has_missed = is_counted && meter.has_missed();
+            if has_run || has_missed || (is_late && !is_counted) {
+                meter.set_unsized(true);
             }
         }
     }
@@ -180,7 +200,7 @@ mod tests {
             let sessions = Sessions::from([(leader, process.start)]);
             let files =
                 Files { slot: "/nowhere".into(), outputs: Vec::new(), sessions, meter: Arc::clone(&meter) };
-            Stood::of(&files, &meter)
+            Stood::of(&files, &meter, false)
         };
         let tell = |what| kill_process(Pid::from_raw(leader.cast_signed()).unwrap(), what).unwrap();
         while proc::find(leader).is_none_or(|process| process.session != leader) {
@@ -203,5 +223,30 @@ mod tests {
         assert!(stood.has_run(&none) && none.has_run(&stood) && !none.has_run(&none));
         first.kill().unwrap();
         first.wait().unwrap();
+    }
+
+    #[test]
+    fn r6_10_what_waits_for_a_program_that_it_has_just_started_stands_still() {
+        // Its child is stopped before it executes anything, and until then a parent waits that shares its
+        // memory.
+        let (call, flags) = if cfg!(target_arch = "aarch64") { (220, 0x4111) } else { (56, 0x4111) };
+        let program =
+            format!("setpgrp; if (syscall({call}, {flags}, 0, 0, 0, 0) == 0) {{ kill 'STOP', $$ }}");
+        let mut first =
+            Command::new("setsid").args(["perl", "-e", &program]).stdin(Stdio::null()).spawn().unwrap();
+        let waits = || proc::find(first.id()).is_some_and(|process| process.waits);
+        let end = Instant::now() + Duration::from_secs(60);
+        while !waits() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let process = proc::find(first.id()).unwrap();
+        let child = proc::all().into_iter().find(|child| child.parent == first.id());
+        let (still, waiting) = (runs(&process, false), runs(&process, true));
+        let again = runs(&process, true);
+        child.iter().for_each(|child| proc::signal(child.pid, Signal::KILL));
+        first.kill().unwrap();
+        first.wait().unwrap();
+        assert!(process.waits && child.is_some_and(|child| child.stopped));
+        assert!(still.is_none() && waiting.is_some() && waiting == again);
     }
 }

@@ -225,7 +225,7 @@ impl Task {
         let (slot, disk, is_going) = (self.slot, self.meter.disk(), self.discarded.is_some());
         let is_uncounted = disk.is_some_and(|held| held.uncounted.is_some());
         let (holds, is_unsized) = (disk.map(|held| held.all), self.meter.is_unsized());
-        Held { holds, is_uncounted, is_unsized, is_going, ..Held::of(slot, job) }
+        Held { holds, takes: self.meter.takes(), is_uncounted, is_unsized, is_going, ..Held::of(slot, job) }
     }
 
     /// Why it was killed, if it was.

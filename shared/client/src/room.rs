@@ -34,8 +34,11 @@ pub struct Held {
     pub slot: SlotId,
     /// Whose they are.
     pub job: JobId,
-    /// How much that is, as far as it was counted.
+    /// How much that is, as far as it was counted: against the bound of its job.
     pub holds: Option<Bytes>,
+    /// How much of the disk would be free without it, as far as it was counted: other than `holds`, without
+    /// holes, and with files that were deleted and are there only because it has them open.
+    pub takes: Option<Bytes>,
     /// That is not all: the rest cannot be counted.
     pub is_uncounted: bool,
     /// It may be any amount: a file is among it whose size cannot be told, or it has run while it was to
@@ -57,6 +60,7 @@ impl Held {
             slot,
             job,
             holds: None,
+            takes: None,
             is_uncounted: false,
             is_unsized: false,
             is_finished: false,
@@ -162,23 +166,23 @@ impl Room {
             self.press = Press::No;
             return finished;
         }
-        let large = stay().filter(|held| !held.is_finished && (held.is_unsized || is_large(held.holds)));
+        let large = stay().filter(|held| !held.is_finished && (held.is_unsized || is_large(held.takes)));
         let totals = self.totals(held);
         let total = |held: &Held| self.project(held).and_then(|id| totals.get(&id));
-        let most = large.max_by_key(|held| (held.is_unsized, total(held), held.holds));
+        let most = large.max_by_key(|held| (held.is_unsized, total(held), held.takes));
         if most.is_some() {
             self.press = Press::No;
         }
         most.map(|held| (held.slot, Goes::HoldsMost)).into_iter().collect()
     }
 
-    /// What the tasks of each project hold, finished ones among them.
+    /// What the tasks of each project take, finished ones among them.
     fn totals(&self, held: &[Held]) -> BTreeMap<ProjectId, Bytes> {
         let mut totals = BTreeMap::new();
         for held in held {
-            if let (Some(project), Some(holds)) = (self.project(held), held.holds) {
+            if let (Some(project), Some(takes)) = (self.project(held), held.takes) {
                 let total = totals.entry(project).or_insert(Bytes(0));
-                *total = Bytes(total.0.saturating_add(holds.0));
+                *total = Bytes(total.0.saturating_add(takes.0));
             }
         }
         totals
@@ -220,7 +224,7 @@ mod tests {
     /// Of the job with the slot's number.
     fn holds(slot: u32, megabytes: u64) -> Held {
         let (holds, job) = (Some(Bytes(megabytes * MB)), JobId(slot.into()));
-        Held { holds, ..Held::of(SlotId(slot), job) }
+        Held { holds, takes: holds, ..Held::of(SlotId(slot), job) }
     }
 
     /// Jobs 1 to 4 may hold 100 MB each, and are of four projects.
@@ -283,8 +287,19 @@ mod tests {
         );
         // Not known yet, and too little: it is named when it is known.
         let mut pressing = room().pressing(Press::Now);
-        assert_eq!(going(&mut pressing, &[Held { holds: None, ..holds(1, 0) }, holds(2, 0)]), NONE);
+        assert_eq!(going(&mut pressing, &[Held { takes: None, ..holds(1, 0) }, holds(2, 0)]), NONE);
         assert_eq!(going(&mut pressing, &[holds(1, 70), holds(2, 0)]), [1]);
+    }
+
+    #[test]
+    fn r6_10_what_holds_most_is_whose_end_gives_most_space_back_whatever_its_bound_counts() {
+        let takes = |slot, megabytes, of: u64| Held { takes: Some(Bytes(of * MB)), ..holds(slot, megabytes) };
+        let pressed = |held: &[Held]| going(&mut room().pressing(Press::Now), held);
+        // A file with holes; one that the agent has deleted while it was open.
+        assert_eq!(pressed(&[takes(1, 60, 0), takes(2, 40, 40)]), [2]);
+        assert_eq!(pressed(&[takes(1, 50, 50), takes(2, 30, 90)]), [2]);
+        // They are no way around a bound, and nothing against it.
+        assert_eq!(going(&mut room(), &[takes(1, 101, 0), takes(2, 30, 200)]), [1]);
     }
 
     #[test]

@@ -49,6 +49,9 @@ pub struct Process {
     pub zombie: bool,
     /// It was stopped by a signal, and goes on by another.
     pub stopped: bool,
+    /// It waits, and no signal but the last one has it do anything else: for a disk, or for a program that it
+    /// has started just now.
+    pub waits: bool,
     /// It has memory: it is none of the kernel's own threads, and does not end just now.
     pub has_memory: bool,
     /// Its program is loaded: the kernel has put its arguments and its environment in place. Of others'
@@ -135,6 +138,7 @@ fn parse(line: &str) -> Option<Process> {
         start: number(19)?,
         zombie: matches!(fields.first(), Some(&("Z" | "X" | "x"))),
         stopped: fields.first() == Some(&"T"),
+        waits: fields.first() == Some(&"D"),
         has_memory: number(20)? > 0,
         is_loaded: number(48).unwrap_or(0) > 0,
         threads: number(17).and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1),
