@@ -78,9 +78,9 @@ impl Brand {
         of(process).is_some_and(|value| self.covers(value))
     }
 
-    /// Whether the process has one of them that has this id.
+    /// Whether this id is that of a process that has one of them.
     pub fn is_on_id(self, pid: u32) -> bool {
-        of_id(pid).is_some_and(|value| self.covers(value))
+        of_id(pid).is_some_and(|value| self.covers(value)) && proc::is_process_now(pid)
     }
 }
 

@@ -6,9 +6,12 @@
 //! there is has that id: so it is asked for again and again, and the process told at once what is to be told.
 //! This takes some hundredths of a millisecond, and each try succeeds that falls into the first part of its
 //! life. Then a list is read again, for whoever forks may not have had a CPU meanwhile. Where others fork all
-//! the time, that is done three times.
+//! the time, that is done three times, a tenth of a second in all.
 //!
-//! Left out: systems that do not tell the last id of the reader's own processes, or not the true one.
+//! An id may be a thread's, which is none of those looked for.
+//!
+//! Left out: systems that do not tell the last id of the reader's own processes, or not the true one; and
+//! what gets no CPU for a tenth of a second while others fork all that time, which the next look finds.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +21,11 @@ use crate::proc;
 const QUIET: Duration = Duration::from_millis(5);
 /// So long it is waited from one try to the next.
 const PAUSE: Duration = Duration::from_micros(100);
-/// After so many new ids in a row that are none of those wanted, and so long, it is somebody else who forks:
-/// whoever is looked for has had a CPU by then.
+/// After so many new ids in a row that are none of those wanted, and so long, it is somebody else who forks.
 const VAIN_MAX: u32 = 50;
 const VAIN: Duration = Duration::from_millis(30);
+/// So many new ids in a second may be those of one who forks without pause: he takes more.
+const MANY: u32 = 200;
 /// The longest time that one chase takes.
 const LONGEST: Duration = Duration::from_millis(500);
 /// So many lists in a row with nothing new have all, whoever forks.
@@ -34,12 +38,20 @@ pub struct Lists {
     before: Option<u32>,
     /// Lists in a row with nothing new, although somebody has forked.
     calm: u32,
+    /// When the first one was begun.
+    since: Option<Instant>,
 }
 
 impl Lists {
     /// A list is to be read.
     pub fn begin(&mut self) {
         self.before = proc::last_id();
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// How long ago the first one was begun.
+    pub fn time(&self) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// A list is read, and had nothing new. Whether it has all. If it may not, it `tell`s something each new
@@ -50,6 +62,21 @@ impl Lists {
         }
         self.calm = if chase(is_wanted, tell) > 0 { 0 } else { self.calm + 1 };
         self.calm >= CALM
+    }
+}
+
+/// How fast ids are given, from look to look.
+#[derive(Debug, Default)]
+pub struct Forks(Option<(u32, Instant)>);
+
+impl Forks {
+    /// Whether somebody may have forked without pause since it was asked last.
+    pub fn are_many(&mut self) -> bool {
+        let now = (proc::last_id().unwrap_or_default(), Instant::now());
+        let Some((last, at)) = self.0.replace(now) else { return false };
+        // They begin anew at the bottom once the highest is reached.
+        let new = now.0.checked_sub(last).unwrap_or(u32::MAX);
+        f64::from(new) >= f64::from(MANY) * now.1.duration_since(at).as_secs_f64().max(0.1)
     }
 }
 
@@ -74,6 +101,7 @@ pub(crate) fn chase(is_wanted: impl Fn(u32) -> bool, mut tell: impl FnMut(u32)) 
             (told, vain, told_at) = (told + 1, 0, new_at);
         } else {
             vain += 1;
+            std::thread::sleep(PAUSE);
         }
     }
     told

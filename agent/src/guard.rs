@@ -66,7 +66,7 @@ pub fn watch(input: impl BufRead, mark: &str, grace: Duration, groups: Option<&P
         if let Some(groups) = &groups {
             groups.jobs.kill();
         }
-        if proc::end(|all| remaining(all, &watched, mark, brand), |pid| brand.is_on_id(pid)) == 0 {
+        if proc::end_all(|all| remaining(all, &watched, mark, brand), |pid| brand.is_on_id(pid)) == 0 {
             break;
         }
         std::thread::sleep(Duration::from_millis(50));

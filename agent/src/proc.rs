@@ -30,6 +30,15 @@ pub fn is_process(pid: u32) -> bool {
     status(pid, "Tgid:").and_then(|id| id.parse().ok()) == Some(pid)
 }
 
+/// The same, by a call that takes a microsecond where the system has it (Linux 5.3). What is gone is none.
+pub fn is_process_now(pid: u32) -> bool {
+    match to_pid(pid).map(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())) {
+        Some(Ok(_)) => true,
+        Some(Err(rustix::io::Errno::NOSYS)) => is_process(pid),
+        _ => false,
+    }
+}
+
 /// What `/proc/PID/status` says after such a word as `Uid:`. The name of the process is in there too, and can
 /// hold any bytes.
 pub fn status(pid: u32, word: &str) -> Option<String> {
@@ -114,20 +123,21 @@ pub fn end_of_users(users: &Range<u32>) -> io::Result<()> {
         let theirs = of_users(all, users).into_iter();
         theirs.filter(|process| !is_in_container(process.pid)).collect()
     };
-    let is_of = |pid| self::users(pid).iter().any(|id| users.contains(id)) && !is_in_container(pid);
+    let is_of = |pid| {
+        self::users(pid).iter().any(|id| users.contains(id)) && is_process_now(pid) && !is_in_container(pid)
+    };
     let give_up = Instant::now() + DYING_MAX;
-    loop {
-        if end(left, is_of) == 0 {
-            return Ok(());
-        }
-        if Instant::now() > give_up {
-            let one = left(&all()).first().map_or(0, |process| process.pid);
-            let why =
-                format!("processes of the users from {} on cannot be killed, such as {one}", users.start);
+    while end_all(left, is_of) > 0 {
+        if Instant::now() > give_up
+            && let Some(one) = left(&all()).first()
+        {
+            let (first, pid) = (users.start, one.pid);
+            let why = format!("processes of the users from {first} on cannot be killed, such as {pid}");
             return Err(io::Error::other(why));
         }
         std::thread::sleep(StdDuration::from_millis(10));
     }
+    Ok(())
 }
 
 /// What the processes of `session` use together, out of a list of [`all`].
@@ -305,12 +315,20 @@ pub fn kill(processes: impl Iterator<Item = Process>) -> usize {
 /// Most rounds of [`end`], should processes fork faster than they can be stopped.
 const ROUNDS_MAX: u32 = 20;
 
-/// Ends all processes that `pick` picks from those that there are, and those whose ids `has_id` says to be of
-/// the same kind, which no list may have. Returns how many there were.
+/// Ends all processes that `pick` picks from those that there are. Returns how many there were.
 ///
 /// They are stopped first, round after round, until no round finds one that was not: what is stopped forks no
 /// more, and leaves no room for others where their number is limited.
-pub fn end(pick: impl Fn(&[Process]) -> Vec<Process>, has_id: impl Fn(u32) -> bool) -> usize {
+pub fn end(pick: impl Fn(&[Process]) -> Vec<Process>) -> usize {
+    end_with(&pick, None)
+}
+
+/// The same, also of those whose ids `has_id` says to be of the same kind, and which no list may have.
+pub fn end_all(pick: impl Fn(&[Process]) -> Vec<Process>, has_id: impl Fn(u32) -> bool) -> usize {
+    end_with(&pick, Some(&has_id))
+}
+
+fn end_with(pick: &dyn Fn(&[Process]) -> Vec<Process>, has_id: Option<&dyn Fn(u32) -> bool>) -> usize {
     let mut told: BTreeSet<(u32, u64)> = BTreeSet::new();
     let mut lists = fleeting::Lists::default();
     for _ in 0..ROUNDS_MAX {
@@ -321,7 +339,7 @@ pub fn end(pick: impl Fn(&[Process]) -> Vec<Process>, has_id: impl Fn(u32) -> bo
             news = true;
             signal(process.pid, Signal::STOP);
         }
-        if !news && lists.have_all(&has_id, |pid| signal(pid, Signal::STOP)) {
+        if !news && has_id.is_none_or(|has_id| lists.have_all(has_id, |pid| signal(pid, Signal::STOP))) {
             return kill(found.into_iter());
         }
     }

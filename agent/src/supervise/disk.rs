@@ -45,8 +45,8 @@ const PERIOD_LEAST: Duration = Duration::from_secs(3);
 const FALL: u64 = 256 << 20;
 /// Entries of a turn: some tenths of a second.
 const TURN: u64 = 50_000;
-/// So many processes that no list has are stopped for a count.
-const CAUGHT_MAX: usize = 1_000;
+/// So long processes of a task are looked for that no list has.
+const CHASE_MAX: Duration = Duration::from_secs(2);
 /// So many counts in a row may miss something.
 const MISSES_MAX: u32 = 3;
 
@@ -152,7 +152,7 @@ fn count_in_turn(places: &[(JobId, Files)], data: &Path, most: u64) -> BTreeMap<
                     blocks.insert(*job, taken);
                 }
             } else {
-                files.meter.note_disk_of_at_least(files.held(walk.total()).most());
+                files.meter.note_disk_of_at_least(files.held(walk.total()));
             }
             !is_over
         });
@@ -171,8 +171,8 @@ impl Files {
 
     /// Takes note of its count that is over. Gives what its files take of the disk, if nothing was missed.
     fn note(&self, walk: &Walk, data: &Path) -> Option<Bytes> {
-        let nameless = self.nameless(walk, data);
-        let missed = walk.missed().or(nameless.missed());
+        let (nameless, fled) = self.nameless(walk, data);
+        let missed = walk.missed().or(nameless.missed()).or(fled);
         self.meter.set_unsized(nameless.is_unsized());
         let all = self.held(walk.total()).plus(nameless.usage());
         // It cannot be seen that it has given back what was not looked at.
@@ -187,31 +187,30 @@ impl Files {
         missed.is_none().then_some(all.blocks)
     }
 
-    /// What its processes hold open. One that no list has, for it forks without pause, is stopped meanwhile.
-    fn nameless(&self, walk: &Walk, data: &Path) -> Nameless {
+    /// What its processes hold open, also of what no list has, for it forks without pause: that is stopped
+    /// meanwhile. None of it is where that takes too long.
+    fn nameless(&self, walk: &Walk, data: &Path) -> (Nameless, Option<Missed>) {
         let number = self.meter.brand();
-        let is_its = |pid| number > 0 && brand::of_id(pid) == Some(number);
-        // What has a parent that is its as well is short work, and nobody's trick: the parent holds the same.
-        let is_fleeting = |pid| {
-            is_its(pid) && proc::find(pid).is_some_and(|process| !process.stopped && !is_its(process.parent))
-        };
-        let (mut lists, mut caught) = (Lists::default(), BTreeSet::new());
-        let processes = loop {
+        let of = |processes: &[Process]| Nameless::of(processes, walk.devices(), data);
+        if number == 0 {
+            return (of(&self.processes()), None);
+        }
+        let mut lists = Lists::default();
+        let mut caught = Caught { meter: &self.meter, all: Vec::new() };
+        loop {
             lists.begin();
             let processes = self.processes();
-            let stop = |pid| {
-                proc::signal(pid, Signal::STOP);
-                caught.insert(pid);
-            };
-            if lists.have_all(is_fleeting, stop) || caught.len() >= CAUGHT_MAX {
-                break processes;
+            let known: BTreeSet<u32> = processes.iter().map(|process| process.pid).collect();
+            // It is told as soon as possible, and its threads are no processes.
+            let is_new =
+                |id| !known.contains(&id) && brand::of_id(id) == Some(number) && proc::is_process_now(id);
+            if lists.have_all(is_new, |pid| caught.stop(pid)) {
+                return (of(&processes), None);
             }
-        };
-        let nameless = Nameless::of(&processes, walk.devices(), data);
-        if !self.meter.is_frozen() {
-            caught.iter().for_each(|&pid| proc::signal(pid, Signal::CONT));
+            if lists.time() > CHASE_MAX {
+                return (of(&processes), Some(Missed::Moved));
+            }
         }
-        nameless
     }
 
     /// Its processes, as far as they are known.
@@ -225,6 +224,29 @@ impl Files {
             !process.zombie && (by_session.contains(&process.pid) || by_number())
         };
         all.iter().filter(is_own).copied().collect()
+    }
+}
+
+/// Processes that were stopped so that they could be counted. They go on when that is over, unless their task
+/// is stopped by then.
+struct Caught<'a> {
+    meter: &'a Meter,
+    all: Vec<Process>,
+}
+
+impl Caught<'_> {
+    fn stop(&mut self, pid: u32) {
+        proc::signal(pid, Signal::STOP);
+        self.all.extend(proc::find(pid));
+    }
+}
+
+impl Drop for Caught<'_> {
+    fn drop(&mut self) {
+        let is_there = |one: &&Process| proc::find(one.pid).is_some_and(|now| now.start == one.start);
+        if !self.meter.is_frozen() {
+            self.all.iter().filter(is_there).for_each(|one| proc::signal(one.pid, Signal::CONT));
+        }
     }
 }
 
@@ -442,8 +464,48 @@ mod tests {
         let end = Instant::now() + Duration::from_secs(60);
         let seen = || crate::fleeting::chase(is_its, |_| {}) > 0;
         let goes_on = std::iter::repeat_with(seen).take_while(|_| Instant::now() < end).any(|seen| seen);
-        while proc::end(|_| brand::find(brand), is_its) > 0 {}
+        while proc::end_all(|_| brand::find(brand), is_its) > 0 {}
         assert!(held.iter().all(|&held| held >= 3_000_000), "{held:?}");
         assert!(goes_on);
+    }
+
+    #[test]
+    fn r6_10_a_count_stops_no_program_that_makes_threads_without_pause() {
+        use std::process::{Command, Stdio};
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let dir = tempfile::tempdir().unwrap();
+        let slot = dir.path().join(SLOTS).join("1");
+        std::fs::create_dir_all(&slot).unwrap();
+        let brand = brand::Brand::of_life("/nowhere:threads:").of_slot(3);
+        let mut command = Command::new("python3");
+        let program = "import threading, time\nend = time.time() + 120\nprint('.', flush=True)\n\
+                       while time.time() < end:\n t = threading.Thread(target=len, args=('',)); t.start(); t.join()";
+        command.args(["-c", program]).stdin(Stdio::null()).stdout(Stdio::piped());
+        sys::isolate(&mut command, Urgency::Inherited, None);
+        sys::limit(&mut command, sys::Limits { brand: brand.value(), ..sys::Limits::default() });
+        let mut first = command.spawn().unwrap();
+        std::io::Read::read_exact(first.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        let meter = Arc::<Meter>::default();
+        meter.set_brand(brand.value());
+        let files = Files { slot, outputs: Vec::new(), sessions: Sessions::new(), meter };
+        let (files, is_over) = ([(JobId(1), files)], AtomicBool::new(false));
+        let has_stopped = std::thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                let mut has_stopped = false;
+                while !is_over.load(Ordering::Relaxed) {
+                    has_stopped |= proc::find(first.id()).is_some_and(|process| process.stopped);
+                }
+                has_stopped
+            });
+            for _ in 0..20 {
+                count_in_turn(&files, dir.path(), COUNTED_MAX);
+            }
+            is_over.store(true, Ordering::Relaxed);
+            looks.join().unwrap()
+        });
+        first.kill().unwrap();
+        first.wait().unwrap();
+        assert!(!has_stopped);
     }
 }

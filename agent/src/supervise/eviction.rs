@@ -24,7 +24,7 @@ use crate::walk::{Counted, Walk};
 /// So many entries of a slot are counted while the supervisor waits: some hundredths of a second.
 const IN_ONE_GO: u64 = 5_000;
 /// So long entries of one are deleted in one go. The rest goes when a task would have to go once more.
-const STRIP: Duration = Duration::from_secs(2);
+const STRIP: Duration = Duration::from_secs(5);
 /// How long the files may be that say how a task has finished.
 const FINISH_MAX: u64 = 4 << 10;
 /// Likewise, for what it has said.
@@ -40,7 +40,8 @@ impl EndedTasks {
         // Where it could not be looked at, the last count has to do.
         let holds = Some(end.disk_usage).filter(|bytes| bytes.0 > 0).or(task.disk().map(|held| held.all));
         let (slot, is_finished) = (task.slot(), is_finished(end));
-        let held = Held { slot, job, holds, takes: holds, is_finished, ..Held::of(slot, job) };
+        let takes = task.takes().zip(holds).map(|(takes, holds)| takes.min(holds)).or(holds);
+        let held = Held { slot, job, holds, takes, is_finished, ..Held::of(slot, job) };
         self.0.insert(slot, (held, outputs));
     }
 
@@ -175,15 +176,18 @@ impl Supervision {
         };
         let entries = std::fs::read_dir(self.shared.dir.slot(slot)).into_iter().flatten().flatten();
         let entries = entries.filter(|entry| !stays(entry)).map(|entry| entry.path());
-        let end = Instant::now() + STRIP;
-        self.delete(entries.take_while(|_| Instant::now() < end));
-        if Instant::now() < end
+        let (end, mut is_whole) = (Instant::now() + STRIP, true);
+        let gone = self.delete(entries.take_while(|_| {
+            is_whole = Instant::now() < end;
+            is_whole
+        }));
+        // Where nothing of it can be deleted, that is not tried again and again.
+        if (is_whole || gone == 0)
             && let Some((held, _)) = self.ended_tasks.0.get_mut(&slot)
         {
-            // Where something of it cannot be deleted, that is not tried again and again.
+            let left = |all: Bytes| Bytes(all.0.saturating_sub(rubbish.0));
             held.in_slot = Some(Bytes(0));
-            held.holds = held.holds.map(|all| Bytes(all.0.saturating_sub(rubbish.0)));
-            held.takes = held.holds;
+            (held.holds, held.takes) = (held.holds.map(left), held.takes.map(left));
         }
     }
 
@@ -212,14 +216,14 @@ impl Supervision {
         self.delete(files.outputs.into_iter().chain(taken));
     }
 
-    /// Deletes outputs.
-    pub(super) fn delete(&self, outputs: impl IntoIterator<Item = PathBuf>) {
-        for path in outputs {
-            let path = &path;
-            if let Err(error) = self.shared.dir.trash().take(path) {
-                tracing::error!(path = %path.display(), %error, "cannot delete it");
-            }
-        }
+    /// Deletes outputs. Returns how many are gone.
+    pub(super) fn delete(&self, outputs: impl IntoIterator<Item = PathBuf>) -> usize {
+        let take = |path: &PathBuf| {
+            let taken = self.shared.dir.trash().take(path);
+            let say = |error: &_| tracing::error!(path = %path.display(), %error, "cannot delete it");
+            taken.inspect_err(say).is_ok()
+        };
+        outputs.into_iter().filter(take).count()
     }
 }
 

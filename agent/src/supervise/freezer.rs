@@ -4,9 +4,10 @@
 //! Model: SIGSTOP, first to each task's process group and to those of the sessions that it is known to have
 //! made, which takes microseconds, then to whatever else these sessions hold or has the task's number
 //! ([`crate::brand`]), in rounds, until no round finds a process that was not stopped before: one that is
-//! stopped cannot fork. What comes and goes between two rounds is found by its id ([`crate::fleeting`]). An
-//! application that is told to suspend looks a tenth of a second later, or never; so it is stopped first, and
-//! not told at all while it is. SIGCONT undoes it, for one task at a time.
+//! stopped cannot fork. What comes and goes between two rounds is found by its id ([`crate::fleeting`]), by
+//! the supervisor's thread and at each look while somebody forks fast: nobody waits for that. An application
+//! that is told to suspend looks a tenth of a second later, or never; so it is stopped first, and not told at
+//! all while it is. SIGCONT undoes it, for one task at a time.
 //!
 //! Whoever hears of the owner first may call, on any thread; nothing here waits for a disk. A task that was
 //! told to leave goes on, or it never would; it has little time for that while somebody wants the machine.
@@ -15,8 +16,9 @@
 //! later, and not all hosts have it. What goes on by a SIGCONT is stopped again by the next look, and a task
 //! that goes on again and again is killed.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::process::{Signal, kill_process_group};
@@ -28,9 +30,15 @@ use crate::proc::{self, Process, Sessions};
 
 /// Most rounds for one task, should it fork faster than it can be stopped.
 const ROUNDS: u32 = 20;
-/// So many processes are made from one look to the next, and they may be those of one that forks without
-/// pause: it makes thousands.
-const MANY: u32 = 200;
+
+/// What of tasks is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// What a list has.
+    Listed,
+    /// All of it. That takes a tenth of a second where others fork all the time.
+    All,
+}
 
 /// The tasks that can be stopped, by their first processes.
 #[derive(Debug, Default)]
@@ -41,8 +49,6 @@ pub struct Freezer {
     fired: AtomicBool,
     /// Somebody wants the host for himself.
     wanted: AtomicBool,
-    /// The last process id that had been given when stopped tasks were looked at last.
-    last_id: AtomicU32,
 }
 
 impl Freezer {
@@ -82,18 +88,19 @@ impl Freezer {
     /// Stops all tasks for somebody, but those that were told to leave: they have to hurry.
     pub fn freeze(&self) {
         self.wanted.store(true, Ordering::Relaxed);
-        self.freeze_again();
+        self.freeze_those(|_| true, |meter| meter.set_frozen(true), Reach::Listed);
     }
 
-    /// Stops all tasks once more, where that was ordered.
+    /// Stops all tasks once more, where that was ordered, and what of them no list has: that takes some time,
+    /// which nobody else is to wait for.
     pub(super) fn freeze_again(&self) {
-        self.freeze_those(|_| true, |meter| meter.set_frozen(true));
+        self.freeze_those(|_| true, |meter| meter.set_frozen(true), Reach::All);
     }
 
     /// Stops all tasks to be counted. Each goes on when that is over, unless it is stopped for something else
     /// by then.
     pub(super) fn hold_still(&self) {
-        self.freeze_those(|_| true, |meter| meter.set_counted_still(true));
+        self.freeze_those(|_| true, |meter| meter.set_counted_still(true), Reach::All);
     }
 
     /// A task was counted. True if it goes on.
@@ -111,37 +118,99 @@ impl Freezer {
     /// Stops some tasks.
     pub(super) fn freeze_some(&self, leaders: &BTreeSet<u32>) {
         if !leaders.is_empty() {
-            self.freeze_those(|leader| leaders.contains(&leader), |meter| meter.set_frozen(true));
+            self.freeze_those(
+                |leader| leaders.contains(&leader),
+                |meter| meter.set_frozen(true),
+                Reach::Listed,
+            );
         }
     }
 
-    fn freeze_those(&self, wanted: impl Fn(u32) -> bool, note: impl Fn(&Meter)) {
-        let tasks = fallow_daemon::lock(&self.tasks);
+    fn freeze_those(&self, wanted: impl Fn(u32) -> bool, note: impl Fn(&Meter), reach: Reach) {
         let stay = |meter: &Meter| !meter.is_gone() && !meter.is_leaving();
-        let stopped: Vec<_> =
-            tasks.iter().filter(|(leader, meter)| wanted(**leader) && stay(meter)).collect();
-        // All groups at first: that is nearly everything.
-        for (leader, meter) in &stopped {
-            note(meter);
-            signal_first(**leader, meter, Signal::STOP);
-            for (session, start) in meter.strays().iter() {
-                // Its first process leads a group as well. Where that is gone, the id may be another's.
-                if proc::find(*session).is_some_and(|first| first.start == *start && !first.zombie) {
-                    signal_group(*session, Signal::STOP);
+        let stopped = {
+            let tasks = fallow_daemon::lock(&self.tasks);
+            let stopped: Vec<_> =
+                tasks.iter().filter(|(leader, meter)| wanted(**leader) && stay(meter)).collect();
+            // All groups at first: that is nearly everything.
+            for (leader, meter) in &stopped {
+                note(meter);
+                signal_first(**leader, meter, Signal::STOP);
+                for (session, start) in meter.strays().iter() {
+                    // Its first process leads a group as well. Where that is gone, the id may be another's.
+                    if proc::find(*session).is_some_and(|first| first.start == *start && !first.zombie) {
+                        signal_group(*session, Signal::STOP);
+                    }
                 }
             }
-        }
-        stop(&stopped, true);
+            stopped.into_iter().map(|(leader, meter)| (*leader, Arc::clone(meter))).collect::<Vec<_>>()
+        };
+        self.stop(&stopped, reach);
+    }
+
+    /// Whether tasks are stopped.
+    pub(super) fn has_stopped(&self) -> bool {
+        fallow_daemon::lock(&self.tasks).values().any(|meter| is_to_stand(meter))
     }
 
     /// Stops again what goes on of stopped tasks.
-    pub(super) fn enforce(&self) {
-        let last = proc::last_id().unwrap_or_default();
-        let new = last.checked_sub(self.last_id.swap(last, Ordering::Relaxed));
-        let tasks = fallow_daemon::lock(&self.tasks);
-        let stay = |meter: &Meter| !meter.is_gone() && meter.is_frozen();
-        let stopped: Vec<_> = tasks.iter().filter(|(_, meter)| stay(meter)).collect();
-        stop(&stopped, new.is_none_or(|new| new >= MANY));
+    pub(super) fn enforce(&self, reach: Reach) {
+        let stopped: Vec<_> = {
+            let tasks = fallow_daemon::lock(&self.tasks);
+            let stopped = tasks.iter().filter(|(_, meter)| is_to_stand(meter));
+            stopped.map(|(leader, meter)| (*leader, Arc::clone(meter))).collect()
+        };
+        self.stop(&stopped, reach);
+    }
+
+    /// Stops whatever these tasks hold beside their groups, as long as they are to be stopped.
+    fn stop(&self, tasks: &[(u32, Arc<Meter>)], reach: Reach) {
+        let mut told: BTreeSet<(u32, u64)> = BTreeSet::new();
+        let mut lists = Lists::default();
+        for _ in 0..ROUNDS {
+            if tasks.is_empty() {
+                return;
+            }
+            lists.begin();
+            let all = proc::all();
+            let branded = brand::sorted(&all);
+            let mut news = false;
+            let lock = fallow_daemon::lock(&self.tasks);
+            for (leader, meter) in tasks.iter().filter(|(_, meter)| is_to_stand(meter)) {
+                let sessions = sessions(*leader, meter, &all);
+                let branded = branded.get(&meter.brand()).into_iter().flatten();
+                let processes = proc::of_sessions(&all, &sessions).chain(branded);
+                for process in processes.filter(|process| !process.stopped) {
+                    // Also one that was told before and computes until it hears of it.
+                    news |= told.insert((process.pid, process.start));
+                    proc::signal(process.pid, Signal::STOP);
+                }
+            }
+            drop(lock);
+            if !news && (reach == Reach::Listed || self.stop_fleeting(tasks, &mut lists)) {
+                return;
+            }
+        }
+    }
+
+    /// Stops what of these tasks no list has. Whether a list had all.
+    fn stop_fleeting(&self, tasks: &[(u32, Arc<Meter>)], lists: &mut Lists) -> bool {
+        let meters: BTreeMap<u64, &Meter> =
+            tasks.iter().map(|(_, meter)| (meter.brand(), &**meter)).collect();
+        let found: Cell<Option<&Meter>> = Cell::new(None);
+        lists.have_all(
+            |id| {
+                found.set(brand::of_id(id).and_then(|number| meters.get(&number).copied()));
+                found.get().is_some() && proc::is_process_now(id)
+            },
+            |pid| {
+                // Whoever has the task go on waits for that, or did before.
+                let _tasks = fallow_daemon::lock(&self.tasks);
+                if found.get().is_some_and(is_to_stand) {
+                    proc::signal(pid, Signal::STOP);
+                }
+            },
+        )
     }
 
     /// Has a task go on, if it was stopped. One that is counted just now does when that is over, unless it is
@@ -181,36 +250,9 @@ fn wake(leader: u32, meter: &Meter) {
     all_of_it.for_each(|process| proc::signal(process.pid, Signal::CONT));
 }
 
-/// Stops whatever these tasks hold beside their groups. Also what no list may have, where that is wanted: it
-/// takes some milliseconds where others fork.
-fn stop(tasks: &[(&u32, &Arc<Meter>)], also_fleeting: bool) {
-    let mut told: BTreeSet<(u32, u64)> = BTreeSet::new();
-    let numbers: BTreeSet<u64> = tasks.iter().map(|(_, meter)| meter.brand()).collect();
-    let is_theirs = |pid| brand::of_id(pid).is_some_and(|number| numbers.contains(&number));
-    let mut lists = Lists::default();
-    for _ in 0..ROUNDS {
-        if tasks.is_empty() {
-            return;
-        }
-        lists.begin();
-        let all = proc::all();
-        let branded = brand::sorted(&all);
-        let mut news = false;
-        for (leader, meter) in tasks {
-            let sessions = sessions(**leader, meter, &all);
-            let branded = branded.get(&meter.brand()).into_iter().flatten();
-            let processes = proc::of_sessions(&all, &sessions).chain(branded);
-            for process in processes.filter(|process| !process.stopped) {
-                // Also one that was told before and computes until it hears of it.
-                news |= told.insert((process.pid, process.start));
-                proc::signal(process.pid, Signal::STOP);
-            }
-        }
-        let have_all = |lists: &mut Lists| lists.have_all(is_theirs, |pid| proc::signal(pid, Signal::STOP));
-        if !news && (!also_fleeting || have_all(&mut lists)) {
-            return;
-        }
-    }
+/// Whether a task is there that is to be stopped.
+fn is_to_stand(meter: &Meter) -> bool {
+    !meter.is_gone() && meter.is_frozen()
 }
 
 /// A task's sessions, its own first process's among them. Those that are new are noted.

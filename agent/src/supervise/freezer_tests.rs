@@ -91,7 +91,7 @@ fn r6_2_whole_trees_are_stopped_at_once_and_each_task_goes_on_by_itself() {
         proc::signal(process.pid, Signal::CONT);
     }
     wait_for(|| trees[1].stopped() == 0);
-    freezer.enforce();
+    freezer.enforce(Reach::Listed);
     wait_for(|| trees[1].stopped() == count(&trees[1]));
     assert_eq!(trees[0].stopped(), 0);
 }
@@ -122,7 +122,7 @@ fn r6_10_what_has_left_its_task_by_all_means_is_stopped_and_goes_on_with_it() {
     assert_eq!(crate::brand::find(brand).len(), 2);
     freezer.thaw(first.id());
     wait_for(|| crate::brand::find(brand).iter().all(|process| !process.stopped));
-    assert_eq!(proc::end(|_| crate::brand::find(brand), |_| false), 2);
+    assert_eq!(proc::end(|_| crate::brand::find(brand)), 2);
     first.wait().unwrap();
     wait_for(|| crate::brand::find(brand).is_empty());
 }
@@ -268,8 +268,12 @@ fn r6_10_what_forks_and_ends_so_fast_that_no_list_has_it_is_stopped_and_ended() 
     freezer.add(leader, Arc::clone(&meter));
     for _ in 0..5 {
         freezer.freeze();
-        let found = crate::brand::find(brand);
-        assert!(!found.is_empty() && found.iter().all(|process| process.stopped), "{found:?}");
+        freezer.freeze_again();
+        // It may have to wait for a CPU before it hears of that.
+        wait_for(|| {
+            let found = crate::brand::find(brand);
+            !found.is_empty() && found.iter().all(|process| process.stopped)
+        });
         freezer.thaw(leader);
     }
     super::super::killing::kill(leader, &meter);
@@ -277,6 +281,6 @@ fn r6_10_what_forks_and_ends_so_fast_that_no_list_has_it_is_stopped_and_ended() 
     let (say, said) = std::sync::mpsc::channel();
     std::thread::spawn(move || say.send(std::io::Read::read_to_end(&mut all_gone, &mut Vec::new())));
     let is_gone = said.recv_timeout(Duration::from_secs(60)).is_ok();
-    while proc::end(|_| crate::brand::find(brand), |pid| brand.is_on_id(pid)) > 0 {}
+    while proc::end_all(|_| crate::brand::find(brand), |pid| brand.is_on_id(pid)) > 0 {}
     assert!(is_gone, "something of it goes on, or is stopped");
 }

@@ -10,7 +10,8 @@ use crate::proc::{self, Sessions};
 /// How often processes that left a task's session are looked for and killed at its end, at most.
 const STRAY_ROUNDS: u32 = 20;
 
-/// Kills all of a task's processes: the session of its first one, and what left it.
+/// Kills all of a task's processes that a list has: the session of its first one, and what left it. The rest
+/// ends when its first one has.
 pub(super) fn kill(pid: u32, meter: &Meter) {
     if let Some(group) = meter.group() {
         group.kill();
@@ -29,7 +30,7 @@ pub(super) fn kill(pid: u32, meter: &Meter) {
         None => proc::kill_group(pid),
     }
     known.extend(first.filter(|first| !meter.is_other(first)).map(|first| (first.pid, first.start)));
-    proc::end(|all| of_task(all, &known, meter.brand()), |pid| has_number(pid, meter));
+    proc::end(|all| of_task(all, &known, meter.brand()));
 }
 
 /// The living processes that have a task's number, or are of its sessions.
@@ -43,7 +44,7 @@ fn of_task(all: &[proc::Process], sessions: &Sessions, brand: u64) -> Vec<proc::
 
 /// Whether the process that has this id has the task's number.
 fn has_number(pid: u32, meter: &Meter) -> bool {
-    brand::of_id(pid) == Some(meter.brand())
+    brand::of_id(pid) == Some(meter.brand()) && proc::is_process_now(pid)
 }
 
 /// Kills what left the session: it is known by its number, by the session that it made for itself, by its
@@ -61,7 +62,7 @@ pub(super) fn kill_strays(
     for _ in 0..STRAY_ROUNDS {
         let all = proc::all();
         proc::follow(&mut strays, &all);
-        let known = proc::end(|all| of_task(all, &strays, meter.brand()), |pid| has_number(pid, meter));
+        let known = proc::end_all(|all| of_task(all, &strays, meter.brand()), |pid| has_number(pid, meter));
         if known + proc::kill_marked(mark) == 0 {
             break;
         }

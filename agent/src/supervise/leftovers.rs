@@ -147,12 +147,13 @@ fn kill_all(dir: &DataDir, leaders: &[Leader]) {
         if !left.is_empty() {
             tracing::info!(processes = left.len(), "killing what an earlier life of the agent left running");
         }
-        if proc::end(of_earlier, |pid| brand.is_on_id(pid)) == 0 {
+        if proc::end_all(of_earlier, |pid| brand.is_on_id(pid)) == 0 {
             return;
         }
-        if StdInstant::now() > give_up {
-            let first = left.first().map(|process| process.pid);
-            tracing::error!(processes = left.len(), first, "processes of an earlier life cannot be killed");
+        if StdInstant::now() > give_up
+            && let Some(first) = of_earlier(&proc::all()).first()
+        {
+            tracing::error!(first = first.pid, "processes of an earlier life cannot be killed");
             return;
         }
         std::thread::sleep(StdDuration::from_millis(50));

@@ -338,8 +338,7 @@ mod tests {
         }
         let before = cpu(&mut members);
         let detached = |process: &Process| process.pid != task.id();
-        let killed =
-            proc::end(|_| crate::brand::find(brand).into_iter().filter(detached).collect(), |_| false);
+        let killed = proc::end(|_| crate::brand::find(brand).into_iter().filter(detached).collect());
         while members.known.len() > 1 && Instant::now() < end {
             members.look(&leaders);
         }

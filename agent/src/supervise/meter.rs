@@ -11,7 +11,7 @@ use super::disk::Misses;
 use super::early_door::EarlyDoor;
 use super::groups::TaskGroup;
 use crate::proc::{self, Sessions, Used};
-use crate::walk::Missed;
+use crate::walk::{Missed, Usage};
 
 /// The most that a task was ever seen to use. Shared by the supervisor, which looks, and the task's thread,
 /// which reports.
@@ -21,7 +21,7 @@ pub(super) struct Meter {
     peak_bytes: AtomicU64,
     /// What its files hold; none before the first count.
     disk: Mutex<(Option<DiskHeld>, Misses)>,
-    /// What there would be of the disk without it, in bytes, as they were counted last.
+    /// How much more of the disk would be free without it, in bytes, as far as that was counted.
     takes: AtomicU64,
     /// When they were counted to the end last.
     counted_at: Mutex<Option<Instant>>,
@@ -58,8 +58,8 @@ impl Meter {
     }
     /// Notes what its files hold, and what of the disk that takes.
     pub(super) fn note_disk(&self, held: DiskHeld, takes: Bytes) {
-        fallow_daemon::lock(&self.disk).0 = Some(held);
         self.takes.store(takes.0, Ordering::Relaxed);
+        fallow_daemon::lock(&self.disk).0 = Some(held);
         *fallow_daemon::lock(&self.counted_at) = Some(Instant::now());
     }
     /// Whether they were counted to the end after that time.
@@ -67,11 +67,12 @@ impl Meter {
         fallow_daemon::lock(&self.counted_at).is_some_and(|at| at > time)
     }
     /// Notes what they hold as far as it is counted, if that is more than was known.
-    pub(super) fn note_disk_of_at_least(&self, bytes: Bytes) {
+    pub(super) fn note_disk_of_at_least(&self, counted: Usage) {
+        self.takes.fetch_max(counted.blocks.0, Ordering::Relaxed);
         let known = &mut fallow_daemon::lock(&self.disk).0;
         let held = known.unwrap_or_default();
-        if bytes > held.all {
-            *known = Some(DiskHeld { all: bytes, ..held });
+        if counted.most() > held.all {
+            *known = Some(DiskHeld { all: counted.most(), ..held });
         }
     }
     /// Notes what a count has missed, and says what follows from that.
@@ -89,7 +90,7 @@ impl Meter {
     pub(super) fn disk(&self) -> Option<DiskHeld> {
         fallow_daemon::lock(&self.disk).0
     }
-    /// What there would be of the disk without it, as they were counted last.
+    /// How much more of the disk would be free without it, as far as that was counted.
     pub(super) fn takes(&self) -> Option<Bytes> {
         self.disk().map(|_| Bytes(self.takes.load(Ordering::Relaxed)))
     }

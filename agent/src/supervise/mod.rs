@@ -59,12 +59,13 @@ use crate::brand::Brand;
 use crate::confine::Confinement;
 use crate::dir::DataDir;
 use crate::files::shown;
+use crate::fleeting::Forks;
 use crate::guard::GuardHandle;
 use crate::modes;
 use crate::proc::Sessions;
 use disk::DiskLook;
 use eviction::{EndedTasks, Shortage};
-use freezer::Freezer;
+use freezer::{Freezer, Reach};
 use groups::Groups;
 use members::Members;
 use pace::Matters;
@@ -234,6 +235,7 @@ impl Supervisor {
             tasks: BTreeMap::new(),
             own,
             freezer: Arc::clone(&freezer),
+            forks: Forks::default(),
             members: Members::default(),
             disk: DiskLook::default(),
             swap,
@@ -335,6 +337,7 @@ struct Supervision {
     tasks: BTreeMap<JobId, Task>,
     own: Sender<Order>,
     freezer: Arc<Freezer>,
+    forks: Forks,
     members: Members,
     disk: DiskLook,
     swap: SwapLooks,
@@ -610,8 +613,10 @@ impl Supervision {
                 goes_on = true;
             }
         }
-        if goes_on {
-            self.freezer.enforce();
+        // What no list has is stopped as well.
+        let forks_fast = self.forks.are_many() && self.freezer.has_stopped();
+        if goes_on || forks_fast {
+            self.freezer.enforce(if forks_fast { Reach::All } else { Reach::Listed });
         }
         self.shared.guard.keep_strays(&self.members.all_strays());
         let (looks_at_swap, is_wanted) = (self.swap.is_due(began), self.freezer.is_wanted());

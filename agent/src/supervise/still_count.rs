@@ -8,10 +8,11 @@
 //! go on. So may one of which the count has missed something, and one that is not counted by the longest time
 //! that the others may wait for it.
 //!
-//! A thread that waits and cannot be stopped stands still as well, as long as it has not run: the parent of a
-//! process that was stopped before it executed its program does.
+//! A thread that waits and cannot be stopped stands still as well, as long as it has not run: that of a process
+//! whose child was stopped before it executed its program does.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fallow_domain::JobId;
@@ -20,14 +21,12 @@ use super::Supervision;
 use super::disk::Files;
 use super::groups::TaskGroup;
 use super::meter::Meter;
-use super::task::Task;
 use crate::proc::{self, Process};
 
 /// After so long they go on, and what is known by then has to do.
 const LONGEST: Duration = Duration::from_secs(120);
-/// So long it may take until all of them are stopped. What waits for a disk is stopped after that, and what
-/// waits for a program that it has started just then goes on waiting.
-const SETTLE: Duration = Duration::from_secs(10);
+/// So long it may take until all of them stand still: a thread that waits for a disk may be stopped after that.
+const SETTLE: Duration = Duration::from_secs(30);
 /// So much CPU time of a group is none: what the system takes for others may count there.
 const NOTHING: fallow_domain::Duration = fallow_domain::Duration::from_millis(10);
 
@@ -52,10 +51,13 @@ struct Stood {
 }
 
 impl Stood {
-    /// None where something of it does not stand still. What waits may be taken for still.
-    fn of(files: &Files, meter: &Meter, may_wait: bool) -> Option<Self> {
-        let of_each = |process: &Process| Some(((process.pid, process.start), runs(process, may_wait)?));
-        let runs = files.processes().iter().map(of_each).collect::<Option<_>>()?;
+    /// None where something of it does not stand still.
+    fn of(files: &Files, meter: &Meter) -> Option<Self> {
+        let all = files.processes();
+        let has_child = |parent: u32| all.iter().any(|child| child.parent == parent && child.stopped);
+        let of_each =
+            |process: &Process| Some(((process.pid, process.start), runs(process, has_child(process.pid))?));
+        let runs = all.iter().map(of_each).collect::<Option<_>>()?;
         Some(Self { runs, group: meter.group().and_then(TaskGroup::cpu) })
     }
 
@@ -102,22 +104,16 @@ impl Supervision {
             self.end_still_count();
             return true;
         }
-        match count.stopped {
-            _ if is_counting => {}
-            None => {
-                self.freezer.hold_still();
-                count.stopped = Some(now);
+        if !is_counting && count.stopped.is_none() {
+            self.freezer.hold_still();
+            count.stopped = Some(now);
+        } else if let Some(stopped) = count.stopped.filter(|_| !is_counting) {
+            let stood = self.stand();
+            if stopped.elapsed() >= SETTLE || stood.values().all(Option::is_some) {
+                let places = self.places();
+                let is_begun = self.disk.count(places, self.shared.dir.path());
+                count.begun = is_begun.then_some((now, stood));
             }
-            Some(stopped) if count.begun.is_none() => {
-                let may_wait = stopped.elapsed() >= SETTLE;
-                let stood = self.stand(may_wait);
-                if may_wait || stood.values().all(Option::is_some) {
-                    let places = self.places();
-                    let is_begun = self.disk.count(places, self.shared.dir.path());
-                    count.begun = is_begun.then_some((now, stood));
-                }
-            }
-            Some(_) => {}
         }
         self.still_count = Some(count);
         false
@@ -144,15 +140,19 @@ impl Supervision {
     }
 
     /// How the tasks stand that are stopped to be counted.
-    fn stand(&self, may_wait: bool) -> BTreeMap<JobId, Option<Stood>> {
+    fn stand(&self) -> BTreeMap<JobId, Option<Stood>> {
         let tasks = self.tasks.iter().filter(|(_, task)| task.meter().is_counted_still());
-        let stood = |task: &Task| Stood::of(&task.files(&self.shared), &task.meter(), may_wait);
-        tasks.map(|(&job, task)| (job, stood(task))).collect()
+        tasks.map(|(&job, task)| (job, Stood::of(&task.files(&self.shared), &task.meter()))).collect()
     }
 
     fn note_who_moved(&self, count: &StillCount, is_late: bool) {
-        let Some((begun, stood)) = &count.begun else { return };
-        let now = self.stand(true);
+        let Some((begun, stood)) = &count.begun else {
+            // Those are not known of whom an earlier count has not come to an end.
+            let unknown = |meter: &Arc<Meter>| !meter.was_counted_after(count.since);
+            let meters = self.tasks.values().map(|task| task.meter());
+            return meters.filter(unknown).for_each(|meter| meter.set_unsized(true));
+        };
+        let now = self.stand();
         for (job, was) in stood {
             let Some(task) = self.tasks.get(job) else { continue };
             let has_run = match (was, now.get(job)) {
@@ -175,7 +175,6 @@ impl Supervision {
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};
-    use std::sync::Arc;
 
     use rustix::process::{Pid, Signal, kill_process};
 
@@ -200,7 +199,7 @@ mod tests {
             let sessions = Sessions::from([(leader, process.start)]);
             let files =
                 Files { slot: "/nowhere".into(), outputs: Vec::new(), sessions, meter: Arc::clone(&meter) };
-            Stood::of(&files, &meter, false)
+            Stood::of(&files, &meter)
         };
         let tell = |what| kill_process(Pid::from_raw(leader.cast_signed()).unwrap(), what).unwrap();
         while proc::find(leader).is_none_or(|process| process.session != leader) {
@@ -234,13 +233,15 @@ mod tests {
             format!("setpgrp; if (syscall({call}, {flags}, 0, 0, 0, 0) == 0) {{ kill 'STOP', $$ }}");
         let mut first =
             Command::new("setsid").args(["perl", "-e", &program]).stdin(Stdio::null()).spawn().unwrap();
-        let waits = || proc::find(first.id()).is_some_and(|process| process.waits);
+        let child = || proc::all().into_iter().find(|child| child.parent == first.id());
+        let is_stopped = || child().is_some_and(|child| child.stopped);
+        let waits = || proc::find(first.id()).is_some_and(|process| process.waits) && is_stopped();
         let end = Instant::now() + Duration::from_secs(60);
         while !waits() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(5));
         }
         let process = proc::find(first.id()).unwrap();
-        let child = proc::all().into_iter().find(|child| child.parent == first.id());
+        let child = child();
         let (still, waiting) = (runs(&process, false), runs(&process, true));
         let again = runs(&process, true);
         child.iter().for_each(|child| proc::signal(child.pid, Signal::KILL));

@@ -134,6 +134,11 @@ impl Task {
         self.meter.disk()
     }
 
+    /// How much more of the disk would be free without its files, as far as that was counted.
+    pub(super) fn takes(&self) -> Option<Bytes> {
+        self.meter.takes()
+    }
+
     /// True when the last count missed something that another one may see.
     pub(super) fn is_unsurely_counted(&self) -> bool {
         self.process.is_some() && self.meter.is_unsure()

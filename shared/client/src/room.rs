@@ -10,7 +10,8 @@
 //! - What has finished and holds no more than it may stays. Its end is not stored, and it would be computed
 //!   once more. If that is not enough for a while, what lies in its slot goes, but neither its outputs nor
 //!   what says that it has finished: a job cannot finish and keep the disk full.
-//! - If that is not enough either, the largest one of the project whose tasks hold most goes, one at a time.
+//! - If that is not enough either, the one that takes most goes of the project whose tasks take most of the
+//!   disk, one at a time. Holes in files take nothing.
 //!   A project may allow its jobs more than this host has, and a host that stores nothing gets on with none
 //!   of them. Its job is not failed for what the host lacks: it is started again later. A project that
 //!   spreads what it holds over many small tasks does not have the large task of another one pay for it. One
@@ -36,13 +37,13 @@ pub struct Held {
     pub job: JobId,
     /// How much that is, as far as it was counted: against the bound of its job.
     pub holds: Option<Bytes>,
-    /// How much of the disk would be free without it, as far as it was counted: other than `holds`, without
-    /// holes, and with files that were deleted and are there only because it has them open.
+    /// How much more of the disk would be free without it, as far as it was counted: other than `holds`,
+    /// without holes, and with files of its project that were deleted and are there because it has them open.
     pub takes: Option<Bytes>,
     /// That is not all: the rest cannot be counted.
     pub is_uncounted: bool,
-    /// It may be any amount: a file is among it whose size cannot be told, or it has run while it was to
-    /// stand still for its count.
+    /// It may be any amount: a file is among it whose size cannot be told, it has run while it was to stand
+    /// still for its count, or that has missed something or was not over in time.
     pub is_unsized: bool,
     /// The task has finished, and its end is told.
     pub is_finished: bool,

@@ -49,8 +49,8 @@ pub struct Process {
     pub zombie: bool,
     /// It was stopped by a signal, and goes on by another.
     pub stopped: bool,
-    /// It waits, and no signal but the last one has it do anything else: for a disk, or for a program that it
-    /// has started just now.
+    /// It waits and hears of no signal meanwhile (state `D`): for a disk, or for a child that has yet to execute
+    /// its program.
     pub waits: bool,
     /// It has memory: it is none of the kernel's own threads, and does not end just now.
     pub has_memory: bool,
@@ -105,6 +105,7 @@ pub fn find(pid: u32) -> Option<Process> {
             zombie: false,
             stopped: thread.stopped,
             has_memory: thread.has_memory,
+            waits: thread.waits,
             is_loaded: thread.is_loaded,
             pages: thread.pages,
             ..process

@@ -143,3 +143,43 @@ fn r4_12_nobody_is_told_that_what_is_stored_is_over_before_that_is_stored_too() 
 fn r4_12_what_the_owner_takes_back_before_it_could_be_stored_is_not_done() {
     passes_on_a_volume_of(1_300, "disk::wishes::child_whose_owner_thinks_better_of_it");
 }
+
+#[test]
+fn child_whose_people_pause_it_for_a_moment() {
+    try_on_the_volume(is_over_in_time);
+}
+
+/// Asks for the end of a pause that is stored, and then for a pause of a moment, none of which can be stored.
+/// False if the agent found space.
+fn is_over_in_time(volume: &Path, dir: &Path) -> bool {
+    let daemon = Daemon::start(dir);
+    let status = || -> (f64, serde_json::Value) {
+        let asked = fallow_daemon::clock::now().as_secs_f64();
+        (asked, serde_json::from_str(&outcome(dir, &["status", "--json"]).1).unwrap())
+    };
+    assert_eq!(outcome(dir, &["snooze", "3h"]).0, 0);
+    let stored = status().1["host"]["snoozed_until"].clone();
+    fill(volume);
+    let (ends, _) = outcome(dir, &["snooze", "off"]);
+    let after = status().1["host"]["snoozed_until"].clone();
+    let (paused, told) = outcome(dir, &["snooze", "2s"]);
+    let is_full = (ends, paused) == (8, 8);
+    assert!(!is_full || after == stored, "{after} {stored}");
+    assert!(!is_full || told.contains("what was stored before holds again after a restart"), "{told}");
+    // That of a moment is over when it is over, and the stored one goes on.
+    let goes_on = |until: &serde_json::Value| !is_full || *until == stored;
+    wait_for("the end of the pause", || {
+        let (asked, status) = status();
+        let until = &status["host"]["snoozed_until"];
+        assert!(!is_full || until.as_f64().is_some_and(|until| until > asked), "{asked}: {until}");
+        goes_on(until).then_some(())
+    });
+    drop(daemon);
+    std::fs::remove_file(volume.join("fill")).unwrap();
+    is_full
+}
+
+#[test]
+fn r6_4_a_pause_that_cannot_be_stored_is_over_in_time_and_one_that_is_stored_is_shown_until_its_end_is() {
+    passes_on_a_volume_of(48, "disk::wishes::child_whose_people_pause_it_for_a_moment");
+}
