@@ -277,6 +277,7 @@ fn r6_10_what_forks_and_ends_so_fast_that_no_list_has_it_is_stopped_and_ended() 
         freezer.thaw(leader);
     }
     super::super::killing::kill(leader, &meter);
+    super::super::killing::kill_strays(&meter, Sessions::new(), "/nowhere:fleeting:", None).1.unwrap();
     // The last of them closes it.
     let (say, said) = std::sync::mpsc::channel();
     std::thread::spawn(move || say.send(std::io::Read::read_to_end(&mut all_gone, &mut Vec::new())));
