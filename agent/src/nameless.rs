@@ -12,7 +12,8 @@
 //! What a task can write counts, wherever its name was: in the slot, in the trash, under another mount. What
 //! it can only read counts where its name was in the agent's directory, but for files of projects, or in a
 //! place that is the task's own (see [`crate::confine`]): that the agent deleted or the system replaced one
-//! meanwhile is not the task's doing. Files of projects are told apart: they take space as long as it has them.
+//! meanwhile is not the task's doing. Files of projects are told apart: they take space as long as it has
+//! them.
 //!
 //! A descriptor that waits in a socket can be one of such a file, and nobody sees of which: the kernel
 //! tells, since Linux 5.6, how many there are. That is said to be what cannot be counted.
@@ -309,8 +310,8 @@ impl Names {
         Self { its: vec![real(data.join(SLOTS)), real(data.join(TRASH)), data], projects }
     }
 
-    /// Whose doing it is, by the name that a thread shows; none where it is no matter of the task's. `is_apart`
-    /// says whether the thread has mounts of its own.
+    /// Whose doing it is, by the name that a thread shows; none where it is no matter of the task's.
+    /// `is_apart` says whether the thread has mounts of its own.
     fn doing(&self, name: &[u8], is_apart: impl FnOnce() -> bool) -> Option<Doing> {
         if is_below(name, &self.projects) {
             return Some(Doing::Others);
