@@ -1,11 +1,11 @@
 //! Processes that fork and end so fast that no list of `/proc` has them (R6.10).
 //!
 //! Model: one that forks without pause, with each child going on in its stead, has another id by the time
-//! when a list has been read to its end. But the kernel tells the id that it has given last. Where that is the
-//! same before a list was read and after it, nobody has forked, and the list has all. Otherwise the youngest
-//! process there is has that id: so it is asked for again and again, and the process told at once what is to
-//! be told. This takes some hundredths of a millisecond, and each try succeeds that falls into the first part
-//! of its life. Then a list is read again, for whoever forks may not have had a CPU meanwhile. Where others
+//! when a list has been read to its end. But the kernel tells the id that it has given last. Where that is
+//! the same before a list was read and after it, nobody has forked, and the list has all. Otherwise the
+//! youngest process there is has that id: so it is asked for again and again, and the process told at once
+//! what is to be told. This takes some hundredths of a millisecond, and each try succeeds that falls into the
+//! first part of its life. Then a list is read again, for whoever forks may not have had a CPU meanwhile. Where others
 //! fork all the time, that is done three times, a tenth of a second in all.
 //!
 //! An id may be a thread's, which is none of those looked for.

@@ -9,9 +9,9 @@
 //! What counts is the larger of lengths, as BOINC counts them, and blocks: else a job could hide what it
 //! holds in tiny files. Holes count with their length. An output that was sent early and its file in the slot
 //! count once, as the larger of the two. Files without a name count that its processes hold open
-//! ([`crate::nameless`]), also those of processes that no list has ([`crate::fleeting`]). One whose files cannot be counted to their end is said to be so: at once if
-//! they are too many, and after some counts in a row if it moves or closes directories meanwhile, for an
-//! honest one may do so once.
+//! ([`crate::nameless`]), also those of processes that no list has ([`crate::fleeting`]). One whose files
+//! cannot be counted to their end is said to be so: at once if they are too many, and after some counts in a
+//! row if it moves or closes directories meanwhile, for an honest one may do so once.
 //!
 //! What tasks take together is known by counts that are over: while one goes on, the one before it stands.
 //! Otherwise, if one task gives space back that another takes, it could be seen with both for long.

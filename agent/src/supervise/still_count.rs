@@ -8,8 +8,8 @@
 //! go on. So may one of which the count has missed something, and one that is not counted by the longest time
 //! that the others may wait for it.
 //!
-//! A thread that waits and cannot be stopped stands still as well, as long as it has not run: that of a process
-//! whose child was stopped before it executed its program does.
+//! A thread that waits and cannot be stopped stands still as well, as long as it has not run: that of a
+//! process whose child was stopped before it executed its program does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::proc::{self, Process};
 
 /// After so long they go on, and what is known by then has to do.
 const LONGEST: Duration = Duration::from_secs(120);
-/// So long it may take until all of them stand still: a thread that waits for a disk may be stopped after that.
+/// So long it may take until all of them stand still: a thread that waits for a disk may take longer.
 const SETTLE: Duration = Duration::from_secs(30);
 /// So much CPU time of a group is none: what the system takes for others may count there.
 const NOTHING: fallow_domain::Duration = fallow_domain::Duration::from_millis(10);

@@ -49,8 +49,8 @@ pub struct Process {
     pub zombie: bool,
     /// It was stopped by a signal, and goes on by another.
     pub stopped: bool,
-    /// It waits and hears of no signal meanwhile (state `D`): for a disk, or for a child that has yet to execute
-    /// its program.
+    /// It waits and hears of no signal meanwhile (state `D`): for a disk, or for a child that has yet to
+    /// execute its program.
     pub waits: bool,
     /// It has memory: it is none of the kernel's own threads, and does not end just now.
     pub has_memory: bool,
