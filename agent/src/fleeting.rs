@@ -5,8 +5,8 @@
 //! the same before a list was read and after it, nobody has forked, and the list has all. Otherwise the
 //! youngest process there is has that id: so it is asked for again and again, and the process told at once
 //! what is to be told. This takes some hundredths of a millisecond, and each try succeeds that falls into the
-//! first part of its life. Then a list is read again, for whoever forks may not have had a CPU meanwhile. Where others
-//! fork all the time, that is done three times, a tenth of a second in all.
+//! first part of its life. Then a list is read again, for whoever forks may not have had a CPU meanwhile.
+//! Where others fork all the time, that is done three times, a tenth of a second in all.
 //!
 //! An id may be a thread's, which is none of those looked for.
 //!
@@ -38,8 +38,9 @@ pub struct Lists {
     before: Option<u32>,
     /// Lists in a row with nothing new, although somebody has forked.
     calm: u32,
-    /// When the first one was begun.
+    /// When the first one was begun, and how many there were.
     since: Option<Instant>,
+    count: u32,
 }
 
 impl Lists {
@@ -47,6 +48,12 @@ impl Lists {
     pub fn begin(&mut self) {
         self.before = proc::last_id();
         self.since.get_or_insert_with(Instant::now);
+        self.count += 1;
+    }
+
+    /// How many there were.
+    pub const fn count(&self) -> u32 {
+        self.count
     }
 
     /// How long ago the first one was begun.

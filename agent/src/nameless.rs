@@ -69,8 +69,8 @@ pub struct Nameless {
     read: u64,
     /// A process that is there could not be looked at, or what waits in a socket.
     is_closed: bool,
-    /// CPU time that this thread may have taken when the look is over.
-    work: Duration,
+    /// CPU time that this thread may have taken when the look is over; none before it has begun.
+    work: Option<Duration>,
     /// It took too much.
     is_long: bool,
     /// How large one is that is mapped, is not told.
@@ -80,26 +80,35 @@ pub struct Nameless {
 impl Nameless {
     /// Those that these processes hold, each once, on these devices. `data` is the agent's directory.
     pub fn of(processes: &[Process], devices: &BTreeSet<u64>, data: &Path) -> Self {
-        Self::within(WORK_MAX, processes, devices, data)
+        let mut found = Self::default();
+        found.look(processes, devices, data);
+        found
     }
 
-    /// The same, with at most so much CPU time.
-    fn within(work: Duration, processes: &[Process], devices: &BTreeSet<u64>, data: &Path) -> Self {
+    /// Adds those that these processes hold, each once, on these devices. `data` is the agent's directory.
+    pub fn look(&mut self, processes: &[Process], devices: &BTreeSet<u64>, data: &Path) {
+        self.look_within(WORK_MAX, processes, devices, data);
+    }
+
+    /// The same, with at most so much CPU time for all of it.
+    fn look_within(&mut self, work: Duration, processes: &[Process], devices: &BTreeSet<u64>, data: &Path) {
+        if processes.is_empty() {
+            return;
+        }
         let work = sys::thread_cpu_time().unwrap_or_default() + work;
-        let mut found = Self { work, ..Self::default() };
+        self.work.get_or_insert(work);
         let dir = Names::below(data);
         for process in processes {
             for thread in threads(process) {
-                found.run(&thread, devices, &dir);
-                found.open(&thread, devices, &dir);
+                self.run(&thread, devices, &dir);
+                self.open(&thread, devices, &dir);
             }
         }
         for process in processes {
-            if !found.is_long {
-                found.map(process, devices, &dir);
+            if !self.is_long {
+                self.map(process, devices, &dir);
             }
         }
-        found
     }
 
     /// Why a count of them is none, if it is none.
@@ -282,8 +291,8 @@ impl Nameless {
 }
 
 /// Whether this thread has taken so much CPU time.
-fn is_over(work: Duration) -> bool {
-    sys::thread_cpu_time().is_some_and(|now| now >= work)
+fn is_over(work: Option<Duration>) -> bool {
+    sys::thread_cpu_time().zip(work).is_some_and(|(now, work)| now >= work)
 }
 
 /// By whose doing a file that a task has open has no name any more.
@@ -454,6 +463,14 @@ fn number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Nameless {
+        fn within(work: Duration, processes: &[Process], devices: &BTreeSet<u64>, data: &Path) -> Self {
+            let mut found = Self::default();
+            found.look_within(work, processes, devices, data);
+            found
+        }
+    }
     use std::os::unix::fs::MetadataExt as _;
     use std::process::{Command, Stdio};
 

@@ -34,7 +34,8 @@ pub fn is_process(pid: u32) -> bool {
 pub fn is_process_now(pid: u32) -> bool {
     match to_pid(pid).map(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())) {
         Some(Ok(_)) => true,
-        Some(Err(rustix::io::Errno::NOSYS)) => is_process(pid),
+        // It is unknown, or kept from containers.
+        Some(Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM)) => is_process(pid),
         _ => false,
     }
 }

@@ -45,8 +45,11 @@ const PERIOD_LEAST: Duration = Duration::from_secs(3);
 const FALL: u64 = 256 << 20;
 /// Entries of a turn: some tenths of a second.
 const TURN: u64 = 50_000;
-/// So long processes of a task are looked for that no list has.
-const CHASE_MAX: Duration = Duration::from_secs(2);
+/// After so long all processes of a task are stopped for its count, if they come and go.
+const HOLD_AFTER: Duration = Duration::from_secs(1);
+/// So long they are looked for, and in so many lists: this thread may get little of a CPU.
+const CHASE_MAX: Duration = Duration::from_secs(5);
+const LISTS_MIN: u32 = 20;
 /// So many counts in a row may miss something.
 const MISSES_MAX: u32 = 3;
 
@@ -116,6 +119,11 @@ impl DiskLook {
         self.count(places(), data);
     }
 
+    /// When the last one was begun.
+    pub(super) fn begun(&self) -> Option<Instant> {
+        self.last
+    }
+
     /// Whether a count goes on.
     pub(super) fn is_counting(&self) -> bool {
         self.running.as_ref().is_some_and(|running| !running.is_finished())
@@ -171,8 +179,8 @@ impl Files {
 
     /// Takes note of its count that is over. Gives what its files take of the disk, if nothing was missed.
     fn note(&self, walk: &Walk, data: &Path) -> Option<Bytes> {
-        let (nameless, fled) = self.nameless(walk, data);
-        let missed = walk.missed().or(nameless.missed()).or(fled);
+        let nameless = self.nameless(walk, data);
+        let missed = walk.missed().or(nameless.missed());
         self.meter.set_unsized(nameless.is_unsized());
         let all = self.held(walk.total()).plus(nameless.usage());
         // It cannot be seen that it has given back what was not looked at.
@@ -187,28 +195,35 @@ impl Files {
         missed.is_none().then_some(all.blocks)
     }
 
-    /// What its processes hold open, also of what no list has, for it forks without pause: that is stopped
-    /// meanwhile. None of it is where that takes too long.
-    fn nameless(&self, walk: &Walk, data: &Path) -> (Nameless, Option<Missed>) {
+    /// What its processes hold open, also what no list has, for it forks without pause: that is stopped
+    /// meanwhile. Where that is not enough all of them are.
+    fn nameless(&self, walk: &Walk, data: &Path) -> Nameless {
         let number = self.meter.brand();
-        let of = |processes: &[Process]| Nameless::of(processes, walk.devices(), data);
-        if number == 0 {
-            return (of(&self.processes()), None);
-        }
-        let mut lists = Lists::default();
+        let (mut lists, mut nameless) = (Lists::default(), Nameless::default());
         let mut caught = Caught { meter: &self.meter, all: Vec::new() };
+        let mut read = BTreeSet::new();
         loop {
             lists.begin();
             let processes = self.processes();
             let known: BTreeSet<u32> = processes.iter().map(|process| process.pid).collect();
-            // It is told as soon as possible, and its threads are no processes.
-            let is_new =
-                |id| !known.contains(&id) && brand::of_id(id) == Some(number) && proc::is_process_now(id);
-            if lists.have_all(is_new, |pid| caught.stop(pid)) {
-                return (of(&processes), None);
+            let is_unread = |process: &&Process| read.insert((process.pid, process.start));
+            let unread: Vec<Process> = processes.iter().filter(is_unread).copied().collect();
+            nameless.look(&unread, walk.devices(), data);
+            // It is told as soon as possible, and threads are no processes.
+            let is_new = |id| {
+                let is_its = !known.contains(&id) && brand::of_id(id) == Some(number);
+                is_its && proc::is_process_now(id)
+            };
+            // What the list has may have ended before it was looked at, and left a child.
+            if lists.have_all(is_new, |pid| caught.stop(pid)) && unread.is_empty() {
+                return nameless;
             }
-            if lists.time() > CHASE_MAX {
-                return (of(&processes), Some(Missed::Moved));
+            if lists.time() > HOLD_AFTER {
+                processes.iter().filter(|process| !process.stopped).for_each(|one| caught.stop(one.pid));
+            }
+            // Nobody is blamed for what others do: it was looked for often enough.
+            if lists.time() > CHASE_MAX && lists.count() > LISTS_MIN {
+                return nameless;
             }
         }
     }
@@ -237,13 +252,17 @@ struct Caught<'a> {
 impl Caught<'_> {
     fn stop(&mut self, pid: u32) {
         proc::signal(pid, Signal::STOP);
-        self.all.extend(proc::find(pid));
+        match proc::find(pid) {
+            Some(process) => self.all.push(process),
+            // Nobody would have it go on.
+            None => proc::signal(pid, Signal::CONT),
+        }
     }
 }
 
 impl Drop for Caught<'_> {
     fn drop(&mut self) {
-        let is_there = |one: &&Process| proc::find(one.pid).is_some_and(|now| now.start == one.start);
+        let is_there = |one: &&Process| proc::find(one.pid).is_none_or(|now| now.start == one.start);
         if !self.meter.is_frozen() {
             self.all.iter().filter(is_there).for_each(|one| proc::signal(one.pid, Signal::CONT));
         }
@@ -464,7 +483,7 @@ mod tests {
         let end = Instant::now() + Duration::from_secs(60);
         let seen = || crate::fleeting::chase(is_its, |_| {}) > 0;
         let goes_on = std::iter::repeat_with(seen).take_while(|_| Instant::now() < end).any(|seen| seen);
-        while proc::end_all(|_| brand::find(brand), is_its) > 0 {}
+        while proc::end_all(|_| brand::find(brand), is_its) > 0 && Instant::now() < end {}
         assert!(held.iter().all(|&held| held >= 3_000_000), "{held:?}");
         assert!(goes_on);
     }

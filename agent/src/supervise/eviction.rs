@@ -40,7 +40,10 @@ impl EndedTasks {
         // Where it could not be looked at, the last count has to do.
         let holds = Some(end.disk_usage).filter(|bytes| bytes.0 > 0).or(task.disk().map(|held| held.all));
         let (slot, is_finished) = (task.slot(), is_finished(end));
-        let takes = task.takes().zip(holds).map(|(takes, holds)| takes.min(holds)).or(holds);
+        // Holes take nothing, as far as they were counted. It may have written since then.
+        let (counted, takes) = (task.disk().unwrap_or_default().all, task.takes());
+        let holes = takes.map_or(0, |takes| counted.0.saturating_sub(takes.0));
+        let takes = holds.map(|holds| Bytes(holds.0.saturating_sub(holes)));
         let held = Held { slot, job, holds, takes, is_finished, ..Held::of(slot, job) };
         self.0.insert(slot, (held, outputs));
     }
@@ -161,7 +164,7 @@ impl Supervision {
     fn in_slot(&self, slot: SlotId) -> Option<Bytes> {
         let (mut walk, mut counted) = (Walk::below(&self.shared.dir.slot(slot)), Counted::default());
         match walk.step(&mut counted, IN_ONE_GO) {
-            true => Some(walk.total().most()),
+            true => Some(walk.total().blocks),
             false => Some(Bytes(u64::MAX)),
         }
     }

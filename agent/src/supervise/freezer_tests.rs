@@ -261,9 +261,10 @@ fn r6_10_what_forks_and_ends_so_fast_that_no_list_has_it_is_stopped_and_ended() 
     let mut first = command.spawn().unwrap();
     let mut all_gone = first.stdout.take().unwrap();
     let leader = first.id();
-    first.wait().unwrap();
     let meter = Arc::<Meter>::default();
+    meter.set_start(proc::find(leader).unwrap().start);
     meter.set_brand(brand.value());
+    first.wait().unwrap();
     let freezer = Freezer::default();
     freezer.add(leader, Arc::clone(&meter));
     for _ in 0..5 {
@@ -282,6 +283,8 @@ fn r6_10_what_forks_and_ends_so_fast_that_no_list_has_it_is_stopped_and_ended() 
     let (say, said) = std::sync::mpsc::channel();
     std::thread::spawn(move || say.send(std::io::Read::read_to_end(&mut all_gone, &mut Vec::new())));
     let is_gone = said.recv_timeout(Duration::from_secs(60)).is_ok();
-    while proc::end_all(|_| crate::brand::find(brand), |pid| brand.is_on_id(pid)) > 0 {}
+    let end = Instant::now() + Duration::from_secs(60);
+    let left = || proc::end_all(|_| crate::brand::find(brand), |pid| brand.is_on_id(pid));
+    while left() > 0 && Instant::now() < end {}
     assert!(is_gone, "something of it goes on, or is stopped");
 }

@@ -147,8 +147,9 @@ impl Supervision {
 
     fn note_who_moved(&self, count: &StillCount, is_late: bool) {
         let Some((begun, stood)) = &count.begun else {
-            // Those are not known of whom an earlier count has not come to an end.
-            let unknown = |meter: &Arc<Meter>| !meter.was_counted_after(count.since);
+            // An earlier count is not over: it has not come to an end with these.
+            let earlier = self.disk.begun().unwrap_or(count.since);
+            let unknown = |meter: &Arc<Meter>| !meter.was_counted_after(earlier);
             let meters = self.tasks.values().map(|task| task.meter());
             return meters.filter(unknown).for_each(|meter| meter.set_unsized(true));
         };
