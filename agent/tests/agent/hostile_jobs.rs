@@ -429,6 +429,29 @@ fn r6_10_a_job_that_has_itself_go_on_while_it_is_stopped_is_killed() {
 }
 
 #[test]
+fn r6_10_what_a_job_holds_by_processes_that_fork_and_end_at_once_counts_and_they_end_with_it() {
+    let bench = Bench::unconfined();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let lock = elsewhere.path().join("lock");
+    // All of them have the lock together. They end by themselves where nothing else ends them.
+    let program = format!(
+        "open L, '>', '{}'; flock L, LOCK_EX; open F, '>', 'f'; syswrite F, 'x' x 9_000_000; unlink 'f'; \
+         my $end = time + 300; while (time < $end) {{ exit if fork; POSIX::setsid() }}",
+        lock.display()
+    );
+    let text =
+        format!("perl -MPOSIX -MFcntl=:flock -e \"{}\" & exec sleep 1000", program.replace('$', "\\$"));
+    bench.supervisor.start_task(bench.script(&text));
+    bench.started();
+    bench.sample("a count of it", |sample| sample.disk.is_some_and(|disk| disk.nameless.0 >= 9_000_000));
+    bench.supervisor.stop(StdDuration::ZERO);
+    end_of(&bench, JOB);
+    let file = std::fs::File::open(&lock).unwrap();
+    let take = || rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).ok();
+    wait_for("all of them to be gone", take);
+}
+
+#[test]
 fn r6_10_a_job_that_does_not_heed_that_it_is_to_rest_is_stopped_and_goes_on_when_it_may() {
     let bench = Bench::unconfined();
     // All of it, also what it has started.

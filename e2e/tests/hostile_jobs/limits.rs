@@ -92,14 +92,6 @@ pub(crate) const GREEDS: &[Greed] = &[
          sleep 2; echo right >\"$out\"",
         Success,
     ),
-    Greed(
-        "holds a deleted file by processes that fork and end so fast that no list has them",
-        // They end by themselves where nothing else ends them.
-        "perl -MPOSIX -e 'open F, \">\", \"f\"; syswrite F, \"x\" x 4_000_000; unlink \"f\"; my $end = time + 600; \
-         while (time < $end) { exit if fork; POSIX::setsid(); select undef, undef, undef, 0.002 }' TOKEN & \
-         exec perl -e 'sleep 1000' TOKEN",
-        Failed(196, "disk"),
-    ),
     Greed("deletes its slot", "rm -rf \"$PWD\" ./*; exit 3", Failed(3, "")),
     Greed(
         "cuts its channel to the agent short, again and again",
