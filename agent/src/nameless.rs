@@ -81,22 +81,13 @@ impl Nameless {
     /// Those that these processes hold, each once, on these devices. `data` is the agent's directory.
     pub fn of(processes: &[Process], devices: &BTreeSet<u64>, data: &Path) -> Self {
         let mut found = Self::default();
-        found.look(processes, devices, data);
+        found.look_within(WORK_MAX, processes, devices, data);
         found
     }
 
-    /// Adds those that these processes hold, each once, on these devices. `data` is the agent's directory.
-    pub fn look(&mut self, processes: &[Process], devices: &BTreeSet<u64>, data: &Path) {
-        self.look_within(WORK_MAX, processes, devices, data);
-    }
-
-    /// The same, with at most so much CPU time for all of it.
+    /// Adds those that these processes hold, with at most so much CPU time for it.
     fn look_within(&mut self, work: Duration, processes: &[Process], devices: &BTreeSet<u64>, data: &Path) {
-        if processes.is_empty() {
-            return;
-        }
-        let work = sys::thread_cpu_time().unwrap_or_default() + work;
-        self.work.get_or_insert(work);
+        self.work = Some(sys::thread_cpu_time().unwrap_or_default() + work);
         let dir = Names::below(data);
         for process in processes {
             for thread in threads(process) {

@@ -50,6 +50,8 @@ const HOLD_AFTER: Duration = Duration::from_secs(1);
 /// So long they are looked for, and in so many lists: this thread may get little of a CPU.
 const CHASE_MAX: Duration = Duration::from_secs(5);
 const LISTS_MIN: u32 = 20;
+/// So long in any case.
+const CHASE_LONGEST: Duration = Duration::from_secs(60);
 /// So many counts in a row may miss something.
 const MISSES_MAX: u32 = 3;
 
@@ -179,8 +181,8 @@ impl Files {
 
     /// Takes note of its count that is over. Gives what its files take of the disk, if nothing was missed.
     fn note(&self, walk: &Walk, data: &Path) -> Option<Bytes> {
-        let nameless = self.nameless(walk, data);
-        let missed = walk.missed().or(nameless.missed());
+        let (nameless, fled) = self.nameless(walk, data);
+        let missed = walk.missed().or(nameless.missed()).or(fled);
         self.meter.set_unsized(nameless.is_unsized());
         let all = self.held(walk.total()).plus(nameless.usage());
         // It cannot be seen that it has given back what was not looked at.
@@ -195,36 +197,40 @@ impl Files {
         missed.is_none().then_some(all.blocks)
     }
 
-    /// What its processes hold open, also what no list has, for it forks without pause: that is stopped
-    /// meanwhile. Where that is not enough all of them are.
-    fn nameless(&self, walk: &Walk, data: &Path) -> Nameless {
+    /// What its processes hold open, by a look between two lists of which the second has nothing new, and of
+    /// what no list has, for it forks without pause: then all of them are stopped meanwhile.
+    fn nameless(&self, walk: &Walk, data: &Path) -> (Nameless, Option<Missed>) {
         let number = self.meter.brand();
         let (mut lists, mut nameless) = (Lists::default(), Nameless::default());
         let mut caught = Caught { meter: &self.meter, all: Vec::new() };
-        let mut read = BTreeSet::new();
+        let mut before: Option<BTreeSet<(u32, u64)>> = None;
         loop {
             lists.begin();
             let processes = self.processes();
             let known: BTreeSet<u32> = processes.iter().map(|process| process.pid).collect();
-            let is_unread = |process: &&Process| read.insert((process.pid, process.start));
-            let unread: Vec<Process> = processes.iter().filter(is_unread).copied().collect();
-            nameless.look(&unread, walk.devices(), data);
+            let now: BTreeSet<(u32, u64)> = processes.iter().map(|one| (one.pid, one.start)).collect();
             // It is told as soon as possible, and threads are no processes.
             let is_new = |id| {
                 let is_its = !known.contains(&id) && brand::of_id(id) == Some(number);
                 is_its && proc::is_process_now(id)
             };
-            // What the list has may have ended before it was looked at, and left a child.
-            if lists.have_all(is_new, |pid| caught.stop(pid)) && unread.is_empty() {
-                return nameless;
+            let caught_before = caught.all.len();
+            let have_all = lists.have_all(is_new, |pid| caught.stop(pid));
+            let has_news = before.as_ref().is_none_or(|before| !now.is_subset(before));
+            if have_all && !has_news {
+                return (nameless, None);
             }
-            if lists.time() > HOLD_AFTER {
-                processes.iter().filter(|process| !process.stopped).for_each(|one| caught.stop(one.pid));
+            let flees = caught.all.len() > caught_before || (before.is_some() && has_news);
+            let is_long = lists.time() > CHASE_MAX;
+            if (is_long && lists.count() > LISTS_MIN) || lists.time() > CHASE_LONGEST {
+                // By others' doing it does not come to that.
+                return (nameless, flees.then_some(Missed::Moved));
             }
-            // Nobody is blamed for what others do: it was looked for often enough.
-            if lists.time() > CHASE_MAX && lists.count() > LISTS_MIN {
-                return nameless;
+            if !caught.all.is_empty() || (flees && lists.time() > HOLD_AFTER) {
+                processes.iter().filter(|one| !one.stopped).for_each(|one| caught.hold(one));
             }
+            nameless = Nameless::of(&processes, walk.devices(), data);
+            before = Some(now);
         }
     }
 
@@ -256,6 +262,20 @@ impl Caught<'_> {
             Some(process) => self.all.push(process),
             // Nobody would have it go on.
             None => proc::signal(pid, Signal::CONT),
+        }
+    }
+}
+
+impl Caught<'_> {
+    /// Stops one that a list had, if it is there still, and nobody else has its id.
+    fn hold(&mut self, one: &Process) {
+        let is_there = || proc::find(one.pid).is_some_and(|now| now.start == one.start);
+        if is_there() {
+            proc::signal(one.pid, Signal::STOP);
+            match is_there() {
+                true => self.all.push(*one),
+                false => proc::signal(one.pid, Signal::CONT),
+            }
         }
     }
 }
