@@ -369,5 +369,5 @@ fn on_a_volume(options: &str, child: &str, expected: &str) {
         println!("skipped: no small volume can be mounted here: {log}");
         return;
     }
-    assert!(said.contains(expected), "{said}{log}");
+    assert!(said.contains(expected), "{log}{said}");
 }
