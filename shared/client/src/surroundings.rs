@@ -423,7 +423,7 @@ impl Client {
             self.touch(Entity::Host);
             let text = match why {
                 Some(why) => format!("GPUs rest: {why}"),
-                None => "what GPUs rested for is over: they may be used".to_owned(),
+                None => "what GPUs rested for is over".to_owned(),
             };
             self.notice(NoticeLevel::Info, None, text);
         }
@@ -432,7 +432,7 @@ impl Client {
         self.touch(Entity::Host);
         let text = match why {
             Some(why) => format!("computing rests: {why}"),
-            None => "what computing rested for is over: it may go on".to_owned(),
+            None => "what computing rested for is over".to_owned(),
         };
         self.notice(NoticeLevel::Info, None, text);
     }
