@@ -80,7 +80,7 @@ impl Brand {
 
     /// Whether this id is that of a process that has one of them.
     pub fn is_on_id(self, pid: u32) -> bool {
-        of_id(pid).is_some_and(|value| self.covers(value)) && proc::is_process_now(pid)
+        of_id(pid).is_some_and(|value| self.covers(value)) && proc::is_process(pid)
     }
 }
 

@@ -2,17 +2,19 @@
 //!
 //! Model: one that forks without pause, with each child going on in its stead, has another id by the time
 //! when a list has been read to its end. But the kernel tells the id that it has given last. Where that is
-//! the same before a list was read and after it, nobody has forked, and the list has all. Otherwise the
-//! youngest process there is has that id: so it is asked for again and again, and the process told at once
-//! what is to be told. This takes some hundredths of a millisecond, and each try succeeds that falls into the
-//! first part of its life. Then a list is read again, for whoever forks may not have had a CPU meanwhile.
-//! Where others fork all the time, that is done three times, a tenth of a second in all.
+//! the same before a list was read and after it, nobody has forked, and the list has all. Otherwise it is
+//! asked for again and again, and each process that has one of the ids from the last one on, and that the
+//! list did not have, is told at once what is to be told. This takes some hundredths of a millisecond, and
+//! each try succeeds that falls into the first part of its life. Then a list is read again, for whoever
+//! forks may not have had a CPU meanwhile. Where others fork all the time, that is done three times, some
+//! tenths of a second in all.
 //!
-//! An id may be a thread's, which is none of those looked for.
+//! An id may be a thread's, which is none of those looked for. Whoever makes threads hides no process so.
 //!
 //! Left out: systems that do not tell the last id of the reader's own processes, or not the true one; and
 //! what gets no CPU for a tenth of a second while others fork all that time, which the next look finds.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::proc;
@@ -26,6 +28,8 @@ const VAIN_MAX: u32 = 50;
 const VAIN: Duration = Duration::from_millis(30);
 /// So many new ids in a second may be those of one who forks without pause: he takes more.
 const MANY: u32 = 200;
+/// So many ids are looked at in one try, the newest ones.
+const IDS_MAX: u32 = 512;
 /// The longest time that one chase takes.
 const LONGEST: Duration = Duration::from_millis(500);
 /// So many lists in a row with nothing new have all, whoever forks.
@@ -36,7 +40,7 @@ const CALM: u32 = 3;
 pub struct Lists {
     /// The last id when the present list was begun.
     before: Option<u32>,
-    /// Lists in a row with nothing new, although somebody has forked.
+    /// Lists in a row that may not have had all, with nothing found by its id.
     calm: u32,
     /// When the first one was begun, and how many there were.
     since: Option<Instant>,
@@ -61,13 +65,26 @@ impl Lists {
         self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// A list is read, and had nothing new. Whether it has all. If it may not, it `tell`s something each new
-    /// process that `is_wanted`, by its id, as long as there are such.
-    pub fn have_all(&mut self, is_wanted: impl Fn(u32) -> bool, tell: impl FnMut(u32)) -> bool {
+    /// The list that was read last had something new, so it counts as none that has all.
+    pub const fn had_news(&mut self) {
+        self.calm = 0;
+    }
+
+    /// A list is read, of processes with these ids. Whether it has all, if it had nothing new. If it may not
+    /// have all, this `tell`s something each other process that `is_wanted`, by its id, as long as there are
+    /// such.
+    pub fn have_all(
+        &mut self,
+        listed: &BTreeSet<u32>,
+        is_wanted: impl Fn(u32) -> bool,
+        tell: impl FnMut(u32),
+    ) -> bool {
         if self.before.is_none() || self.before == proc::last_id() {
             return true;
         }
-        self.calm = if chase(is_wanted, tell) > 0 { 0 } else { self.calm + 1 };
+        // Once ids begin anew at the bottom, older processes have ids between new ones.
+        let is_new = |id| !listed.contains(&id) && is_wanted(id);
+        self.calm = if chase(is_new, tell) > 0 { 0 } else { self.calm + 1 };
         self.calm >= CALM
     }
 }
@@ -87,15 +104,16 @@ impl Forks {
     }
 }
 
-/// Tells each new process something that `is_wanted`, by its id, as long as there are such. Returns how many
-/// there were.
+/// Tells each process something that `is_wanted`, by its id, and whose id is the last one or among those
+/// given after that, as long as there are such. Returns how many there were.
 pub(crate) fn chase(is_wanted: impl Fn(u32) -> bool, mut tell: impl FnMut(u32)) -> usize {
     let begun = Instant::now();
     let (mut last, mut new_at, mut told_at) = (None, begun, begun);
     let (mut told, mut vain) = (0, 0);
     while (vain < VAIN_MAX || told_at.elapsed() < VAIN) && begun.elapsed() < LONGEST {
         let Some(newest) = proc::last_id() else { return told };
-        if last.replace(newest) == Some(newest) {
+        let before = last.replace(newest);
+        if before == Some(newest) {
             if new_at.elapsed() >= QUIET {
                 return told;
             }
@@ -103,9 +121,18 @@ pub(crate) fn chase(is_wanted: impl Fn(u32) -> bool, mut tell: impl FnMut(u32)) 
             continue;
         }
         new_at = Instant::now();
-        if is_wanted(newest) {
-            tell(newest);
-            (told, vain, told_at) = (told + 1, 0, new_at);
+        // They begin anew at the bottom once the highest is reached.
+        let first = before.filter(|before| *before < newest).map_or(newest, |before| before + 1);
+        let told_before = told;
+        // The newest is there still, if any.
+        for id in (first.max(newest.saturating_sub(IDS_MAX - 1))..=newest).rev() {
+            if is_wanted(id) {
+                tell(id);
+                told += 1;
+            }
+        }
+        if told > told_before {
+            (vain, told_at) = (0, new_at);
         } else {
             vain += 1;
             std::thread::sleep(PAUSE);
@@ -113,3 +140,7 @@ pub(crate) fn chase(is_wanted: impl Fn(u32) -> bool, mut tell: impl FnMut(u32)) 
     }
     told
 }
+
+#[cfg(test)]
+#[path = "fleeting_tests.rs"]
+pub(crate) mod tests;

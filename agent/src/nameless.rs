@@ -69,7 +69,7 @@ pub struct Nameless {
     read: u64,
     /// A process that is there could not be looked at, or what waits in a socket.
     is_closed: bool,
-    /// CPU time that this thread may have taken when the look is over; none before it has begun.
+    /// CPU time that this thread may have taken when the look is over; none where it is not told.
     work: Option<Duration>,
     /// It took too much.
     is_long: bool,
@@ -80,26 +80,25 @@ pub struct Nameless {
 impl Nameless {
     /// Those that these processes hold, each once, on these devices. `data` is the agent's directory.
     pub fn of(processes: &[Process], devices: &BTreeSet<u64>, data: &Path) -> Self {
-        let mut found = Self::default();
-        found.look_within(WORK_MAX, processes, devices, data);
-        found
+        Self::within(WORK_MAX, processes, devices, data)
     }
 
-    /// Adds those that these processes hold, with at most so much CPU time for it.
-    fn look_within(&mut self, work: Duration, processes: &[Process], devices: &BTreeSet<u64>, data: &Path) {
-        self.work = Some(sys::thread_cpu_time().unwrap_or_default() + work);
+    /// The same with at most so much CPU time for it.
+    fn within(work: Duration, processes: &[Process], devices: &BTreeSet<u64>, data: &Path) -> Self {
+        let mut found = Self { work: sys::thread_cpu_time().map(|now| now + work), ..Self::default() };
         let dir = Names::below(data);
         for process in processes {
             for thread in threads(process) {
-                self.run(&thread, devices, &dir);
-                self.open(&thread, devices, &dir);
+                found.run(&thread, devices, &dir);
+                found.open(&thread, devices, &dir);
             }
         }
         for process in processes {
-            if !self.is_long {
-                self.map(process, devices, &dir);
+            if !found.is_long {
+                found.map(process, devices, &dir);
             }
         }
+        found
     }
 
     /// Why a count of them is none, if it is none.
@@ -455,13 +454,6 @@ fn number(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    impl Nameless {
-        fn within(work: Duration, processes: &[Process], devices: &BTreeSet<u64>, data: &Path) -> Self {
-            let mut found = Self::default();
-            found.look_within(work, processes, devices, data);
-            found
-        }
-    }
     use std::os::unix::fs::MetadataExt as _;
     use std::process::{Command, Stdio};
 

@@ -5,6 +5,7 @@
 //! Processes also carry a mark in their environment ([`MARK`]), by which those are found that could have no
 //! number.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read as _};
@@ -26,16 +27,14 @@ pub const MARK: &str = "FALLOW_TASK";
 pub type Sessions = BTreeMap<u32, u64>;
 
 /// True if an id is a process's own and not that of one of its further threads, which `/proc` shows as well.
+/// What is gone is none. This takes a microsecond where the system has the call for it (Linux 5.3).
 pub fn is_process(pid: u32) -> bool {
-    status(pid, "Tgid:").and_then(|id| id.parse().ok()) == Some(pid)
-}
-
-/// The same, by a call that takes a microsecond where the system has it (Linux 5.3). What is gone is none.
-pub fn is_process_now(pid: u32) -> bool {
     match to_pid(pid).map(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())) {
         Some(Ok(_)) => true,
         // It is unknown, or kept from containers.
-        Some(Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM)) => is_process(pid),
+        Some(Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM)) => {
+            status(pid, "Tgid:").and_then(|id| id.parse().ok()) == Some(pid)
+        }
         _ => false,
     }
 }
@@ -118,22 +117,26 @@ pub fn is_in_container(pid: u32) -> bool {
 /// Ends all processes of these users, but those of containers, and waits until they are gone.
 ///
 /// # Errors
-/// Some are there still, for the system cannot kill them.
+/// Some are there still, for the system cannot kill them, or they fork faster than they can be killed.
 pub fn end_of_users(users: &Range<u32>) -> io::Result<()> {
     let left = |all: &[Process]| -> Vec<Process> {
         let theirs = of_users(all, users).into_iter();
         theirs.filter(|process| !is_in_container(process.pid)).collect()
     };
     let is_of = |pid| {
-        self::users(pid).iter().any(|id| users.contains(id)) && is_process_now(pid) && !is_in_container(pid)
+        self::users(pid).iter().any(|id| users.contains(id)) && is_process(pid) && !is_in_container(pid)
     };
-    let give_up = Instant::now() + DYING_MAX;
+    let (give_up, first) = (Instant::now() + DYING_MAX, users.start);
     while end_all(left, is_of) > 0 {
         if Instant::now() > give_up
             && let Some(one) = left(&all()).first()
         {
-            let (first, pid) = (users.start, one.pid);
+            let pid = one.pid;
             let why = format!("processes of the users from {first} on cannot be killed, such as {pid}");
+            return Err(io::Error::other(why));
+        }
+        if Instant::now() > give_up + FLEEING_MAX {
+            let why = format!("processes of the users from {first} on fork faster than they can be killed");
             return Err(io::Error::other(why));
         }
         std::thread::sleep(StdDuration::from_millis(10));
@@ -184,6 +187,8 @@ const LOADING_MAX: StdDuration = StdDuration::from_millis(500);
 
 /// So long it takes at most until a process is gone that was killed, unless it waits for a disk.
 const DYING_MAX: StdDuration = StdDuration::from_secs(5);
+/// So much longer it is tried to kill what no list has.
+pub const FLEEING_MAX: StdDuration = StdDuration::from_secs(30);
 
 /// What a process's environment says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,7 +321,8 @@ pub fn kill(processes: impl Iterator<Item = Process>) -> usize {
 /// Most rounds of [`end`], should processes fork faster than they can be stopped.
 const ROUNDS_MAX: u32 = 20;
 
-/// Ends all processes that `pick` picks from those that there are. Returns how many there were.
+/// Ends all processes that `pick` picks from those that there are. Returns about how many there were, and 0
+/// only where it is sure that none was left.
 ///
 /// They are stopped first, round after round, until no round finds one that was not: what is stopped forks no
 /// more, and leaves no room for others where their number is limited.
@@ -324,27 +330,35 @@ pub fn end(pick: impl Fn(&[Process]) -> Vec<Process>) -> usize {
     end_with(&pick, None)
 }
 
-/// The same, also of those whose ids `has_id` says to be of the same kind, and which no list may have.
+/// The same, also of those whose ids `has_id` says to be of the same kind, and which no list may have. These
+/// are killed at once: whoever is stopped can have a timer of his own let him go on.
 pub fn end_all(pick: impl Fn(&[Process]) -> Vec<Process>, has_id: impl Fn(u32) -> bool) -> usize {
     end_with(&pick, Some(&has_id))
 }
 
 fn end_with(pick: &dyn Fn(&[Process]) -> Vec<Process>, has_id: Option<&dyn Fn(u32) -> bool>) -> usize {
     let mut told: BTreeSet<(u32, u64)> = BTreeSet::new();
-    let mut lists = fleeting::Lists::default();
+    let (mut lists, killed) = (fleeting::Lists::default(), Cell::new(0));
+    let kill_one = |pid| {
+        signal(pid, Signal::KILL);
+        killed.set(killed.get() + 1);
+    };
     for _ in 0..ROUNDS_MAX {
         lists.begin();
-        let found = pick(&all());
+        let all = all();
+        let found = pick(&all);
         let mut news = false;
         for process in found.iter().filter(|process| told.insert((process.pid, process.start))) {
             news = true;
             signal(process.pid, Signal::STOP);
         }
-        if !news && has_id.is_none_or(|has_id| lists.have_all(has_id, |pid| signal(pid, Signal::STOP))) {
-            return kill(found.into_iter());
+        let listed = || all.iter().map(|process| process.pid).collect();
+        if !news && has_id.is_none_or(|has_id| lists.have_all(&listed(), has_id, kill_one)) {
+            return kill(found.into_iter()) + killed.get();
         }
     }
-    kill(pick(&all()).into_iter())
+    // Something may be left that no list has.
+    (kill(pick(&all()).into_iter()) + killed.get()).max(1)
 }
 
 /// Sends a process a signal, if it is there.

@@ -9,8 +9,9 @@
 //! is. What the system refused first it keeps with its place, for whoever gives a tree to another user.
 //!
 //! Left out: a file that is moved from where the walk is to come to where it has been, an instant before it
-//! comes. A task that watches its directories can do that each time, and is seen only when it stands still:
-//! as long as it is stopped, or before a task has to go on a full disk (see `supervise/still_count.rs`).
+//! comes, or an open one that goes from process to process in that way. A task that watches its directories
+//! can do that each time, and is seen only when it stands still: as long as it is stopped, or before a task
+//! has to go on a full disk (see `supervise/still_count.rs`).
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsStr};

@@ -45,13 +45,17 @@ const PERIOD_LEAST: Duration = Duration::from_secs(3);
 const FALL: u64 = 256 << 20;
 /// Entries of a turn: some tenths of a second.
 const TURN: u64 = 50_000;
-/// After so long all processes of a task are stopped for its count, if they come and go.
+/// After so long all processes of a task are stopped for its count, if they come and go; or as soon as one is
+/// found that no list has.
 const HOLD_AFTER: Duration = Duration::from_secs(1);
 /// So long they are looked for, and in so many lists: this thread may get little of a CPU.
 const CHASE_MAX: Duration = Duration::from_secs(5);
 const LISTS_MIN: u32 = 20;
-/// So long in any case.
+/// After so long there is no further list, nor after so much CPU time of this thread and all were stopped.
 const CHASE_LONGEST: Duration = Duration::from_secs(60);
+const WORK_MAX: Duration = Duration::from_secs(15);
+/// So many lists are read after all were stopped before any of them is said to go on.
+const HELD_MIN: u32 = 5;
 /// So many counts in a row may miss something.
 const MISSES_MAX: u32 = 3;
 
@@ -197,40 +201,53 @@ impl Files {
         missed.is_none().then_some(all.blocks)
     }
 
-    /// What its processes hold open, by a look between two lists of which the second has nothing new, and of
-    /// what no list has, for it forks without pause: then all of them are stopped meanwhile.
+    /// What its processes hold open, by a look between two lists of which the second has nothing new. Where
+    /// they come and go, or fork so fast that no list has them, all of them are stopped meanwhile; if one
+    /// goes on all the same, something has moved.
     fn nameless(&self, walk: &Walk, data: &Path) -> (Nameless, Option<Missed>) {
         let number = self.meter.brand();
         let (mut lists, mut nameless) = (Lists::default(), Nameless::default());
         let mut caught = Caught { meter: &self.meter, all: Vec::new() };
         let mut before: Option<BTreeSet<(u32, u64)>> = None;
+        let work = sys::thread_cpu_time().map(|now| now + WORK_MAX);
+        // Lists since all were stopped.
+        let mut held: Option<u32> = None;
         loop {
             lists.begin();
             let processes = self.processes();
             let known: BTreeSet<u32> = processes.iter().map(|process| process.pid).collect();
             let now: BTreeSet<(u32, u64)> = processes.iter().map(|one| (one.pid, one.start)).collect();
             // It is told as soon as possible, and threads are no processes.
-            let is_new = |id| {
-                let is_its = !known.contains(&id) && brand::of_id(id) == Some(number);
-                is_its && proc::is_process_now(id)
-            };
+            let is_new = |id| brand::of_id(id) == Some(number) && proc::is_process(id);
             let caught_before = caught.all.len();
-            let have_all = lists.have_all(is_new, |pid| caught.stop(pid));
+            let have_all = lists.have_all(&known, is_new, |pid| caught.stop(pid));
             let has_news = before.as_ref().is_none_or(|before| !now.is_subset(before));
             if have_all && !has_news {
                 return (nameless, None);
             }
-            let flees = caught.all.len() > caught_before || (before.is_some() && has_news);
-            let is_long = lists.time() > CHASE_MAX;
-            if (is_long && lists.count() > LISTS_MIN) || lists.time() > CHASE_LONGEST {
-                // By others' doing it does not come to that.
-                return (nameless, flees.then_some(Missed::Moved));
+            if self.meter.is_leaving() {
+                // It is not to be kept from that.
+                return (nameless, before.is_none().then_some(Missed::Moved));
             }
+            let flees = caught.all.len() > caught_before || (before.is_some() && has_news);
+            let is_long = lists.time() > CHASE_MAX && lists.count() > LISTS_MIN;
+            let has_worked = sys::thread_cpu_time().zip(work).is_some_and(|(now, work)| now > work);
+            let is_costly = has_worked && held.is_some_and(|lists| lists >= 2);
+            if is_long || is_costly || lists.time() > CHASE_LONGEST {
+                // Where this thread gets next to no CPU, what it finds was there before all were stopped.
+                let is_sure = is_costly || held.is_some_and(|lists| lists >= HELD_MIN);
+                return (nameless, (flees && is_sure).then_some(Missed::Moved));
+            }
+            held = held.map(|lists| lists + 1);
             if !caught.all.is_empty() || (flees && lists.time() > HOLD_AFTER) {
                 processes.iter().filter(|one| !one.stopped).for_each(|one| caught.hold(one));
+                held.get_or_insert(0);
             }
-            nameless = Nameless::of(&processes, walk.devices(), data);
-            before = Some(now);
+            if has_news {
+                lists.had_news();
+                nameless = Nameless::of(&processes, walk.devices(), data);
+                before = Some(now);
+            }
         }
     }
 
@@ -256,17 +273,18 @@ struct Caught<'a> {
 }
 
 impl Caught<'_> {
+    /// Stops one that no list has.
     fn stop(&mut self, pid: u32) {
         proc::signal(pid, Signal::STOP);
         match proc::find(pid) {
+            // It is over, and has an id until somebody asks for that.
+            Some(process) if process.zombie => {}
             Some(process) => self.all.push(process),
             // Nobody would have it go on.
             None => proc::signal(pid, Signal::CONT),
         }
     }
-}
 
-impl Caught<'_> {
     /// Stops one that a list had, if it is there still, and nobody else has its id.
     fn hold(&mut self, one: &Process) {
         let is_there = || proc::find(one.pid).is_some_and(|now| now.start == one.start);
@@ -282,9 +300,17 @@ impl Caught<'_> {
 
 impl Drop for Caught<'_> {
     fn drop(&mut self) {
-        let is_there = |one: &&Process| proc::find(one.pid).is_none_or(|now| now.start == one.start);
-        if !self.meter.is_frozen() {
-            self.all.iter().filter(is_there).for_each(|one| proc::signal(one.pid, Signal::CONT));
+        loop {
+            let is_frozen = self.meter.is_frozen();
+            let what = if is_frozen { Signal::STOP } else { Signal::CONT };
+            let is_there = |one: &&Process| {
+                proc::find(one.pid).map_or(!is_frozen, |now| now.start == one.start && !self.meter.is_gone())
+            };
+            self.all.iter().filter(is_there).for_each(|one| proc::signal(one.pid, what));
+            // Somebody may have stopped it meanwhile, or had it go on.
+            if self.meter.is_frozen() == is_frozen {
+                break;
+            }
         }
     }
 }
@@ -319,6 +345,7 @@ impl Misses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleeting::tests::Chain;
 
     #[test]
     fn r4_8_whoever_hastens_counts_has_them_no_closer_than_they_may_be() {
@@ -470,42 +497,74 @@ mod tests {
         assert!(named >= 9_000_000 && linked >= 6_000_000, "{named} {linked}");
     }
 
+    /// A task with a number and an empty slot.
+    fn numbered(dir: &Path, slot: u32) -> (brand::Brand, Arc<Meter>, [(JobId, Files); 1]) {
+        let brand = brand::Brand::of_life("/nowhere:counted:").of_slot(slot);
+        let place = dir.join(SLOTS).join(slot.to_string());
+        std::fs::create_dir_all(&place).unwrap();
+        let meter = Arc::<Meter>::default();
+        meter.set_brand(brand.value());
+        let (outputs, sessions) = (Vec::new(), Sessions::new());
+        let files = Files { slot: place, outputs, sessions, meter: Arc::clone(&meter) };
+        (brand, meter, [(JobId(1), files)])
+    }
+
+    /// Has it hold a file without a name.
+    const HOLDS: &str = "open F, '>', 'f'; print F 'x' x 3_000_000; F->flush; unlink 'f'";
+
     #[test]
     fn r4_8_what_is_held_by_one_that_forks_and_ends_so_fast_that_no_list_has_it_counts() {
-        use std::process::{Command, Stdio};
-
         let dir = tempfile::tempdir().unwrap();
-        let slot = dir.path().join(SLOTS).join("1");
-        std::fs::create_dir_all(&slot).unwrap();
-        let brand = brand::Brand::of_life("/nowhere:fleeting:").of_slot(2);
-        let number = brand.value();
-        let mut command = Command::new("perl");
-        // It ends by itself where nothing else ends it.
-        let program = "use POSIX; my $end = time + 120; open F, '>', 'f'; print F 'x' x 3_000_000; F->flush; \
-                       unlink 'f'; print STDOUT '.'; STDOUT->flush; while (time < $end) { exit if fork; setsid }";
-        command.args(["-MIO::Handle", "-e", program]).current_dir(&slot);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        sys::isolate(&mut command, Urgency::Inherited, None);
-        sys::limit(&mut command, sys::Limits { brand: number, ..sys::Limits::default() });
-        let mut first = command.spawn().unwrap();
-        std::io::Read::read_exact(first.stdout.as_mut().unwrap(), &mut [0]).unwrap();
-        first.wait().unwrap();
-        let meter = Arc::<Meter>::default();
-        meter.set_brand(number);
-        let files = Files { slot, outputs: Vec::new(), sessions: Sessions::new(), meter: Arc::clone(&meter) };
-        let files = [(JobId(1), files)];
+        let (brand, meter, files) = numbered(dir.path(), 2);
+        let chain = Chain::start(brand, &files[0].1.slot, HOLDS);
         let mut held = Vec::new();
         for _ in 0..5 {
             count_in_turn(&files, dir.path(), COUNTED_MAX);
             held.push(meter.disk().unwrap().nameless.0);
         }
-        let is_its = |pid| brand.is_on_id(pid);
         let end = Instant::now() + Duration::from_secs(60);
-        let seen = || crate::fleeting::chase(is_its, |_| {}) > 0;
+        let seen = || crate::fleeting::chase(|pid| brand.is_on_id(pid), |_| {}) > 0;
         let goes_on = std::iter::repeat_with(seen).take_while(|_| Instant::now() < end).any(|seen| seen);
-        while proc::end_all(|_| brand::find(brand), is_its) > 0 && Instant::now() < end {}
+        chain.end();
         assert!(held.iter().all(|&held| held >= 3_000_000), "{held:?}");
         assert!(goes_on);
+    }
+
+    #[test]
+    fn r4_8_what_is_held_by_one_that_goes_on_whenever_it_is_stopped_counts_or_is_said_to_move() {
+        let dir = tempfile::tempdir().unwrap();
+        let (brand, meter, files) = numbered(dir.path(), 6);
+        let chain = Chain::start_woken(brand, &files[0].1.slot, HOLDS);
+        let counts: Vec<_> = (0..3)
+            .map(|_| (count_in_turn(&files, dir.path(), COUNTED_MAX).len(), meter.disk().unwrap().nameless.0))
+            .collect();
+        chain.end();
+        assert!(counts.iter().all(|&(whole, held)| whole == 0 || held >= 3_000_000), "{counts:?}");
+    }
+
+    #[test]
+    fn r4_8_a_program_that_runs_one_short_command_after_the_other_is_counted_and_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (brand, meter, files) = numbered(dir.path(), 7);
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "while :; do sleep 0.001; done"]).stdin(std::process::Stdio::null());
+        sys::isolate(&mut command, Urgency::Inherited, None);
+        sys::limit(&mut command, sys::Limits { brand: brand.value(), ..sys::Limits::default() });
+        let mut first = command.spawn().unwrap();
+        let counts = [(); 3].map(|()| {
+            count_in_turn(&files, dir.path(), COUNTED_MAX);
+            meter.disk().unwrap().uncounted
+        });
+        let end = Instant::now() + Duration::from_secs(60);
+        let is_stopped = || proc::find(first.id()).is_none_or(|process| process.stopped);
+        while is_stopped() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let was_left = is_stopped();
+        while proc::end(|_| brand::find(brand)) > 0 && Instant::now() < end {}
+        first.wait().unwrap();
+        assert_eq!(counts, [None; 3]);
+        assert!(!was_left, "it is stopped still");
     }
 
     #[test]

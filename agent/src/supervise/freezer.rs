@@ -1,25 +1,27 @@
 //! Stops all tasks for somebody who wants the machine, or one that does not heed messages, and has each go on
 //! (R6.2, R6.10).
 //!
-//! Model: SIGSTOP, first to each task's process group and to those of the sessions that it is known to have
-//! made, which takes microseconds, then to whatever else these sessions hold or has the task's number
+//! Model: SIGSTOP, first to each task's process group and to those of the sessions that it is known to
+//! have made, which takes microseconds, then to whatever else these sessions hold or has the task's number
 //! ([`crate::brand`]), in rounds, until no round finds a process that was not stopped before: one that is
-//! stopped cannot fork. What comes and goes between two rounds is found by its id ([`crate::fleeting`]), by
-//! the supervisor's thread and at each look while somebody forks fast: nobody waits for that. An application
-//! that is told to suspend looks a tenth of a second later, or never; so it is stopped first, and not told at
-//! all while it is. SIGCONT undoes it, for one task at a time.
+//! stopped cannot fork. What comes and goes between two rounds is found by its id ([`crate::fleeting`]),
+//! by the supervisor's thread and at each look while somebody forks fast: whoever stops tasks for their
+//! owner does not wait for that, and nobody for more than some seconds. An application that is told to
+//! suspend looks a tenth of a second later, or never; so it is stopped first, and not told at all while it
+//! is. SIGCONT undoes it, for one task at a time.
 //!
 //! Whoever hears of the owner first may call, on any thread; nothing here waits for a disk. A task that was
 //! told to leave goes on, or it never would; it has little time for that while somebody wants the machine.
 //!
 //! Left out: the freezer of control groups, which no process can undo: it stops no sooner, its worst case is
 //! later, and not all hosts have it. What goes on by a SIGCONT is stopped again by the next look, and a task
-//! that goes on again and again is killed.
+//! that goes on again and again is killed, whether a list has it or not.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rustix::process::{Signal, kill_process_group};
 
@@ -30,13 +32,18 @@ use crate::proc::{self, Process, Sessions};
 
 /// Most rounds for one task, should it fork faster than it can be stopped.
 const ROUNDS: u32 = 20;
+/// So long it is tried to stop what no list has.
+const LONGEST: Duration = Duration::from_secs(2);
+/// After so many lists, one that has new processes in the last is said to go on.
+const LISTS_MIN: u32 = 5;
 
 /// What of tasks is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// What a list has.
     Listed,
-    /// All of it. That takes a tenth of a second where others fork all the time.
+    /// All of it. That takes some tenths of a second where others fork all the time, and [`LONGEST`] where
+    /// something goes on.
     All,
 }
 
@@ -153,28 +160,32 @@ impl Freezer {
         fallow_daemon::lock(&self.tasks).values().any(|meter| is_to_stand(meter))
     }
 
-    /// Stops again what goes on of stopped tasks.
-    pub(super) fn enforce(&self, reach: Reach) {
+    /// Stops again what goes on of stopped tasks. Returns those that fork faster than lists are read, by
+    /// their first processes.
+    pub(super) fn enforce(&self, reach: Reach) -> BTreeSet<u32> {
         let stopped: Vec<_> = {
             let tasks = fallow_daemon::lock(&self.tasks);
             let stopped = tasks.iter().filter(|(_, meter)| is_to_stand(meter));
             stopped.map(|(leader, meter)| (*leader, Arc::clone(meter))).collect()
         };
-        self.stop(&stopped, reach);
+        self.stop(&stopped, reach)
     }
 
-    /// Stops whatever these tasks hold beside their groups, as long as they are to be stopped.
-    fn stop(&self, tasks: &[(u32, Arc<Meter>)], reach: Reach) {
+    /// Stops whatever these tasks hold beside their groups, as long as they are to be stopped. Returns those
+    /// that fork faster than lists are read.
+    fn stop(&self, tasks: &[(u32, Arc<Meter>)], reach: Reach) -> BTreeSet<u32> {
         let mut told: BTreeSet<(u32, u64)> = BTreeSet::new();
-        let mut lists = Lists::default();
+        let (mut lists, mut fleeting) = (Lists::default(), BTreeSet::new());
+        // Those of which the last list had something new.
+        let mut moving = BTreeSet::new();
         for _ in 0..ROUNDS {
-            if tasks.is_empty() {
-                return;
+            if tasks.is_empty() || lists.time() > LONGEST {
+                break;
             }
+            moving.clear();
             lists.begin();
             let all = proc::all();
             let branded = brand::sorted(&all);
-            let mut news = false;
             let lock = fallow_daemon::lock(&self.tasks);
             for (leader, meter) in tasks.iter().filter(|(_, meter)| is_to_stand(meter)) {
                 let sessions = sessions(*leader, meter, &all);
@@ -182,32 +193,51 @@ impl Freezer {
                 let processes = proc::of_sessions(&all, &sessions).chain(branded);
                 for process in processes.filter(|process| !process.stopped) {
                     // Also one that was told before and computes until it hears of it.
-                    news |= told.insert((process.pid, process.start));
+                    if told.insert((process.pid, process.start)) {
+                        moving.insert(*leader);
+                    }
                     proc::signal(process.pid, Signal::STOP);
                 }
             }
             drop(lock);
-            if !news && (reach == Reach::Listed || self.stop_fleeting(tasks, &mut lists)) {
-                return;
+            let listed = || all.iter().map(|process| process.pid).collect();
+            let mut has_all =
+                || reach == Reach::Listed || self.stop_fleeting(tasks, &mut lists, &listed(), &mut fleeting);
+            if moving.is_empty() && has_all() {
+                break;
             }
         }
+        // One that has new processes in each list is not stopped by that either. Where lists take long, it
+        // may not have heard of it yet.
+        if lists.count() >= LISTS_MIN {
+            fleeting.extend(moving);
+        }
+        fleeting
     }
 
-    /// Stops what of these tasks no list has. Whether a list had all.
-    fn stop_fleeting(&self, tasks: &[(u32, Arc<Meter>)], lists: &mut Lists) -> bool {
-        let meters: BTreeMap<u64, &Meter> =
-            tasks.iter().map(|(_, meter)| (meter.brand(), &**meter)).collect();
-        let found: Cell<Option<&Meter>> = Cell::new(None);
+    /// Stops what of these tasks no list has, and says of which. Whether a list had all.
+    fn stop_fleeting(
+        &self,
+        tasks: &[(u32, Arc<Meter>)],
+        lists: &mut Lists,
+        listed: &BTreeSet<u32>,
+        fleeting: &mut BTreeSet<u32>,
+    ) -> bool {
+        let tasks: BTreeMap<u64, &(u32, Arc<Meter>)> =
+            tasks.iter().map(|task| (task.1.brand(), task)).collect();
+        let found: Cell<Option<&(u32, Arc<Meter>)>> = Cell::new(None);
         lists.have_all(
+            listed,
             |id| {
-                found.set(brand::of_id(id).and_then(|number| meters.get(&number).copied()));
-                found.get().is_some() && proc::is_process_now(id)
+                found.set(brand::of_id(id).and_then(|number| tasks.get(&number).copied()));
+                found.get().is_some() && proc::is_process(id)
             },
             |pid| {
                 // Whoever has the task go on waits for that, or did before.
                 let _tasks = fallow_daemon::lock(&self.tasks);
-                if found.get().is_some_and(is_to_stand) {
+                if let Some((leader, _)) = found.get().filter(|(_, meter)| is_to_stand(meter)) {
                     proc::signal(pid, Signal::STOP);
+                    fleeting.insert(*leader);
                 }
             },
         )
@@ -217,7 +247,9 @@ impl Freezer {
     /// to leave.
     pub(super) fn thaw(&self, leader: u32) {
         let tasks = fallow_daemon::lock(&self.tasks);
-        let Some(meter) = tasks.get(&leader).filter(|meter| meter.is_frozen()) else { return };
+        // A count may hold it without its being stopped.
+        let is_held = |meter: &&Arc<Meter>| meter.is_frozen() || meter.is_leaving();
+        let Some(meter) = tasks.get(&leader).filter(is_held) else { return };
         meter.set_frozen(false);
         if meter.is_leaving() {
             meter.set_counted_still(false);

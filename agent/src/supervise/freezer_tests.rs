@@ -1,9 +1,12 @@
 //! Trees of real processes that are stopped and go on.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::brand::Brand;
+use crate::fleeting::tests::Chain;
 use crate::sys::{self, Urgency};
 
 /// Four processes that compute: two of the task's session, and two in sessions that they made for themselves,
@@ -249,24 +252,21 @@ fn r6_2_a_task_that_is_told_to_leave_in_the_midst_of_a_freeze_is_not_stopped_for
     }
 }
 
+/// A chain of processes that no list has, as a task.
+fn task_of(freezer: &Freezer, brand: Brand, chain: &Chain) -> Arc<Meter> {
+    let meter = Arc::<Meter>::default();
+    // That of one that is gone.
+    meter.set_start(1);
+    meter.set_brand(brand.value());
+    freezer.add(chain.first, Arc::clone(&meter));
+    meter
+}
+
 #[test]
 fn r6_10_what_forks_and_ends_so_fast_that_no_list_has_it_is_stopped_and_ended() {
-    let brand = crate::brand::Brand::of_life("/nowhere:fleeting:").of_slot(1);
-    let mut command = Command::new("perl");
-    // It ends by itself where nothing else ends it.
-    let program = "use POSIX; my $end = time + 120; while (time < $end) { exit if fork; setsid }";
-    command.args(["-e", program]).stdin(Stdio::null()).stdout(Stdio::piped());
-    sys::isolate(&mut command, Urgency::Inherited, None);
-    sys::limit(&mut command, sys::Limits { brand: brand.value(), ..sys::Limits::default() });
-    let mut first = command.spawn().unwrap();
-    let mut all_gone = first.stdout.take().unwrap();
-    let leader = first.id();
-    let meter = Arc::<Meter>::default();
-    meter.set_start(proc::find(leader).unwrap().start);
-    meter.set_brand(brand.value());
-    first.wait().unwrap();
-    let freezer = Freezer::default();
-    freezer.add(leader, Arc::clone(&meter));
+    let (freezer, brand) = (Freezer::default(), Brand::of_life("/nowhere:fleeting:").of_slot(1));
+    let chain = Chain::start(brand, Path::new("/"), "");
+    let meter = task_of(&freezer, brand, &chain);
     for _ in 0..5 {
         freezer.freeze();
         freezer.freeze_again();
@@ -275,16 +275,43 @@ fn r6_10_what_forks_and_ends_so_fast_that_no_list_has_it_is_stopped_and_ended() 
             let found = crate::brand::find(brand);
             !found.is_empty() && found.iter().all(|process| process.stopped)
         });
-        freezer.thaw(leader);
+        freezer.thaw(chain.first);
     }
-    super::super::killing::kill(leader, &meter);
+    super::super::killing::kill(chain.first, &meter);
     super::super::killing::kill_strays(&meter, Sessions::new(), "/nowhere:fleeting:", None).1.unwrap();
-    // The last of them closes it.
-    let (say, said) = std::sync::mpsc::channel();
-    std::thread::spawn(move || say.send(std::io::Read::read_to_end(&mut all_gone, &mut Vec::new())));
-    let is_gone = said.recv_timeout(Duration::from_secs(60)).is_ok();
-    let end = Instant::now() + Duration::from_secs(60);
-    let left = || proc::end_all(|_| crate::brand::find(brand), |pid| brand.is_on_id(pid));
-    while left() > 0 && Instant::now() < end {}
-    assert!(is_gone, "something of it goes on, or is stopped");
+    // What is over has an id until somebody asks for that.
+    let lives = |pid| brand.is_on_id(pid) && proc::find(pid).is_some_and(|process| !process.zombie);
+    let left: usize = (0..10).map(|_| crate::fleeting::chase(lives, |_| {})).sum();
+    let listed = crate::brand::find(brand);
+    chain.end();
+    assert_eq!((left, listed), (0, Vec::new()));
+}
+
+#[test]
+fn r6_10_a_task_of_which_no_list_has_what_goes_on_is_said_to_go_on() {
+    let (freezer, brand) = (Freezer::default(), Brand::of_life("/nowhere:fleeting:").of_slot(5));
+    let chain = Chain::start_woken(brand, Path::new("/"), "");
+    task_of(&freezer, brand, &chain);
+    freezer.freeze();
+    freezer.freeze_again();
+    let (mut looks, end) = (0, Instant::now() + Duration::from_secs(60));
+    while looks < 3 && Instant::now() < end {
+        looks += u32::from(freezer.enforce(Reach::All).contains(&chain.first));
+    }
+    chain.end();
+    assert_eq!(looks, 3);
+}
+
+#[test]
+fn r6_10_a_task_that_is_held_by_a_count_goes_on_when_it_is_to_leave() {
+    let freezer = Freezer::default();
+    let tree = Tree::start(&freezer);
+    // Its sessions are known after that.
+    freezer.freeze();
+    freezer.thaw(tree.first.id());
+    tree.processes().iter().for_each(|process| proc::signal(process.pid, Signal::STOP));
+    wait_for(|| tree.stopped() > 0);
+    tree.meter.set_leaving();
+    freezer.thaw(tree.first.id());
+    wait_for(|| tree.stopped() == 0);
 }

@@ -44,7 +44,7 @@ fn of_task(all: &[proc::Process], sessions: &Sessions, brand: u64) -> Vec<proc::
 
 /// Whether the process that has this id has the task's number.
 fn has_number(pid: u32, meter: &Meter) -> bool {
-    brand::of_id(pid) == Some(meter.brand()) && proc::is_process_now(pid)
+    brand::of_id(pid) == Some(meter.brand()) && proc::is_process(pid)
 }
 
 /// Kills what left the session: it is known by its number, by the session that it made for itself, by its

@@ -23,8 +23,9 @@ use crate::sys::Segment;
 /// Kills what is left of tasks of earlier lives, looks through the slots, and tells what is in them.
 ///
 /// On return no such process runs any more, unless the system cannot kill it (a process in uninterruptible
-/// sleep), which is said in the log. A finished task is said to be so only if what it left was taken. Once
-/// the agent `is_to_end`, nothing more is taken, and what takes long is given up: its next start takes it.
+/// sleep) or it forks faster than it can be killed, which is said in the log. A finished task is said to
+/// be so only if what it left was taken. Once the agent `is_to_end`, nothing more is taken, and what takes
+/// long is given up: its next start takes it.
 pub fn take_over(dir: &DataDir, is_to_end: &dyn Fn() -> bool) -> Vec<SlotFound> {
     let slots = slots(dir);
     let records: Vec<_> =
@@ -154,6 +155,10 @@ fn kill_all(dir: &DataDir, leaders: &[Leader]) {
             && let Some(first) = of_earlier(&proc::all()).first()
         {
             tracing::error!(first = first.pid, "processes of an earlier life cannot be killed");
+            return;
+        }
+        if StdInstant::now() > give_up + proc::FLEEING_MAX {
+            tracing::error!("processes of an earlier life fork faster than they can be killed");
             return;
         }
         std::thread::sleep(StdDuration::from_millis(50));

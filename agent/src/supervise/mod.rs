@@ -615,8 +615,13 @@ impl Supervision {
         }
         // What no list has is stopped as well.
         let forks_fast = self.forks.are_many() && self.freezer.has_stopped();
-        if goes_on || forks_fast {
-            self.freezer.enforce(if forks_fast { Reach::All } else { Reach::Listed });
+        let flee = match goes_on || forks_fast {
+            true => self.freezer.enforce(if forks_fast { Reach::All } else { Reach::Listed }),
+            false => BTreeSet::new(),
+        };
+        for task in self.tasks.values_mut() {
+            let flees = task.pid().is_some_and(|pid| flee.contains(&pid));
+            task.note_fleeing(flees);
         }
         self.shared.guard.keep_strays(&self.members.all_strays());
         let (looks_at_swap, is_wanted) = (self.swap.is_due(began), self.freezer.is_wanted());

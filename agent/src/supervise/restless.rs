@@ -1,11 +1,12 @@
 //! A task that goes on although it is to rest (R6.10).
 //!
-//! One whose processes are stopped: nothing but SIGCONT has it go on, which any process of the same user may
-//! send: one that a timer of the task's own sends comes a thousand times a second, and being stopped again by
-//! the next look is no hindrance. Whoever uses the machine is not to wait for it: such a task is killed. What
-//! is stopped uses no CPU time, so all that it uses since then counts, however it spreads it. It begins to
-//! count with the second look: a process is told to stop between two, and one in a call of the kernel's hears
-//! of it at the end of that.
+//! One whose processes are stopped: nothing but SIGCONT has it go on, which any process of the same user
+//! may send: one that a timer of the task's own sends comes a thousand times a second, and being stopped
+//! again by the next look is no hindrance. Whoever uses the machine is not to wait for it: such a task is
+//! killed. What is stopped uses no CPU time, so all that it uses since then counts, however it spreads it.
+//! It begins to count with the second look: a process is told to stop between two, and one in a call of
+//! the kernel's hears of it at the end of that. What processes use that no list has is not known, so a
+//! task of which some looks find such processes is killed as well.
 //!
 //! One that was told to rest by a message: an application made with BOINC's library does so within a second,
 //! or at the end of what it must not leave half done. Another may not heed messages. It computes for three
@@ -17,6 +18,8 @@ use fallow_domain::Duration;
 
 /// Looks, a second apart, before it counts.
 const FIRST: u32 = 2;
+/// Looks in a row that find something that no list has.
+const FLED_MAX: u32 = 3;
 
 /// What the looks have found since the task was to rest.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub(super) struct Restless {
     /// So much from one look to the next does not count.
     least: Duration,
     looks: u32,
+    /// How many of them in a row have found something that no list has.
+    fled: u32,
     /// The CPU time at the last look that did not count, and what did not count since.
     cpu_then: Duration,
     /// The CPU time at the last look.
@@ -44,13 +49,19 @@ impl Restless {
     }
 
     fn with(most: Duration, least: Duration) -> Self {
-        Self { most, least, looks: 0, cpu_then: Duration::ZERO, cpu_last: Duration::ZERO }
+        Self { most, least, looks: 0, fled: 0, cpu_then: Duration::ZERO, cpu_last: Duration::ZERO }
     }
 
     /// It was let go on: what it used until the next look counts for nothing, also where it is to rest again
     /// before that.
     pub(super) fn goes_on(&mut self) {
         *self = Self::with(self.most, self.least);
+    }
+
+    /// Whether a look has found something that goes on and that no list has. True when that was so too often.
+    pub(super) fn note_fleeing(&mut self, flees: bool) -> bool {
+        self.fled = if flees { self.fled + u32::from(self.looks >= FIRST) } else { 0 };
+        self.fled >= FLED_MAX
     }
 
     /// A look, and the CPU time of all of it until now. True when it has used too much.
@@ -72,6 +83,21 @@ impl Restless {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r6_10_a_task_is_restless_when_three_looks_in_a_row_have_found_what_no_list_has() {
+        let mut restless = Restless::stopped();
+        let mut look = |flees: bool| {
+            let too_often = restless.note_fleeing(flees);
+            restless.look(true, Duration::ZERO) || too_often
+        };
+        // Between the first two it is told to stop.
+        assert_eq!([true; 4].map(&mut look), [false; 4]);
+        assert_eq!([false, true, true].map(&mut look), [false; 3]);
+        assert!(look(true));
+        restless.goes_on();
+        assert!(!restless.note_fleeing(true));
+    }
 
     #[test]
     fn r6_10_a_task_is_restless_when_it_uses_a_second_of_cpu_time_while_it_is_stopped() {

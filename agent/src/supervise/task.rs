@@ -368,6 +368,16 @@ impl Task {
         self.stillness.goes_on();
     }
 
+    /// Whether a look has found something of it that goes on and that no list has, although it is stopped.
+    pub(super) fn note_fleeing(&mut self, flees: bool) {
+        if flees {
+            self.stillness.goes_on();
+        }
+        if self.restless.note_fleeing(flees && self.meter.is_frozen()) {
+            self.kill("it goes on although it is stopped");
+        }
+    }
+
     /// Whether it hears no messages: there is no channel, or nobody has ever read it.
     fn is_deaf(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.channel.is_none()) || self.hearing.is_deaf()
