@@ -43,6 +43,21 @@ pub fn command(name: &str) -> Command {
     command
 }
 
+/// BOINC's client as Debian ships it, which finds no X server where that can be had.
+///
+/// It speaks with each one whose socket it finds, to learn whether somebody types, and ends when that server
+/// does, as those of other tests do.
+pub fn boinc() -> Command {
+    const HIDE: &str = "mkdir -p /tmp/.X11-unix && mount -t tmpfs none /tmp/.X11-unix";
+    let hidden = |then: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", &format!("{HIDE} && {then}"), "sh"]);
+        command
+    };
+    let can_hide = hidden("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+    if can_hide { hidden("exec boinc \"$@\"") } else { Command::new("boinc") }
+}
+
 /// What has to come is waited for at least so long: it costs nothing where it comes, and a machine may be
 /// slow.
 pub const PATIENCE: Duration = Duration::from_secs(300);

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fallow_e2e::{PATIENCE, binary, command, fallow_json, free_port, peers_required, wait_for};
+use fallow_e2e::{PATIENCE, binary, boinc, command, fallow_json, free_port, peers_required, wait_for};
 use tempfile::TempDir;
 
 /// A range whose test takes some ten seconds, and a Mersenne exponent in it.
@@ -243,7 +243,7 @@ impl Boinc {
         configure(dir.path(), cpus);
         let port = free_port();
         let log = File::create(dir.path().join("log")).unwrap();
-        let child = Command::new("boinc")
+        let child = boinc()
             .arg("--dir")
             .arg(dir.path())
             .args(["--gui_rpc_port", &port.to_string(), "--allow_multiple_clients", "--no_gpus"])

@@ -10,10 +10,6 @@ use crate::yielding::Yielding;
 mod server;
 pub(crate) use server::Server;
 
-/// The server's socket has no file then. BOINC's client speaks with each server that it finds by such a file,
-/// and ends when that server does: one that runs for another test at that time is not to find this one.
-pub(crate) const UNSEEN: [&str; 2] = ["-nolisten", "unix"];
-
 /// For how long nobody has used it, by its own counter, in milliseconds.
 fn idle(server: &Server) -> u32 {
     let counters = server.keyboard.sync_list_system_counters().unwrap().reply().unwrap().counters;
@@ -41,7 +37,7 @@ fn stands(yielding: &Yielding) -> (bool, String) {
 
 #[test]
 fn r6_2_at_a_key_in_a_session_of_x11_all_processes_of_all_tasks_stop() {
-    let Some(server) = Server::start(&UNSEEN) else { return };
+    let Some(server) = Server::start() else { return };
     let (runtime, nothing) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
     let yielding = Yielding::start(&runtime, &listening_to(&server.display, &nothing));
     let answers = (true, format!("display {}", server.display));
@@ -77,7 +73,7 @@ fn r6_2_an_x_server_that_goes_or_never_answers_holds_up_nothing() {
     let _ = std::fs::remove_file(path);
     wait_for("its end to be told", || stands(&yielding).1.contains("no answer from").then_some(()));
     drop(yielding);
-    let Some(server) = Server::start(&UNSEEN) else { return };
+    let Some(server) = Server::start() else { return };
     let yielding = Yielding::start(&runtime, &listening_to(&server.display, &nothing));
     wait_for("the server to answer", || stands(&yielding).0.then_some(()));
     drop(server);

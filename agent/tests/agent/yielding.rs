@@ -15,7 +15,7 @@ use zbus::Variant;
 use crate::owner::{Dev, Logind, TREE, go_on, offspring};
 use crate::supervision::Bench;
 use crate::support::wait_for;
-use crate::x11::{Server, UNSEEN};
+use crate::x11::Server;
 
 const TREES: u32 = 8;
 
@@ -119,7 +119,7 @@ fn how_long_from_an_event_to_the_last_process_of_eight_trees() {
         "{:<14} {:>6}  {:>9} {:>9} {:>9} {:>9}",
         "sensor", "events", "p50 ms", "p90 ms", "p99 ms", "max ms"
     );
-    if let Some(server) = Server::start(&UNSEEN) {
+    if let Some(server) = Server::start() {
         let yielding = Yielding::start(&runtime, &wanted(nothing.path(), Some(server.display.clone())));
         // The counter has to have gone on for a second, or it does not fall back.
         let took =

@@ -40,7 +40,7 @@ const REST: Duration = Duration::from_millis(700);
 fn how_long_from_an_event_until_no_job_computes_under_our_agent_and_under_the_stock_client() {
     let events = std::env::var("FALLOW_EVENTS").ok().and_then(|events| events.parse().ok()).unwrap_or(100);
     let dir = tempfile::tempdir().unwrap();
-    let (Some(program), Some(server)) = (compiled(dir.path()), Server::start(&[])) else { return };
+    let (Some(program), Some(server)) = (compiled(dir.path()), Server::start()) else { return };
     println!(
         "{:<20} {:>6}  {:>9} {:>9} {:>9} {:>9}",
         "client", "events", "p50 ms", "p90 ms", "p99 ms", "max ms"

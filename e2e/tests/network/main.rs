@@ -105,7 +105,7 @@ impl<'a> Boinc<'a> {
         let dir = tempfile::Builder::new().prefix("fallow-boinc-").tempdir().unwrap();
         fs::write(dir.path().join("gui_rpc_auth.cfg"), "secret").unwrap();
         let mut boinc = Self { machine, dir, port: free_port(), process: None };
-        let mut client = Command::new("boinc");
+        let mut client = fallow_e2e::boinc();
         client.args(["--dir", "."]).current_dir(boinc.dir.path());
         client.args(["--gui_rpc_port", &boinc.port.to_string(), "--no_gpus", "--skip_cpu_benchmarks"]);
         boinc.process = Some(logged(on(machine, &client), &beside.join("boinc.log")));

@@ -24,10 +24,9 @@ impl Drop for Server {
 }
 
 impl Server {
-    pub(crate) fn start(options: &[&str]) -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let mut command = Command::new("Xvfb");
         command.args(["-displayfd", "1", "-screen", "0", "64x64x8", "-nolisten", "tcp", "-noreset"]);
-        command.args(options);
         let process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let Ok(mut process) = process else {
             assert!(
