@@ -315,8 +315,20 @@ fn ask_as_anybody(
     request: &Request,
 ) -> Result<(String, Option<Box<control::status::Status>>), AgentError> {
     let (own, socket) = (dir.dir(), control::people::place());
-    if !is_nobody_here(dir, &own) || !socket.parent().is_some_and(Path::exists) {
+    if !is_nobody_here(dir, &own) {
         return ask(&own, request);
+    }
+    if !socket.parent().is_some_and(Path::exists) {
+        if own.path().exists() || rustix::process::geteuid().is_root() {
+            return ask(&own, request);
+        }
+        // Somebody at the machine is not to start one only because he wants to know.
+        return Err(AgentError::unreachable(format!(
+            "no agent runs that you may ask: you have none of your own ({}), and this machine has none for everybody \
+             ({} is not there). Its administrator knows whether one runs; name its directory with --dir if it is yours",
+            own.path().display(),
+            socket.display()
+        )));
     }
     match ask_at(&socket, request) {
         // Neither answers: one's own is the one to be started.

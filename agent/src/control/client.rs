@@ -60,7 +60,7 @@ fn respond(dir: &DataDir, request: &Request) -> Result<Response, AgentError> {
     let connected = super::short_path(&socket).and_then(|(short, _dir)| UnixStream::connect(short));
     let stream = connected.map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => AgentError::refused(format!(
-            "{} is not yours: control the agent as the user that it runs as, or as root",
+            "{} is closed to you: if an agent runs there, control it as the user that it runs as, or as root",
             socket.display()
         )),
         _ if let Err(owned @ AgentError::BadInput { .. }) = dir.check_owner() => owned,

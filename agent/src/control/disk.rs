@@ -143,7 +143,8 @@ impl DiskStatus {
         let _ = writeln!(out, "limit:  {} ({})", Bytes(self.limit), self.limit_why);
         let _ = write!(out, "used:   {}, {} of it by the agent itself; ", Bytes(self.used), Bytes(self.own));
         let _ = match self.over {
-            0 => writeln!(out, "{} free for projects", Bytes(self.free)),
+            // What others have taken since it was measured is free for nobody.
+            0 => writeln!(out, "{} free for projects", Bytes(self.free.min(self.volume_free))),
             over => writeln!(out, "{} too much", Bytes(over)),
         };
         if self.trash > 0 {
@@ -192,6 +193,23 @@ impl DiskStatus {
         }
         if self.deeds.is_empty() {
             let _ = writeln!(out, "  nothing");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r4_1_no_more_is_said_to_be_free_for_projects_than_is_free() {
+        let mut disk = DiskStatus { measured_at: Some(1.0), free: 3_000_000, ..DiskStatus::default() };
+        for (volume_free, said) in
+            [(9_000_000, "; 3 MB free for"), (1_000_000, "; 1 MB free for"), (0, "; 0 B free for")]
+        {
+            disk.volume_free = volume_free;
+            let text = disk.text(Instant::from_secs_f64(2.0), false);
+            assert!(text.contains(said), "{text}");
         }
     }
 }

@@ -227,7 +227,7 @@ fn r6_4_people_of_a_group_see_what_the_agent_does_and_pause_it_and_do_nothing_el
     let (code, said) = asked(program, home, NOBODY, &["status"]);
     assert!(code == 5 && said.contains("members of a group"), "{said}");
     let (code, said) = as_one_of_them(&["suspend", "--dir", place.to_str().unwrap()]);
-    assert!(code == 5 && said.contains("is not yours"), "{said}");
+    assert!(code == 5 && said.contains("is closed to you"), "{said}");
     let (code, said) = as_one_of_them(&["run", "--dir", place.to_str().unwrap()]);
     assert!(code == 3 && said.contains("belongs to another user"), "{code}: {said}");
     let (code, said) = as_one_of_them(&["preferences", "edit", "--dir", place.to_str().unwrap()]);
@@ -259,6 +259,10 @@ fn r6_4_people_of_a_group_see_what_the_agent_does_and_pause_it_and_do_nothing_el
     fs::remove_dir_all(&own).unwrap();
     let (code, said) = as_one_of_them(&["status"]);
     assert!(code == 4 && said.contains("the agent of this machine does not run"), "{said}");
+    // Nothing says that there is one for everybody.
+    fs::remove_dir_all(home.join("run")).unwrap();
+    let (code, said) = as_one_of_them(&["status"]);
+    assert!(code == 4 && said.contains("has none for everybody") && !said.contains("start it"), "{said}");
 }
 
 #[test]
