@@ -322,7 +322,7 @@ pub fn kill(processes: impl Iterator<Item = Process>) -> usize {
 const ROUNDS_MAX: u32 = 20;
 
 /// Ends all processes that `pick` picks from those that there are. Returns about how many there were, and 0
-/// only where it is sure that none was left.
+/// only where none was found.
 ///
 /// They are stopped first, round after round, until no round finds one that was not: what is stopped forks no
 /// more, and leaves no room for others where their number is limited.
@@ -353,7 +353,9 @@ fn end_with(pick: &dyn Fn(&[Process]) -> Vec<Process>, has_id: Option<&dyn Fn(u3
             signal(process.pid, Signal::STOP);
         }
         let listed = || all.iter().map(|process| process.pid).collect();
-        if !news && has_id.is_none_or(|has_id| lists.have_all(&listed(), has_id, kill_one)) {
+        if news {
+            lists.had_news();
+        } else if has_id.is_none_or(|has_id| lists.have_all(&listed(), has_id, kill_one)) {
             return kill(found.into_iter()) + killed.get();
         }
     }

@@ -54,8 +54,12 @@ const LISTS_MIN: u32 = 20;
 /// After so long there is no further list, nor after so much CPU time of this thread and all were stopped.
 const CHASE_LONGEST: Duration = Duration::from_secs(60);
 const WORK_MAX: Duration = Duration::from_secs(15);
-/// So many lists are read after all were stopped before any of them is said to go on.
+/// So many lists are read after all were stopped before any of them is said to go on, and so many where they
+/// take long to be looked at.
 const HELD_MIN: u32 = 5;
+const HELD_MIN_COSTLY: u32 = 2;
+/// Whoever had anything new in one of so many last lists is said to do so.
+const LATELY: u32 = 3;
 /// So many counts in a row may miss something.
 const MISSES_MAX: u32 = 3;
 
@@ -210,12 +214,13 @@ impl Files {
         let mut caught = Caught { meter: &self.meter, all: Vec::new() };
         let mut before: Option<BTreeSet<(u32, u64)>> = None;
         let work = sys::thread_cpu_time().map(|now| now + WORK_MAX);
-        // Lists since all were stopped.
-        let mut held: Option<u32> = None;
+        // Lists since all were stopped, and how often the task was told to go on until then.
+        let (mut held, mut woken): (Option<u32>, u64) = (None, 0);
+        // The last list that had anything new.
+        let mut news_at = 0;
         loop {
             lists.begin();
-            let processes = self.processes();
-            let known: BTreeSet<u32> = processes.iter().map(|process| process.pid).collect();
+            let (processes, known) = self.listed();
             let now: BTreeSet<(u32, u64)> = processes.iter().map(|one| (one.pid, one.start)).collect();
             // It is told as soon as possible, and threads are no processes.
             let is_new = |id| brand::of_id(id) == Some(number) && proc::is_process(id);
@@ -225,23 +230,29 @@ impl Files {
             if have_all && !has_news {
                 return (nameless, None);
             }
-            if self.meter.is_leaving() {
-                // It is not to be kept from that.
-                return (nameless, before.is_none().then_some(Missed::Moved));
-            }
             let flees = caught.all.len() > caught_before || (before.is_some() && has_news);
+            news_at = if flees { lists.count() } else { news_at };
+            if self.meter.woken() != woken {
+                // The agent itself has let it go on.
+                held = held.map(|_| 0);
+            }
             let is_long = lists.time() > CHASE_MAX && lists.count() > LISTS_MIN;
             let has_worked = sys::thread_cpu_time().zip(work).is_some_and(|(now, work)| now > work);
-            let is_costly = has_worked && held.is_some_and(|lists| lists >= 2);
+            let is_costly = has_worked && held.is_some_and(|lists| lists >= HELD_MIN_COSTLY);
             if is_long || is_costly || lists.time() > CHASE_LONGEST {
                 // Where this thread gets next to no CPU, what it finds was there before all were stopped.
                 let is_sure = is_costly || held.is_some_and(|lists| lists >= HELD_MIN);
-                return (nameless, (flees && is_sure).then_some(Missed::Moved));
+                let flees_lately = news_at > 0 && lists.count() - news_at < LATELY;
+                return (nameless, (flees_lately && is_sure).then_some(Missed::Moved));
             }
-            held = held.map(|lists| lists + 1);
+            (held, woken) = (held.map(|lists| lists + 1), self.meter.woken());
             if !caught.all.is_empty() || (flees && lists.time() > HOLD_AFTER) {
                 processes.iter().filter(|one| !one.stopped).for_each(|one| caught.hold(one));
                 held.get_or_insert(0);
+            }
+            if self.meter.is_leaving() {
+                // It is not to be kept from that.
+                return (nameless, before.is_none().then_some(Missed::Moved));
             }
             if has_news {
                 lists.had_news();
@@ -253,6 +264,11 @@ impl Files {
 
     /// Its processes, as far as they are known.
     pub(super) fn processes(&self) -> Vec<Process> {
+        self.listed().0
+    }
+
+    /// The same, and the ids of all that there are.
+    fn listed(&self) -> (Vec<Process>, BTreeSet<u32>) {
         let all = proc::all();
         let by_session: BTreeSet<u32> =
             proc::of_sessions(&all, &self.sessions).map(|process| process.pid).collect();
@@ -261,7 +277,8 @@ impl Files {
             let by_number = || number > 0 && brand::of(process) == Some(number);
             !process.zombie && (by_session.contains(&process.pid) || by_number())
         };
-        all.iter().filter(is_own).copied().collect()
+        let own = all.iter().filter(is_own).copied().collect();
+        (own, all.iter().map(|process| process.pid).collect())
     }
 }
 
@@ -306,9 +323,14 @@ impl Drop for Caught<'_> {
             let is_there = |one: &&Process| {
                 proc::find(one.pid).map_or(!is_frozen, |now| now.start == one.start && !self.meter.is_gone())
             };
-            self.all.iter().filter(is_there).for_each(|one| proc::signal(one.pid, what));
-            // Somebody may have stopped it meanwhile, or had it go on.
-            if self.meter.is_frozen() == is_frozen {
+            // Somebody may stop it meanwhile, or have it go on.
+            let is_so = || self.meter.is_frozen() == is_frozen;
+            self.all
+                .iter()
+                .take_while(|_| is_so())
+                .filter(is_there)
+                .for_each(|one| proc::signal(one.pid, what));
+            if is_so() {
                 break;
             }
         }
@@ -535,7 +557,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (brand, meter, files) = numbered(dir.path(), 6);
         let chain = Chain::start_woken(brand, &files[0].1.slot, HOLDS);
+        let begun = Instant::now();
         let counts: Vec<_> = (0..3)
+            // It does not go on for long.
+            .take_while(|_| begun.elapsed() < Duration::from_secs(40))
             .map(|_| (count_in_turn(&files, dir.path(), COUNTED_MAX).len(), meter.disk().unwrap().nameless.0))
             .collect();
         chain.end();

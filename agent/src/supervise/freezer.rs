@@ -203,8 +203,12 @@ impl Freezer {
             let listed = || all.iter().map(|process| process.pid).collect();
             let mut has_all =
                 || reach == Reach::Listed || self.stop_fleeting(tasks, &mut lists, &listed(), &mut fleeting);
-            if moving.is_empty() && has_all() {
-                break;
+            if moving.is_empty() {
+                if has_all() {
+                    break;
+                }
+            } else {
+                lists.had_news();
             }
         }
         // One that has new processes in each list is not stopped by that either. Where lists take long, it
@@ -272,6 +276,7 @@ impl Freezer {
 
 /// Has all processes of a task go on.
 fn wake(leader: u32, meter: &Meter) {
+    meter.note_woken();
     signal_first(leader, meter, Signal::CONT);
     let all = proc::all();
     let sessions = sessions(leader, meter, &all);

@@ -39,6 +39,8 @@ pub(super) struct Meter {
     frozen: AtomicBool,
     /// They are stopped to be counted.
     counted_still: AtomicBool,
+    /// How often they were told to go on.
+    woken: AtomicU64,
     /// Its process is gone for good: its id may be another's by now.
     gone: AtomicBool,
     /// The control group of its processes, where it has one.
@@ -136,6 +138,12 @@ impl Meter {
     }
     pub(super) fn set_frozen(&self, frozen: bool) {
         self.frozen.store(frozen, Ordering::Relaxed);
+    }
+    pub(super) fn woken(&self) -> u64 {
+        self.woken.load(Ordering::Relaxed)
+    }
+    pub(super) fn note_woken(&self) {
+        self.woken.fetch_add(1, Ordering::Relaxed);
     }
     pub(super) fn set_leaving(&self) {
         self.leaving.store(true, Ordering::Relaxed);
