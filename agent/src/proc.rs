@@ -322,7 +322,7 @@ pub fn kill(processes: impl Iterator<Item = Process>) -> usize {
 const ROUNDS_MAX: u32 = 20;
 
 /// Ends all processes that `pick` picks from those that there are. Returns about how many there were, and 0
-/// only where none was found.
+/// only where the last look found none.
 ///
 /// They are stopped first, round after round, until no round finds one that was not: what is stopped forks no
 /// more, and leaves no room for others where their number is limited.

@@ -48,7 +48,7 @@ pub fn command(name: &str) -> Command {
 /// It speaks with each one whose socket it finds, to learn whether somebody types, and ends when that server
 /// does, as those of other tests do.
 pub fn boinc() -> Command {
-    const HIDE: &str = "mkdir -p /tmp/.X11-unix && mount -t tmpfs none /tmp/.X11-unix";
+    const HIDE: &str = "mkdir -p -m 1777 /tmp/.X11-unix && mount -t tmpfs none /tmp/.X11-unix";
     let hidden = |then: &str| {
         let mut command = Command::new("unshare");
         command.args(["--map-root-user", "--mount", "sh", "-c", &format!("{HIDE} && {then}"), "sh"]);

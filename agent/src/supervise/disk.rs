@@ -54,12 +54,11 @@ const LISTS_MIN: u32 = 20;
 /// After so long there is no further list, nor after so much CPU time of this thread and all were stopped.
 const CHASE_LONGEST: Duration = Duration::from_secs(60);
 const WORK_MAX: Duration = Duration::from_secs(15);
-/// So many lists are read after all were stopped before any of them is said to go on, and so many where they
-/// take long to be looked at.
-const HELD_MIN: u32 = 5;
-const HELD_MIN_COSTLY: u32 = 2;
-/// Whoever had anything new in one of so many last lists is said to do so.
-const LATELY: u32 = 3;
+/// What is new so many lists after all were stopped goes on although it is stopped: what one has that was not,
+/// is in a list by then.
+const HELD_MIN: u32 = 2;
+/// A task is said to go on after so many such lists; or after one where they take long to be looked at.
+const MOVED_MIN: u32 = 3;
 /// So many counts in a row may miss something.
 const MISSES_MAX: u32 = 3;
 
@@ -214,10 +213,10 @@ impl Files {
         let mut caught = Caught { meter: &self.meter, all: Vec::new() };
         let mut before: Option<BTreeSet<(u32, u64)>> = None;
         let work = sys::thread_cpu_time().map(|now| now + WORK_MAX);
-        // Lists since all were stopped, and how often the task was told to go on until then.
-        let (mut held, mut woken): (Option<u32>, u64) = (None, 0);
-        // The last list that had anything new.
-        let mut news_at = 0;
+        // Lists since all were stopped, and how often the agent had told the task to go on by the last one.
+        let (mut held, mut woken): (Option<u32>, u64) = (None, self.meter.woken());
+        // Lists that had what goes on although it is stopped.
+        let mut moved = 0;
         loop {
             lists.begin();
             let (processes, known) = self.listed();
@@ -231,21 +230,17 @@ impl Files {
                 return (nameless, None);
             }
             let flees = caught.all.len() > caught_before || (before.is_some() && has_news);
-            news_at = if flees { lists.count() } else { news_at };
-            if self.meter.woken() != woken {
-                // The agent itself has let it go on.
-                held = held.map(|_| 0);
-            }
+            let woken_before = std::mem::replace(&mut woken, self.meter.woken());
+            held = held.map(|lists| if woken == woken_before { lists + 1 } else { 0 });
+            let is_held = held.is_some_and(|lists| lists >= HELD_MIN);
+            moved += u32::from(flees && is_held);
             let is_long = lists.time() > CHASE_MAX && lists.count() > LISTS_MIN;
             let has_worked = sys::thread_cpu_time().zip(work).is_some_and(|(now, work)| now > work);
-            let is_costly = has_worked && held.is_some_and(|lists| lists >= HELD_MIN_COSTLY);
+            let is_costly = has_worked && is_held;
             if is_long || is_costly || lists.time() > CHASE_LONGEST {
-                // Where this thread gets next to no CPU, what it finds was there before all were stopped.
-                let is_sure = is_costly || held.is_some_and(|lists| lists >= HELD_MIN);
-                let flees_lately = news_at > 0 && lists.count() - news_at < LATELY;
-                return (nameless, (flees_lately && is_sure).then_some(Missed::Moved));
+                let has_moved = moved >= MOVED_MIN || (is_costly && moved > 0);
+                return (nameless, has_moved.then_some(Missed::Moved));
             }
-            (held, woken) = (held.map(|lists| lists + 1), self.meter.woken());
             if !caught.all.is_empty() || (flees && lists.time() > HOLD_AFTER) {
                 processes.iter().filter(|one| !one.stopped).for_each(|one| caught.hold(one));
                 held.get_or_insert(0);

@@ -276,6 +276,7 @@ impl Freezer {
 
 /// Has all processes of a task go on.
 fn wake(leader: u32, meter: &Meter) {
+    // Whoever counts it is to know when it has begun to go on, and that all of it does.
     meter.note_woken();
     signal_first(leader, meter, Signal::CONT);
     let all = proc::all();
@@ -285,6 +286,7 @@ fn wake(leader: u32, meter: &Meter) {
     let branded = branded.get(&meter.brand()).into_iter().flatten();
     let all_of_it = proc::of_sessions(&all, &sessions).chain(branded);
     all_of_it.for_each(|process| proc::signal(process.pid, Signal::CONT));
+    meter.note_woken();
 }
 
 /// Whether a task is there that is to be stopped.
