@@ -112,6 +112,8 @@ pub enum Missed {
     /// A directory that is closed again as soon as it is opened up, a process that nobody may look at, or
     /// what waits in a socket.
     Closed,
+    /// Processes came and went all the time, which may be nobody's fault.
+    Unsure,
 }
 
 /// What the system refused to a walk first.

@@ -55,8 +55,9 @@ const LISTS_MIN: u32 = 20;
 const CHASE_LONGEST: Duration = Duration::from_secs(60);
 const WORK_MAX: Duration = Duration::from_secs(15);
 /// What is new so many lists after all were stopped goes on although it is stopped: what one has that was not,
-/// is in a list by then.
-const HELD_MIN: u32 = 2;
+/// is in a list by then, and stopped as well. Where lists take long to be looked at, it is so many.
+const HELD_MIN: u32 = 5;
+const HELD_MIN_COSTLY: u32 = 2;
 /// A task is said to go on after so many such lists; or after one where they take long to be looked at.
 const MOVED_MIN: u32 = 3;
 /// So many counts in a row may miss something.
@@ -206,19 +207,22 @@ impl Files {
 
     /// What its processes hold open, by a look between two lists of which the second has nothing new. Where
     /// they come and go, or fork so fast that no list has them, all of them are stopped meanwhile; if one
-    /// goes on all the same, something has moved.
+    /// goes on all the same, something has moved. What was seen in any look counts then.
     fn nameless(&self, walk: &Walk, data: &Path) -> (Nameless, Option<Missed>) {
         let number = self.meter.brand();
         let (mut lists, mut nameless) = (Lists::default(), Nameless::default());
         let mut caught = Caught { meter: &self.meter, all: Vec::new() };
         let mut before: Option<BTreeSet<(u32, u64)>> = None;
         let work = sys::thread_cpu_time().map(|now| now + WORK_MAX);
-        // Lists since all were stopped, and how often the agent had told the task to go on by the last one.
-        let (mut held, mut woken): (Option<u32>, u64) = (None, self.meter.woken());
+        // The look that saw most.
+        let mut largest = Nameless::default();
+        // Lists since all were stopped, and how often the agent had told the task to go on by then.
+        let mut held: Option<(u32, u64)> = None;
         // Lists that had what goes on although it is stopped.
         let mut moved = 0;
         loop {
             lists.begin();
+            let woken = self.meter.woken();
             let (processes, known) = self.listed();
             let now: BTreeSet<(u32, u64)> = processes.iter().map(|one| (one.pid, one.start)).collect();
             // It is told as soon as possible, and threads are no processes.
@@ -229,29 +233,32 @@ impl Files {
             if have_all && !has_news {
                 return (nameless, None);
             }
-            let flees = caught.all.len() > caught_before || (before.is_some() && has_news);
-            let woken_before = std::mem::replace(&mut woken, self.meter.woken());
-            held = held.map(|lists| if woken == woken_before { lists + 1 } else { 0 });
-            let is_held = held.is_some_and(|lists| lists >= HELD_MIN);
+            // One that was found by its id is no news a second time.
+            let is_caught = |one| caught.all.iter().any(|caught| (caught.pid, caught.start) == one);
+            let flees = caught.all.len() > caught_before
+                || before.as_ref().is_some_and(|before| now.difference(before).any(|one| !is_caught(*one)));
+            held =
+                held.filter(|(_, then)| *then == self.meter.woken()).map(|(lists, then)| (lists + 1, then));
+            let has_worked = sys::thread_cpu_time().zip(work).is_some_and(|(now, work)| now > work);
+            let least = if has_worked { HELD_MIN_COSTLY } else { HELD_MIN };
+            let is_held = held.is_some_and(|(lists, _)| lists >= least);
             moved += u32::from(flees && is_held);
             let is_long = lists.time() > CHASE_MAX && lists.count() > LISTS_MIN;
-            let has_worked = sys::thread_cpu_time().zip(work).is_some_and(|(now, work)| now > work);
             let is_costly = has_worked && is_held;
-            if is_long || is_costly || lists.time() > CHASE_LONGEST {
+            if is_long || is_costly || lists.time() > CHASE_LONGEST || self.meter.is_leaving() {
                 let has_moved = moved >= MOVED_MIN || (is_costly && moved > 0);
-                return (nameless, has_moved.then_some(Missed::Moved));
+                let seen = if largest.usage().most() > nameless.usage().most() { largest } else { nameless };
+                return (seen, Some(if has_moved { Missed::Moved } else { Missed::Unsure }));
             }
             if !caught.all.is_empty() || (flees && lists.time() > HOLD_AFTER) {
                 processes.iter().filter(|one| !one.stopped).for_each(|one| caught.hold(one));
-                held.get_or_insert(0);
+                // Where the agent has let it go on since the list was read, it says too many to be stopped.
+                held = held.or_else(|| (self.meter.woken() == woken).then_some((0, woken)));
             }
-            if self.meter.is_leaving() {
-                // It is not to be kept from that.
-                return (nameless, before.is_none().then_some(Missed::Moved));
-            }
-            if has_news {
+            if has_news && !self.meter.is_leaving() {
                 lists.had_news();
-                nameless = Nameless::of(&processes, walk.devices(), data);
+                let last = std::mem::replace(&mut nameless, Nameless::of(&processes, walk.devices(), data));
+                largest = if last.usage().most() > largest.usage().most() { last } else { largest };
                 before = Some(now);
             }
         }
@@ -349,12 +356,17 @@ impl Misses {
 
     /// After another count.
     pub(super) fn note(&mut self, missed: Option<Missed>) -> Option<Uncounted> {
-        self.0 = if missed.is_some() { self.0.saturating_add(1) } else { 0 };
+        self.0 = match missed {
+            // It says nothing.
+            Some(Missed::Unsure) => self.0,
+            Some(_) => self.0.saturating_add(1),
+            None => 0,
+        };
         match missed? {
             Missed::TooMany => Some(Uncounted::TooMany),
             Missed::Moved if self.0 >= MISSES_MAX => Some(Uncounted::Moved),
             Missed::Closed if self.0 >= MISSES_MAX => Some(Uncounted::Closed),
-            Missed::Moved | Missed::Closed => None,
+            Missed::Moved | Missed::Closed | Missed::Unsure => None,
         }
     }
 }
@@ -437,6 +449,10 @@ mod tests {
         let moved = [0, 1, 2].map(|_| misses.note(Some(Missed::Moved)));
         assert_eq!(moved, [None, None, Some(Uncounted::Moved)]);
         assert!(!misses.is_unsure());
+        misses.note(None);
+        let unsure = [Missed::Moved, Missed::Moved, Missed::Unsure].map(|missed| misses.note(Some(missed)));
+        assert_eq!(unsure, [None; 3]);
+        assert_eq!(misses.note(Some(Missed::Moved)), Some(Uncounted::Moved), "that says nothing");
         misses.note(None);
         assert_eq!(misses.note(Some(Missed::Closed)), None);
         assert!(misses.is_unsure());
