@@ -30,8 +30,9 @@ const VAIN: Duration = Duration::from_millis(30);
 const MANY: u32 = 200;
 /// So many ids are looked at in one try, the newest ones.
 const IDS_MAX: u32 = 512;
-/// The longest time that one chase takes.
+/// The longest time that one chase takes, and one that finds something: a list may have the rest.
 const LONGEST: Duration = Duration::from_millis(500);
+const LONGEST_FINDING: Duration = Duration::from_millis(100);
 /// So many lists in a row with nothing new have all, whoever forks.
 const CALM: u32 = 3;
 
@@ -110,7 +111,9 @@ pub(crate) fn chase(is_wanted: impl Fn(u32) -> bool, mut tell: impl FnMut(u32)) 
     let begun = Instant::now();
     let (mut last, mut new_at, mut told_at) = (None, begun, begun);
     let (mut told, mut vain) = (0, 0);
-    while (vain < VAIN_MAX || told_at.elapsed() < VAIN) && begun.elapsed() < LONGEST {
+    while (vain < VAIN_MAX || told_at.elapsed() < VAIN)
+        && begun.elapsed() < if told > 0 { LONGEST_FINDING } else { LONGEST }
+    {
         let Some(newest) = proc::last_id() else { return told };
         let before = last.replace(newest);
         if before == Some(newest) {

@@ -341,31 +341,35 @@ impl Drop for Caught<'_> {
 
 /// How often in a row something was missed, and what follows.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Misses(u32);
+pub(super) struct Misses {
+    in_a_row: u32,
+    /// The last count says nothing of that.
+    is_void: bool,
+}
 
 impl Misses {
     /// Whether the last count has missed something.
     pub(super) const fn are_any(self) -> bool {
-        self.0 > 0
+        self.in_a_row > 0
     }
 
     /// Whether another count may say more.
     pub(super) const fn is_unsure(self) -> bool {
-        self.0 > 0 && self.0 < MISSES_MAX
+        !self.is_void && self.in_a_row > 0 && self.in_a_row < MISSES_MAX
     }
 
     /// After another count.
     pub(super) fn note(&mut self, missed: Option<Missed>) -> Option<Uncounted> {
-        self.0 = match missed {
-            // It says nothing.
-            Some(Missed::Unsure) => self.0,
-            Some(_) => self.0.saturating_add(1),
+        self.is_void = missed == Some(Missed::Unsure);
+        self.in_a_row = match missed {
+            Some(Missed::Unsure) => self.in_a_row,
+            Some(_) => self.in_a_row.saturating_add(1),
             None => 0,
         };
         match missed? {
             Missed::TooMany => Some(Uncounted::TooMany),
-            Missed::Moved if self.0 >= MISSES_MAX => Some(Uncounted::Moved),
-            Missed::Closed if self.0 >= MISSES_MAX => Some(Uncounted::Closed),
+            Missed::Moved if self.in_a_row >= MISSES_MAX => Some(Uncounted::Moved),
+            Missed::Closed if self.in_a_row >= MISSES_MAX => Some(Uncounted::Closed),
             Missed::Moved | Missed::Closed | Missed::Unsure => None,
         }
     }
@@ -451,7 +455,7 @@ mod tests {
         assert!(!misses.is_unsure());
         misses.note(None);
         let unsure = [Missed::Moved, Missed::Moved, Missed::Unsure].map(|missed| misses.note(Some(missed)));
-        assert_eq!(unsure, [None; 3]);
+        assert_eq!((unsure, misses.is_unsure()), ([None; 3], false));
         assert_eq!(misses.note(Some(Missed::Moved)), Some(Uncounted::Moved), "that says nothing");
         misses.note(None);
         assert_eq!(misses.note(Some(Missed::Closed)), None);
