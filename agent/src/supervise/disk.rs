@@ -54,8 +54,8 @@ const LISTS_MIN: u32 = 20;
 /// After so long there is no further list, nor after so much CPU time of this thread and all were stopped.
 const CHASE_LONGEST: Duration = Duration::from_secs(60);
 const WORK_MAX: Duration = Duration::from_secs(15);
-/// What is new so many lists after all were stopped goes on although it is stopped: what one has that was not,
-/// is in a list by then, and stopped as well. Where lists take long to be looked at, it is so many.
+/// What is new so many lists after all were stopped goes on although it is stopped: what one has that was
+/// not, is in a list by then, and stopped as well. Where lists take long to be looked at, it is so many.
 const HELD_MIN: u32 = 5;
 const HELD_MIN_COSTLY: u32 = 2;
 /// A task is said to go on after so many such lists; or after one where they take long to be looked at.
@@ -226,7 +226,7 @@ impl Files {
             let (processes, known) = self.listed();
             let now: BTreeSet<(u32, u64)> = processes.iter().map(|one| (one.pid, one.start)).collect();
             // It is told as soon as possible, and threads are no processes.
-            let is_new = |id| brand::of_id(id) == Some(number) && proc::is_process(id);
+            let is_new = |id| !self.ends() && brand::of_id(id) == Some(number) && proc::is_process(id);
             let caught_before = caught.all.len();
             let have_all = lists.have_all(&known, is_new, |pid| caught.stop(pid));
             let has_news = before.as_ref().is_none_or(|before| !now.is_subset(before));
@@ -245,23 +245,30 @@ impl Files {
             moved += u32::from(flees && is_held);
             let is_long = lists.time() > CHASE_MAX && lists.count() > LISTS_MIN;
             let is_costly = has_worked && is_held;
-            if is_long || is_costly || lists.time() > CHASE_LONGEST || self.meter.is_leaving() {
+            if is_long || is_costly || lists.time() > CHASE_LONGEST || self.ends() {
                 let has_moved = moved >= MOVED_MIN || (is_costly && moved > 0);
                 let seen = if largest.usage().most() > nameless.usage().most() { largest } else { nameless };
                 return (seen, Some(if has_moved { Missed::Moved } else { Missed::Unsure }));
             }
             if !caught.all.is_empty() || (flees && lists.time() > HOLD_AFTER) {
-                processes.iter().filter(|one| !one.stopped).for_each(|one| caught.hold(one));
+                let is_to_hold = |one: &&Process| !one.stopped && !self.ends();
+                processes.iter().filter(is_to_hold).for_each(|one| caught.hold(one));
                 // Where the agent has let it go on since the list was read, it says too many to be stopped.
                 held = held.or_else(|| (self.meter.woken() == woken).then_some((0, woken)));
             }
-            if has_news && !self.meter.is_leaving() {
+            if has_news && !self.ends() {
                 lists.had_news();
                 let last = std::mem::replace(&mut nameless, Nameless::of(&processes, walk.devices(), data));
                 largest = if last.usage().most() > largest.usage().most() { last } else { largest };
                 before = Some(now);
             }
         }
+    }
+
+    /// Whether it is not to be held for a count: it is to leave, or it is gone, and what has its number is of
+    /// the next task in its slot.
+    fn ends(&self) -> bool {
+        self.meter.is_leaving() || self.meter.is_gone()
     }
 
     /// Its processes, as far as they are known.
@@ -323,7 +330,8 @@ impl Drop for Caught<'_> {
             let is_frozen = self.meter.is_frozen();
             let what = if is_frozen { Signal::STOP } else { Signal::CONT };
             let is_there = |one: &&Process| {
-                proc::find(one.pid).map_or(!is_frozen, |now| now.start == one.start && !self.meter.is_gone())
+                let is_next_tasks = is_frozen && self.meter.is_gone();
+                proc::find(one.pid).map_or(!is_frozen, |now| now.start == one.start && !is_next_tasks)
             };
             // Somebody may stop it meanwhile, or have it go on.
             let is_so = || self.meter.is_frozen() == is_frozen;
@@ -582,29 +590,42 @@ mod tests {
         assert!(counts.iter().all(|&(whole, held)| whole == 0 || held >= 3_000_000), "{counts:?}");
     }
 
-    #[test]
-    fn r4_8_a_program_that_runs_one_short_command_after_the_other_is_counted_and_goes_on() {
-        let dir = tempfile::tempdir().unwrap();
-        let (brand, meter, files) = numbered(dir.path(), 7);
+    /// Runs one short command after the other while it is counted three times. Tells whether anything was
+    /// missed, and whether it is stopped in the end.
+    fn counted(brand: brand::Brand, files: &[(JobId, Files)], data: &Path) -> ([Option<Uncounted>; 3], bool) {
         let mut command = std::process::Command::new("sh");
         command.args(["-c", "while :; do sleep 0.001; done"]).stdin(std::process::Stdio::null());
         sys::isolate(&mut command, Urgency::Inherited, None);
         sys::limit(&mut command, sys::Limits { brand: brand.value(), ..sys::Limits::default() });
         let mut first = command.spawn().unwrap();
         let counts = [(); 3].map(|()| {
-            count_in_turn(&files, dir.path(), COUNTED_MAX);
-            meter.disk().unwrap().uncounted
+            count_in_turn(files, data, COUNTED_MAX);
+            files[0].1.meter.disk().unwrap().uncounted
         });
-        let end = Instant::now() + Duration::from_secs(60);
         let is_stopped = || proc::find(first.id()).is_none_or(|process| process.stopped);
+        let end = Instant::now() + Duration::from_secs(20);
         while is_stopped() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(10));
         }
         let was_left = is_stopped();
-        while proc::end(|_| brand::find(brand)) > 0 && Instant::now() < end {}
+        while proc::end(|_| brand::find(brand)) > 0 {}
         first.wait().unwrap();
-        assert_eq!(counts, [None; 3]);
-        assert!(!was_left, "it is stopped still");
+        (counts, was_left)
+    }
+
+    #[test]
+    fn r4_8_a_program_that_runs_one_short_command_after_the_other_is_counted_and_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (brand, _, files) = numbered(dir.path(), 7);
+        assert_eq!(counted(brand, &files, dir.path()), ([None; 3], false));
+    }
+
+    #[test]
+    fn r6_10_a_count_of_a_task_that_is_gone_stops_nothing_of_the_next_one_in_its_slot() {
+        let dir = tempfile::tempdir().unwrap();
+        let (brand, meter, files) = numbered(dir.path(), 8);
+        meter.set_gone();
+        assert_eq!(counted(brand, &files, dir.path()), ([None; 3], false));
     }
 
     #[test]
