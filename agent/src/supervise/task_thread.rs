@@ -63,6 +63,8 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
             (leader, place)
         }
         Err(failure) => {
+            // Before the next one in its slot is begun, which has the same number.
+            meter.set_gone();
             if let Some(group) = meter.group() {
                 group.end();
             }
