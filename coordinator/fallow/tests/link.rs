@@ -6,6 +6,8 @@ mod peers;
 #[path = "link/ports.rs"]
 mod ports;
 mod support;
+#[path = "link/threads.rs"]
+mod threads;
 
 use std::time::Duration;
 

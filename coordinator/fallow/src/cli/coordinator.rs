@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use fallow_coordinator::daemon::{Coordinator, Options, instance};
+use fallow_coordinator::daemon::{Coordinator, Options, THREADS_STAY, instance};
 use fallow_coordinator::fleet::LinkSettings;
 use fallow_domain::ExitCode;
 use fallow_telemetry::Service;
@@ -133,7 +133,8 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
     };
     let telemetry = fallow_telemetry::init(&service)
         .map_err(|error| Failure::caused(ExitCode::BadInput, "telemetry cannot be set up", error))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().thread_keep_alive(THREADS_STAY).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::internal("the runtime does not start", error))?;
     let served = runtime.block_on(serve(options));
     runtime.shutdown_timeout(Duration::from_secs(1));

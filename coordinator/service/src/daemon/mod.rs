@@ -49,6 +49,7 @@ use projects_url::{Served, Wanted};
 
 pub use error::StartError;
 pub use file::{Addresses, DaemonFile};
+pub use serve::THREADS_STAY;
 
 /// The file with the operator's token.
 const TOKEN: &str = "operator.token";
