@@ -1,6 +1,6 @@
 //! The command line: what can be asked for, excluded devices among it, and its help (R6.11, R3.14).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
@@ -306,6 +306,11 @@ impl DirArg {
         // were needed.
         let given = std::env::var_os("FALLOW_AGENT_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
         DataDir::at(&self.dir.clone().or(given).unwrap_or_else(default_dir))
+    }
+
+    /// The directory that the command line names.
+    pub fn named(&self) -> Option<&Path> {
+        self.dir.as_deref()
     }
 
     /// No directory is named: the usual one is meant.

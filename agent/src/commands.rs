@@ -54,7 +54,7 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
                 &dir,
                 &Request::Snooze { seconds: time.as_secs_f64().ceil() as u64, by: None },
             )?;
-            say(&text)
+            say_about(&dir, &text)
         }
         Command::Resume(dir) => tell(&dir, &Request::Resume {}),
         Command::Exclude(arguments) => exclude(&arguments),
@@ -283,7 +283,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, AgentError> {
 
 fn tell(dir: &DirArg, request: &Request) -> Result<(), AgentError> {
     let (text, _) = ask(&owned(dir)?, request)?;
-    say(&text)
+    say_about(dir, &text)
 }
 
 /// The directory of the agent that is meant, for what only its owner may ask.
@@ -362,9 +362,9 @@ fn status(arguments: &Status) -> Result<(), AgentError> {
         }
         say(&serde_json::to_string_pretty(&value).unwrap_or_default())?;
     } else if arguments.line {
-        say(&line_of(&status))?;
+        say_about(&arguments.dir, &line_of(&status))?;
     } else {
-        say(status.text(clock::now()).trim_end())?;
+        say_about(&arguments.dir, status.text(clock::now()).trim_end())?;
     }
     if !arguments.linked {
         return Ok(());
@@ -399,7 +399,7 @@ fn linked(fleet: Option<&LinkStatus>) -> Result<(), AgentError> {
 
 fn preferences(arguments: &Preferences) -> Result<(), AgentError> {
     match &arguments.what {
-        Some(PreferencesCommand::Edit(dir)) => return say(&files::edit(&editable(dir)?)?),
+        Some(PreferencesCommand::Edit(dir)) => return say_about(dir, &files::edit(&editable(dir)?)?),
         Some(PreferencesCommand::Check { file }) => return say(&files::check(file)?),
         Some(PreferencesCommand::Reload(dir)) => return tell(dir, &Request::ReloadPreferences {}),
         Some(PreferencesCommand::Template) => return say(&files::give_template()),
@@ -410,7 +410,7 @@ fn preferences(arguments: &Preferences) -> Result<(), AgentError> {
     if !arguments.json {
         let (all, troubles) = (&status.preferences, &status.preference_troubles);
         let text = control::preferences::text(all, troubles, status.host.lacking(), arguments.why);
-        return say(text.trim_end());
+        return say_about(&arguments.dir, text.trim_end());
     }
     let value = serde_json::json!({
         "preferences": status.preferences,
@@ -433,7 +433,7 @@ fn disk(arguments: &Disk) -> Result<(), AgentError> {
     let disk = crate::control::client::ask_disk(&owned(&arguments.dir)?)?;
     match arguments.json {
         true => say(&serde_json::to_string_pretty(&disk).unwrap_or_default()),
-        false => say(disk.text(clock::now(), arguments.why).trim_end()),
+        false => say_about(&arguments.dir, disk.text(clock::now(), arguments.why).trim_end()),
     }
 }
 
@@ -503,6 +503,14 @@ fn secret(file: &Path, what: &str) -> Result<String, AgentError> {
     match text.trim() {
         "" => Err(bad("the file is empty".into())),
         text => Ok(text.to_owned()),
+    }
+}
+
+/// Says what is so with the agent in a directory: commands in it are about the same one.
+fn say_about(dir: &DirArg, text: &str) -> Result<(), AgentError> {
+    match dir.named() {
+        Some(dir) => say(&control::hints::about(dir, text)),
+        None => say(text),
     }
 }
 

@@ -8,6 +8,7 @@
 pub mod client;
 pub mod disk;
 pub mod for_people;
+pub mod hints;
 pub mod machine;
 pub mod notices;
 pub mod people;

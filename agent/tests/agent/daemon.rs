@@ -232,7 +232,10 @@ fn the_owners_suspension_holds_over_a_kill() {
 
     let mut daemon = Daemon::start(dir.path());
     let (_, text) = outcome(dir.path(), &["status"]);
-    assert!(text.contains("suspended by the owner"), "{text}");
+    // What it names can be pasted: it asks the same agent.
+    let resume =
+        format!("suspended by the owner; goes on with: fallow-agent resume --dir {}", data.path().display());
+    assert!(text.lines().any(|line| line.ends_with(&resume)), "{text}");
     let pid = rustix::process::Pid::from_raw(i32::try_from(daemon.0.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(daemon.code(), Some(0));

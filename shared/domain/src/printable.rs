@@ -28,6 +28,15 @@ pub fn lines(text: &str, max: usize) -> String {
     cut(text.replace("\r\n", "\n").chars().map(clean).collect(), max)
 }
 
+/// A word of a command as a shell takes it: in quotes where it has to be.
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 fn cut(mut text: String, max: usize) -> String {
     text.truncate(text.floor_char_boundary(max));
     text
@@ -69,5 +78,14 @@ mod tests {
             ("abcdef".to_owned(), "abc…".to_owned())
         );
         assert_eq!(joined("one\r\n  two\x1b\n", 255), "one two�");
+    }
+
+    #[test]
+    fn a_word_of_a_command_is_quoted_where_a_shell_would_take_it_apart() {
+        for (word, told) in
+            [("/a/b-1", "/a/b-1"), ("a b", "'a b'"), ("it's", "'it'\\''s'"), ("", "''"), ("$x", "'$x'")]
+        {
+            assert_eq!(shell_word(word), told);
+        }
     }
 }

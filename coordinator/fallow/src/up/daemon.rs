@@ -12,7 +12,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use fallow_daemon::{DaemonFile, ProcessId};
-use fallow_domain::ExitCode;
+use fallow_domain::{ExitCode, printable};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
@@ -77,7 +77,7 @@ impl Daemon {
     pub(super) fn by_hand(&self) -> String {
         let program = self.program.to_string_lossy();
         let words = [&*program].into_iter().chain(self.arguments.iter().map(String::as_str));
-        words.map(quoted).collect::<Vec<_>>().join(" ")
+        words.map(printable::shell_word).collect::<Vec<_>>().join(" ")
     }
 
     /// An agent's name in the fleet, once it has one.
@@ -190,15 +190,6 @@ impl Daemon {
     }
 }
 
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 /// What a daemon's status means: its log may have found no space.
 fn meaning(status: i32) -> Option<&'static str> {
     let code = ExitCode::ALL.into_iter().find(|code| i32::from(code.number()) == status)?;
@@ -293,7 +284,6 @@ mod tests {
     fn the_command_that_starts_a_daemon_by_hand_can_be_pasted() {
         let daemon = Daemon::new("agent-1", "/tmp/a b/agent-1".into(), "/bin/fallow-agent".into(), &["run"]);
         assert_eq!(daemon.by_hand(), "/bin/fallow-agent run --dir '/tmp/a b/agent-1'");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
     }
 
     #[test]
