@@ -336,21 +336,29 @@ impl Documents {
         now: Instant,
         change: Change,
     ) -> Result<(DocumentSet, DocumentSet), DocumentError> {
-        let (making, changing) = (self.making(author, now), self.changing.clone());
-        let store = self.store.clone();
-        blocking(move || {
-            // Reading the files takes longest: others who change documents do not wait for it.
-            let read = change.read();
-            let alone = changing.blocking_lock_owned();
-            making.make(alone, |set| {
-                let groups = read.groups(set)?;
-                require_planned(release::plan(&*store)?.as_ref(), &groups)?;
-                let said = what_changed(&set.groups, &groups);
-                set.groups = groups;
-                Ok(said)
-            })
-        })
-        .await
+        let (change, mut turn) = (Arc::new(change), None);
+        loop {
+            let (making, changing) = (self.making(author.clone(), now), self.changing.clone());
+            let (store, change, had) = (self.store.clone(), change.clone(), turn.take());
+            let made = blocking(move || {
+                // Reading the files takes longest: others who change documents do not wait for it.
+                let read = change.read();
+                let alone = had.or_else(|| changing.try_lock_owned().ok())?;
+                Some(making.make(alone, |set| {
+                    let groups = read.groups(set)?;
+                    require_planned(release::plan(&*store)?.as_ref(), &groups)?;
+                    let said = what_changed(&set.groups, &groups);
+                    set.groups = groups;
+                    Ok(said)
+                }))
+            });
+            if let Some(made) = made.await {
+                return made;
+            }
+            // Nobody waits for his turn on a thread: whose turn it is may wait for that very one, where
+            // there are few. So the files are read once more.
+            turn = Some(self.changing.clone().lock_owned().await);
+        }
     }
 
     /// Refuses groups that lack one which the plan for rollouts names.

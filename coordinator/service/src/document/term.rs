@@ -2,8 +2,9 @@
 //! more (R6.5).
 
 use fallow_domain::{DocumentVersion, Instant};
+use tokio::sync::OwnedMutexGuard;
 
-use super::{Author, DocumentError, Documents, blocking};
+use super::{Author, DocumentError, Documents, Making, blocking};
 
 impl Documents {
     /// The documents as hosts have them become the first version of a term, for all hosts at once; a change
@@ -20,14 +21,7 @@ impl Documents {
         change: &str,
     ) -> Result<DocumentVersion, DocumentError> {
         let alone = self.changing.clone().blocking_lock_owned();
-        // Hosts that it would not reach at once follow versions that nobody knows here.
-        let making = self.making(Author { emergency: true, by_rule: true, ..author }, now);
-        let (_, set) = making.make(alone, |set| {
-            let again = set.fleet.version;
-            set.fleet.version = DocumentVersion::first_of(term);
-            Ok(format!("version {again} again, {change}"))
-        })?;
-        Ok(set.fleet.version)
+        begin(self.making_term(author, now), alone, term, change)
     }
 
     /// The same, where blocking is not fine.
@@ -41,6 +35,28 @@ impl Documents {
         term: u64,
         change: String,
     ) -> Result<DocumentVersion, DocumentError> {
-        blocking(move || self.begin_term_now(author, now, term, &change)).await
+        let making = self.making_term(author, now);
+        let alone = self.changing.clone().lock_owned().await;
+        blocking(move || begin(making, alone, term, &change)).await
     }
+
+    fn making_term(&self, author: Author, now: Instant) -> Making {
+        // Hosts that it would not reach at once follow versions that nobody knows here.
+        self.making(Author { emergency: true, by_rule: true, ..author }, now)
+    }
+}
+
+/// Makes the first version of a term.
+fn begin(
+    making: Making,
+    alone: OwnedMutexGuard<()>,
+    term: u64,
+    change: &str,
+) -> Result<DocumentVersion, DocumentError> {
+    let (_, set) = making.make(alone, |set| {
+        let again = set.fleet.version;
+        set.fleet.version = DocumentVersion::first_of(term);
+        Ok(format!("version {again} again, {change}"))
+    })?;
+    Ok(set.fleet.version)
 }

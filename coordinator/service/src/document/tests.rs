@@ -119,8 +119,8 @@ async fn r6_5_a_change_of_groups_is_a_version_with_hash_and_message_and_the_same
     assert_eq!(documents.history(1).unwrap(), history[2..]);
 }
 
-#[tokio::test]
-async fn r6_5_while_files_of_groups_are_read_nobody_else_who_changes_documents_waits() {
+/// Many files of groups are read while somebody else changes documents.
+async fn change_while_files_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
     documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
@@ -134,6 +134,34 @@ async fn r6_5_while_files_of_groups_are_read_nobody_else_who_changes_documents_w
     let (before, set) = call.await.unwrap();
     assert_eq!((before.fleet.version.0, before.groups.0.len()), (2, 0));
     assert_eq!((set.fleet.version.0, set.fleet.projects[0].share.get(), set.groups.0.len()), (3, 2.0, 200));
+}
+
+#[tokio::test]
+async fn r6_5_while_files_of_groups_are_read_nobody_else_who_changes_documents_waits() {
+    change_while_files_are_read().await;
+}
+
+#[test]
+fn r6_10_where_there_is_one_thread_for_them_all_who_change_documents_come_to_an_end() {
+    let mut one = tokio::runtime::Builder::new_current_thread();
+    let runtime = one.max_blocking_threads(1).enable_time().build().unwrap();
+    let time = std::time::Duration::from_secs(60);
+    let ended = runtime.block_on(async {
+        tokio::time::timeout(time, change_while_files_are_read()).await.map_err(|_| "groups")?;
+        let dir = tempfile::tempdir().unwrap();
+        let documents = Arc::new(Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap());
+        documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+        // Whoever changes the documents has his turn already when the term begins.
+        let turn = documents.changing.clone().lock_owned().await;
+        let term = documents.clone().begin_term(Author::default(), Instant::EPOCH, 1, "again".into());
+        let mut term = std::pin::pin!(term);
+        assert!(futures_util::poll!(&mut term).is_pending());
+        tokio::time::timeout(time, blocking(|| drop(turn))).await.map_err(|_| "work")?;
+        tokio::time::timeout(time, term).await.map_err(|_| "a term").map(drop)
+    });
+    // Whoever waits on the thread for ever is left there.
+    runtime.shutdown_background();
+    ended.unwrap();
 }
 
 #[tokio::test]
