@@ -34,6 +34,10 @@ pub(crate) fn endpoint() -> Option<String> {
         .filter(|endpoint| !disabled && !endpoint.trim().is_empty())
 }
 
+/// The collector's name is looked up in a thread. One is there from the start and stays: a connection that
+/// gets none later would be lost for good.
+const THREAD_STAYS: Duration = Duration::from_hours(24 * 365);
+
 /// The three providers and the runtime that their connections live on.
 #[derive(Debug)]
 pub(crate) struct Exporters {
@@ -50,9 +54,11 @@ impl Exporters {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("otlp")
+            .thread_keep_alive(THREAD_STAYS)
             .enable_all()
             .build()
             .map_err(TelemetryError::Runtime)?;
+        runtime.spawn_blocking(|| ());
         let entered = runtime.enter();
         let bad = |source| TelemetryError::BadExporter { endpoint: endpoint.to_owned(), source };
         let spans = SpanExporter::builder().with_tonic().build().map_err(bad)?;

@@ -15,7 +15,7 @@ use fallow_telemetry::Service;
 use fallow_tls::Address;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Failure, units};
+use super::{Failure, threads, units};
 
 pub(crate) const EXAMPLE: &str = "\
 Example:
@@ -126,6 +126,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
     };
     // Before anything is made: a refused start leaves nothing behind.
     options.check()?;
+    threads::require()?;
     let service = Service {
         name: "fallow-coordinator",
         version: env!("CARGO_PKG_VERSION"),

@@ -47,6 +47,7 @@ pub(crate) mod simulate;
 pub(crate) mod submission;
 pub(crate) mod submit;
 pub(crate) mod table;
+mod threads;
 pub(crate) mod tokens;
 mod units;
 pub(crate) mod upload;

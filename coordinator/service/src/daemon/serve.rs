@@ -83,10 +83,11 @@ const NEW_JOBS: Duration = Duration::from_millis(200);
 /// How often it is looked whether jobs are left that nobody took of those who were told.
 const LEFT: Duration = Duration::from_secs(20);
 
-/// How long a thread of a coordinator's runtime stays that has nothing to do: through several looks for jobs
-/// that are left, each of which one of them makes. So there always is one, for which work waits where the
-/// system gives no other; without any, the runtime panics.
-pub const THREADS_STAY: Duration = Duration::from_mins(2);
+/// How long a thread of a coordinator's runtime stays that has nothing to do: through many looks for jobs
+/// that are left, each of which one of them makes. So there is always one, unless all of the process stood
+/// still for that long, and work waits for it where the system gives no other. Without any the runtime
+/// panics.
+pub const THREADS_STAY: Duration = Duration::from_hours(1);
 
 /// Drives rollouts of documents (R6.5).
 pub(super) fn rollouts(coordinator: &mut Coordinator) {
