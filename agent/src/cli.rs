@@ -562,8 +562,8 @@ pub struct Exclude {
     /// Where the data is.
     #[command(flatten)]
     pub dir: DirArg,
-    /// All devices that must not be used: type (nvidia, amd or intel) and number, parted by blanks or commas;
-    /// or none
+    /// All devices that must not be used: type (nvidia, amd, intel or apple) and number, parted by blanks or
+    /// commas; or none
     #[arg(value_name = "DEVICE", required = true)]
     pub devices: Vec<String>,
 }
@@ -590,6 +590,28 @@ pub struct AttachedArg {
 }
 
 impl Cli {
+    /// The agent's directory, where the command line names it.
+    #[must_use]
+    pub fn named(&self) -> Option<&Path> {
+        let dir = match &self.command {
+            Command::Run(asked) => &asked.dir,
+            Command::Status(asked) => &asked.dir,
+            Command::Disk(asked) => &asked.dir,
+            Command::Attach(asked) => &asked.project.dir,
+            Command::Detach(asked) | Command::Update(asked) => &asked.dir,
+            Command::Suspend(dir) | Command::Resume(dir) | Command::Stop(dir) => dir,
+            Command::Snooze(asked) => &asked.dir,
+            Command::Exclude(asked) => &asked.dir,
+            Command::Preferences(asked) => match &asked.what {
+                Some(PreferencesCommand::Edit(dir) | PreferencesCommand::Reload(dir)) => dir,
+                Some(PreferencesCommand::Check { .. } | PreferencesCommand::Template) => return None,
+                None => &asked.dir,
+            },
+            _ => return None,
+        };
+        dir.named()
+    }
+
     /// The command line of this process; ends it where there is nothing to be done.
     #[must_use]
     pub fn read() -> Self {

@@ -4,13 +4,14 @@ use std::io;
 use std::path::PathBuf;
 
 use fallow_domain::ExitCode;
+use fallow_domain::printable::shell_path;
 use fallow_store::StoreError;
 
 /// An error that reaches the person at the command line.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// Another process works in the data directory.
-    #[error("the agent directory {dir} is in use by {}: stop that process (fallow-agent stop --dir {dir}), or choose another directory", holder_text(.holder))]
+    #[error("the agent directory {dir} is in use by {}: stop that process (fallow-agent stop --dir {}), or choose another directory", holder_text(.holder), shell_path(dir))]
     InUse {
         /// The directory.
         dir: PathBuf,

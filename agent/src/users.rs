@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use fallow_daemon::file;
 use fallow_daemon::file_lock::{FileLock, LockError};
+use fallow_domain::printable::shell_path;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chmod, chownat, fstat, open};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
@@ -305,10 +306,8 @@ fn way(dir: &Path) -> Result<(), String> {
     for above in dir.ancestors().skip(1) {
         let is_open = fs::metadata(above).is_ok_and(|data| data.mode() & 0o001 != 0);
         if !is_open {
-            let (dir, above) = (dir.display(), above.display());
-            return Err(format!(
-                "{above} is closed to other users (chmod o+x {above}), and {dir} lies in it"
-            ));
+            let (dir, word, above) = (dir.display(), shell_path(above), above.display());
+            return Err(format!("{above} is closed to other users (chmod o+x {word}), and {dir} lies in it"));
         }
     }
     for sub in [crate::dir::PROJECTS, crate::dir::SLOTS].map(|name| dir.join(name)) {

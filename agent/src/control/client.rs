@@ -5,6 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use fallow_domain::printable::shell_path;
+
 use super::disk::DiskStatus;
 use super::protocol::{ANSWER, LINE_MAX, Request, Response};
 use super::status::Status;
@@ -65,8 +67,9 @@ fn respond(dir: &DataDir, request: &Request) -> Result<Response, AgentError> {
         )),
         _ if let Err(owned @ AgentError::BadInput { .. }) = dir.check_owner() => owned,
         _ => AgentError::unreachable(format!(
-            "no agent runs in {0}: start it with `fallow-agent run --dir {0}`, or name its directory with --dir",
-            dir.path().display()
+            "no agent runs in {}: start it with `fallow-agent run --dir {}`, or name its directory with --dir",
+            dir.path().display(),
+            shell_path(dir.path())
         )),
     })?;
     converse(&stream, &format!("the agent in {}", dir.path().display()), request)

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use clap::CommandFactory as _;
-use fallow_domain::printable::shell_word;
+use fallow_domain::printable::shell_path;
 
 use crate::cli::Cli;
 
@@ -14,7 +14,7 @@ const PROGRAM: &str = "fallow-agent ";
 /// The text with that directory in each command that takes one.
 #[must_use]
 pub fn about(dir: &Path, text: &str) -> String {
-    let (program, dir) = (Cli::command(), shell_word(&dir.display().to_string()));
+    let (program, dir) = (Cli::command(), shell_path(dir));
     let mut parts = text.split(PROGRAM);
     let mut all = parts.next().unwrap_or_default().to_owned();
     for part in parts {

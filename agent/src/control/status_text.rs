@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use comfy_table::{Table, presets};
-use fallow_domain::{DocumentVersion, Duration, Instant, printable};
+use fallow_domain::printable::{self, shell_word};
+use fallow_domain::{DocumentVersion, Duration, Instant};
 
 use super::notices::newest;
 use super::status::{AppConfigStatus, HostStatus, ProjectStatus, Status, TaskStatus};
@@ -142,7 +143,8 @@ impl Status {
         for url in &host.declined {
             let _ = writeln!(
                 out,
-                "{url} is the coordinator's and detached by the owner; take it up again with: fallow-agent attach {url}"
+                "{url} is the coordinator's and detached by the owner; take it up again with: fallow-agent attach {}",
+                shell_word(url)
             );
         }
         self.device_table(&mut out);

@@ -1,6 +1,7 @@
 //! How an agent gets into its fleet at its start, or goes on in it.
 
 use fallow_client::Client;
+use fallow_domain::printable::shell_path;
 use fallow_domain::{DocumentVersion, OrganisationKey};
 use fallow_fleet::SIGNED_KEYS_MAX;
 use fallow_tls::Address;
@@ -26,7 +27,7 @@ pub(super) fn require_identity(
          restore it from a copy; or enrol anew with `fallow-agent run --dir {} --token-file FILE`: to the \
          coordinator it is another agent then, and its projects and jobs go on",
         settings.dir.identity().display(),
-        settings.dir.path().display()
+        shell_path(settings.dir.path())
     )))
 }
 

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use fallow_daemon::file;
 use fallow_domain::ExitCode;
+use fallow_domain::printable::shell_path;
 use fallow_preferences::{Origin, Outdone, OwnerFile, Source, in_force, template};
 
 use super::{OWNER_FILE, content};
@@ -83,10 +84,10 @@ pub fn edit(dir: &DataDir) -> Result<String, AgentError> {
             Ok(file) => break file,
             Err(error) if !again(&error) => {
                 let kept = copy.keep();
-                let kept = kept.display();
+                let (shown, word) = (kept.display(), shell_path(&kept));
                 let what = format!(
-                    "nothing was changed.\n{error}\nwhat you wrote is in {kept}: mend it there until `fallow-agent preferences check \
-                     {kept}` finds nothing, and put it into the next `fallow-agent preferences edit`"
+                    "nothing was changed.\n{error}\nwhat you wrote is in {shown}: mend it there until `fallow-agent preferences check \
+                     {word}` finds nothing, and put it into the next `fallow-agent preferences edit`"
                 );
                 return Err(AgentError::bad_input(what));
             }

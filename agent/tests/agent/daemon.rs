@@ -217,6 +217,28 @@ fn r4_12_when_the_control_socket_is_there_the_agent_has_written_all_that_it_star
     assert!(last.unwrap() < names.iter().position(|name| name == "control.sock").unwrap(), "{names:?}");
 }
 
+#[test]
+fn r6_4_commands_that_errors_name_can_be_pasted_whatever_the_directory_is_called() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("my lab's");
+    let word = format!("'{}'", place.display().to_string().replace('\'', r"'\''"));
+    let (code, text) = outcome(&place, &["status"]);
+    assert!(code == 4 && text.contains(&format!("`fallow-agent run --dir {word}`")), "{text}");
+    let _daemon = Daemon::start(&place);
+    let (code, text) = outcome(&place, &["run"]);
+    assert!(code == 6 && text.contains(&format!("(fallow-agent stop --dir {word})")), "{code}: {text}");
+    // What an editor has left is wrong.
+    let mut edit = command(&place, &["preferences", "edit"]);
+    let output = edit
+        .env("EDITOR", "printf nonsense >")
+        .env_remove("VISUAL")
+        .env("TMPDIR", dir.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains(&format!("the next `fallow-agent preferences edit --dir {word}`")), "{text}");
+}
+
 /// Shows R6.1.
 #[test]
 fn the_owners_suspension_holds_over_a_kill() {

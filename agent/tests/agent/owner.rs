@@ -214,11 +214,12 @@ fn r6_2_whoever_may_ask_the_agent_may_pause_it_for_a_while() {
     assert!(code == 0 && text.contains("computing is paused for 2 h;"), "{text}");
     wait_for("all to be stopped", || are_stopped(&tasks));
     let (_, text) = outcome(dir, &["status"]);
-    assert!(text.starts_with("snoozed until ") && text.contains("snooze off"), "{text}");
+    assert!(text.starts_with("snoozed until ") && text.contains("snooze --dir "), "{text}");
     let (code, line) = outcome(dir, &["status", "--line"]);
     let by = fallow_agent::control::people::user_name(rustix::process::geteuid().as_raw());
     assert!(code == 0 && line.lines().count() == 1 && line.contains(&format!(" by {by}; ")), "{line}");
-    assert_eq!(status(dir)["line"], line.trim_end());
+    let told = status(dir)["line"].as_str().unwrap().to_owned();
+    assert_eq!(fallow_agent::control::hints::about(dir, &told), line.trim_end());
     let (code, text) = outcome(dir, &["snooze", "off"]);
     assert!(code == 0 && text.contains("the pause is over; now: computing: "), "{text}");
     wait_for("all to go on", || go_on(&tasks));

@@ -4,6 +4,8 @@
 //! letters around; shown as they are, they would forge lines of a log and rows of a table, or give orders to
 //! a terminal. Each such character becomes `�`, so that one sees that there was something.
 
+use std::path::Path;
+
 /// A text on one line, of at most so many bytes.
 pub fn line(text: &str, max: usize) -> String {
     let clean = |c: char| if is_fit(c) { c } else { char::REPLACEMENT_CHARACTER };
@@ -35,6 +37,11 @@ pub fn shell_word(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// A path as a word of a command.
+pub fn shell_path(path: &Path) -> String {
+    shell_word(&path.display().to_string())
 }
 
 fn cut(mut text: String, max: usize) -> String {
@@ -85,7 +92,7 @@ mod tests {
         for (word, told) in
             [("/a/b-1", "/a/b-1"), ("a b", "'a b'"), ("it's", "'it'\\''s'"), ("", "''"), ("$x", "'$x'")]
         {
-            assert_eq!(shell_word(word), told);
+            assert_eq!((shell_word(word), shell_path(Path::new(word))), (told.to_owned(), told.to_owned()));
         }
     }
 }

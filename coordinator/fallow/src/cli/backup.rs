@@ -13,6 +13,7 @@ use clap::{ArgGroup, Args};
 use fallow_coordinator::backup::{self, Settled};
 use fallow_coordinator::daemon::{self, DaemonFile};
 use fallow_daemon::file;
+use fallow_domain::printable::shell_path;
 use fallow_domain::{Bytes, DocumentVersion, ExitCode};
 use fallow_proto::operator::v1::{BackupRequest, BeginTermRequest, RestoreRequest};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -306,7 +307,7 @@ async fn put_back(file: &Path, message: String, target: &Target, json: bool) -> 
                  again.\n"
             );
         }
-        Some(_) => text += &format!("Start it: fallow coordinator run --dir {}\n", shown.display()),
+        Some(_) => text += &format!("Start it: fallow coordinator run --dir {}\n", shell_path(&shown)),
     }
     if is_replaced {
         text += &format!("What was there is in {}: delete that when all is well.\n", replaced.display());

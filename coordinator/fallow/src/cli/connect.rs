@@ -8,6 +8,7 @@ use fallow_coordinator::daemon::DaemonFile;
 use fallow_coordinator::operator::{AUTHOR, TokenError, TokenFile};
 use fallow_daemon::causes;
 use fallow_domain::ExitCode;
+use fallow_domain::printable::shell_path;
 use fallow_proto::operator::v1::operator_client::OperatorClient;
 use fallow_store::Kind;
 use fallow_tls::{AccessString, Address, AddressError, ConnectError, Connector, Proxies};
@@ -190,8 +191,9 @@ fn find(dir: &Path) -> Result<(PathBuf, DaemonFile), Failure> {
             Ok(daemon) if daemon.is_alive() => return Ok((place.clone(), daemon)),
             Ok(_) => {
                 let text = format!(
-                    "the coordinator in {} does not run any more: start it with `fallow coordinator run --dir {0}`",
-                    place.display()
+                    "the coordinator in {} does not run any more: start it with `fallow coordinator run --dir {}`",
+                    place.display(),
+                    shell_path(place)
                 );
                 return Err(Failure::new(ExitCode::Unreachable, text));
             }
@@ -220,10 +222,11 @@ fn find(dir: &Path) -> Result<(PathBuf, DaemonFile), Failure> {
         return Err(of_agent(dir));
     }
     let text = format!(
-        "no coordinator runs in {0} (there is no {1} and no {2}): name its directory with --dir, or start one with `fallow up` or `fallow coordinator run --dir {0}/coordinator`",
+        "no coordinator runs in {0} (there is no {1} and no {2}): name its directory with --dir, or start one with `fallow up` or `fallow coordinator run --dir {3}`",
         dir.display(),
         DaemonFile::path(&places[0]).display(),
         DaemonFile::path(&places[1]).display(),
+        shell_path(&dir.join("coordinator")),
     );
     Err(Failure::new(ExitCode::Unreachable, text))
 }
