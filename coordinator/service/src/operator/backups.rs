@@ -1,11 +1,16 @@
 //! Backups over the API, and new terms of the documents.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fallow_daemon::{causes, clock};
 use fallow_proto::operator::v1 as wire;
-use tokio::sync::mpsc;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt as _, future, stream};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
@@ -19,35 +24,62 @@ use crate::fleet::Fleet;
 const PART: usize = 256 << 10;
 /// Parts that wait for a slow reader.
 const WAITING: usize = 4;
+/// How long one may take nothing at all. He has a thread meanwhile, and may have the last one.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) type Parts = ReceiverStream<Result<wire::BackupPart, Status>>;
+pub(super) type Parts = BoxStream<'static, Result<wire::BackupPart, Status>>;
 
 /// Begins to make a backup. That is on record before the first byte goes out: it holds the fleet's keys.
 pub(super) fn begin(source: Source, author: Author, audit: Arc<AuditLog>) -> Parts {
     let (parts, receiver) = mpsc::channel(WAITING);
+    let (say_end, end) = oneshot::channel();
     let _detached = tokio::task::spawn_blocking(move || {
         let now = clock::now();
-        let mut out = PartWriter { parts: parts.clone(), waiting: Vec::with_capacity(PART) };
+        let mut out = PartWriter::new(parts, PATIENCE);
         let record = author.record(Action::BackedUp, &format!("begun at {}", fallow_fleet::utc(now)));
         let recorded = audit.done(&record).map_err(BackupError::Store);
         let made = recorded.and_then(|()| backup::make(&source, now, &mut out));
-        match made {
+        match &made {
             Ok(()) => tracing::info!(by = author.actor.name(), "a backup was made"),
             Err(error) => {
-                let text = causes::line(&error);
+                let text = causes::line(error);
                 tracing::warn!(error = text, "no backup was made");
-                // Nobody may listen any more.
-                let _ = parts.blocking_send(Err(of_backup(&error)));
             }
         }
+        // Nobody may listen any more.
+        let _ = say_end.send(made.map_err(|error| of_backup(&error)));
     });
-    ReceiverStream::new(receiver)
+    whole(receiver, end)
 }
 
-/// Hands on what is written, in parts.
+/// All parts, and then how it ended: whoever takes them is never to take half of a backup for one.
+fn whole(parts: mpsc::Receiver<wire::BackupPart>, end: oneshot::Receiver<Result<(), Status>>) -> Parts {
+    let broken_off = || Status::internal("the backup broke off: the coordinator's log says more");
+    let end = async move { end.await.unwrap_or_else(|_| Err(broken_off())).err().map(Err) };
+    ReceiverStream::new(parts).map(Ok).chain(stream::once(end).filter_map(future::ready)).boxed()
+}
+
+/// Hands on what is written, in parts. Blocks.
 struct PartWriter {
-    parts: mpsc::Sender<Result<wire::BackupPart, Status>>,
+    parts: mpsc::Sender<wire::BackupPart>,
     waiting: Vec<u8>,
+    patience: Duration,
+}
+
+impl PartWriter {
+    fn new(parts: mpsc::Sender<wire::BackupPart>, patience: Duration) -> Self {
+        Self { parts, waiting: Vec::with_capacity(PART), patience }
+    }
+
+    fn send(&self, part: wire::BackupPart) -> io::Result<()> {
+        let sent = Handle::current().block_on(timeout(self.patience, self.parts.send(part)));
+        let (kind, why) = match sent {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(_)) => (ErrorKind::BrokenPipe, "nobody takes it any more"),
+            Err(_) => (ErrorKind::TimedOut, "who asked for it takes nothing of it"),
+        };
+        Err(io::Error::new(kind, why))
+    }
 }
 
 impl Write for PartWriter {
@@ -65,8 +97,7 @@ impl Write for PartWriter {
             return Ok(());
         }
         let bytes = std::mem::replace(&mut self.waiting, Vec::with_capacity(PART));
-        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "nobody takes it any more");
-        self.parts.blocking_send(Ok(wire::BackupPart { bytes })).map_err(gone)
+        self.send(wire::BackupPart { bytes })
     }
 }
 
@@ -104,4 +135,67 @@ pub(super) async fn begin_term(
         documents.begin_term(author, clock::now(), term, "as the first of a new term".to_owned()).await;
     let version = begun.map_err(|error| status::of_document(&error))?;
     Ok(wire::BeginTermReply { document_version: version.0, without_version })
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn r6_10_a_backup_of_which_nothing_is_taken_is_broken_off() {
+        let (parts, mut taken) = mpsc::channel(WAITING);
+        let work = tokio::task::spawn_blocking(move || {
+            let mut out = PartWriter::new(parts, Duration::from_millis(50));
+            let written = out.write_all(&vec![7; 2 * WAITING * PART]);
+            written.map_err(|error| error.kind())
+        });
+        assert_eq!(work.await.unwrap(), Err(ErrorKind::TimedOut));
+        // What was handed on by then is whole.
+        let mut parts = 0;
+        while let Some(part) = taken.recv().await {
+            assert_eq!(part.bytes, [7; PART]);
+            parts += 1;
+        }
+        assert_eq!(parts, WAITING);
+    }
+
+    #[tokio::test]
+    async fn r6_10_a_backup_goes_on_as_long_as_its_reader_does() {
+        let (parts, mut taken) = mpsc::channel(WAITING);
+        let work = tokio::task::spawn_blocking(move || {
+            let mut out = PartWriter::new(parts, PATIENCE);
+            out.write_all(&vec![7; 3 * WAITING * PART + 1]).and_then(|()| out.flush())
+        });
+        let mut bytes = 0;
+        while let Some(part) = taken.recv().await {
+            bytes += part.bytes.len();
+        }
+        work.await.unwrap().unwrap();
+        assert_eq!(bytes, 3 * WAITING * PART + 1);
+    }
+
+    #[tokio::test]
+    async fn r6_10_half_of_a_backup_is_never_taken_for_one() {
+        type End = Result<(), Status>;
+        let all = async |end: Option<End>| {
+            let (parts, receiver) = mpsc::channel(WAITING);
+            let (say_end, ended) = oneshot::channel();
+            parts.send(wire::BackupPart { bytes: vec![7] }).await.unwrap();
+            drop(parts);
+            match end {
+                Some(end) => say_end.send(end).unwrap(),
+                // Whoever made it has panicked.
+                None => drop(say_end),
+            }
+            let all: Vec<_> = whole(receiver, ended).collect().await;
+            let said =
+                |part: Result<wire::BackupPart, Status>| part.map(|part| part.bytes).map_err(|s| s.code());
+            all.into_iter().map(said).collect::<Vec<_>>()
+        };
+        assert_eq!(all(Some(Ok(()))).await, [Ok(vec![7])]);
+        assert_eq!(all(Some(Err(Status::cancelled("slow")))).await, [Ok(vec![7]), Err(Code::Cancelled)]);
+        assert_eq!(all(None).await, [Ok(vec![7]), Err(Code::Internal)]);
+    }
 }
