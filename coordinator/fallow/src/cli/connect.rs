@@ -233,8 +233,9 @@ fn find(dir: &Path) -> Result<(PathBuf, DaemonFile), Failure> {
 
 fn of_agent(dir: &Path) -> Failure {
     Failure::bad_input(format!(
-        "{} is an agent's directory: name the coordinator's with --dir; `fallow-agent status --dir {0}` tells of the agent",
-        dir.display()
+        "{} is an agent's directory: name the coordinator's with --dir; `fallow-agent status --dir {}` tells of the agent",
+        dir.display(),
+        shell_path(dir)
     ))
 }
 

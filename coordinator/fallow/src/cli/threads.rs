@@ -9,9 +9,9 @@ use fallow_daemon::lock;
 
 use super::Failure;
 
-/// So many it has soon after its start beside one for each CPU: the store's, its own, and two for what may
-/// block.
-const THREADS: usize = 12;
+/// So many it has soon after its start at most, beside one for each CPU: the store's, its own, those of
+/// telemetry, and some for what may block.
+const THREADS: usize = 18;
 
 /// Sees to it that there are as many as a coordinator takes.
 ///

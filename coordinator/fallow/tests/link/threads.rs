@@ -82,6 +82,11 @@ fn r6_10_a_coordinator_to_which_the_system_gives_no_thread_goes_on_with_those_th
     let mut running = Running::of(command, dir.path());
     let log = || std::fs::read_to_string(dir.path().join("log")).unwrap();
     collector.wait_for_a_call();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", running.0.id())).unwrap();
+    let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap();
+    let threads: usize = threads.trim().parse().unwrap();
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    assert!(threads <= 1 + 18 + cpus, "it takes more than it looks for at its start: {threads}");
     // It has more than that already.
     let process = format!("--pid={}", running.0.id());
     assert!(with_no_more().arg(process).status().unwrap().success());

@@ -87,7 +87,7 @@ const LEFT: Duration = Duration::from_secs(20);
 /// that are left, each of which one of them makes. So there is always one, unless all of the process stood
 /// still for that long, and work waits for it where the system gives no other. Without any the runtime
 /// panics.
-pub const THREADS_STAY: Duration = Duration::from_hours(1);
+pub const THREADS_STAY: Duration = Duration::from_mins(10);
 
 /// Drives rollouts of documents (R6.5).
 pub(super) fn rollouts(coordinator: &mut Coordinator) {

@@ -341,7 +341,8 @@ impl Documents {
             let (making, changing) = (self.making(author.clone(), now), self.changing.clone());
             let (store, change, had) = (self.store.clone(), change.clone(), turn.take());
             let made = blocking(move || {
-                // Reading the files takes longest: others who change documents do not wait for it.
+                // Reading the files takes longest: others who change documents do not wait for it, unless
+                // one of them had his turn when they were read for the first time.
                 let read = change.read();
                 let alone = had.or_else(|| changing.try_lock_owned().ok())?;
                 Some(making.make(alone, |set| {
