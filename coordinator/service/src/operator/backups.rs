@@ -1,16 +1,13 @@
 //! Backups over the API, and new terms of the documents.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
-use std::time::Duration;
 
 use fallow_daemon::{causes, clock};
 use fallow_proto::operator::v1 as wire;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt as _, future, stream};
-use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
@@ -24,8 +21,6 @@ use crate::fleet::Fleet;
 const PART: usize = 256 << 10;
 /// Parts that wait for a slow reader.
 const WAITING: usize = 4;
-/// How long one may take nothing at all. He has a thread meanwhile, and may have the last one.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) type Parts = BoxStream<'static, Result<wire::BackupPart, Status>>;
 
@@ -35,7 +30,7 @@ pub(super) fn begin(source: Source, author: Author, audit: Arc<AuditLog>) -> Par
     let (say_end, end) = oneshot::channel();
     let _detached = tokio::task::spawn_blocking(move || {
         let now = clock::now();
-        let mut out = PartWriter::new(parts, PATIENCE);
+        let mut out = PartWriter { parts, waiting: Vec::with_capacity(PART) };
         let record = author.record(Action::BackedUp, &format!("begun at {}", fallow_fleet::utc(now)));
         let recorded = audit.done(&record).map_err(BackupError::Store);
         let made = recorded.and_then(|()| backup::make(&source, now, &mut out));
@@ -59,27 +54,10 @@ fn whole(parts: mpsc::Receiver<wire::BackupPart>, end: oneshot::Receiver<Result<
     ReceiverStream::new(parts).map(Ok).chain(stream::once(end).filter_map(future::ready)).boxed()
 }
 
-/// Hands on what is written, in parts. Blocks.
+/// Hands on what is written, in parts. Whoever takes nothing for long is cut off, as with any call.
 struct PartWriter {
     parts: mpsc::Sender<wire::BackupPart>,
     waiting: Vec<u8>,
-    patience: Duration,
-}
-
-impl PartWriter {
-    fn new(parts: mpsc::Sender<wire::BackupPart>, patience: Duration) -> Self {
-        Self { parts, waiting: Vec::with_capacity(PART), patience }
-    }
-
-    fn send(&self, part: wire::BackupPart) -> io::Result<()> {
-        let sent = Handle::current().block_on(timeout(self.patience, self.parts.send(part)));
-        let (kind, why) = match sent {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(_)) => (ErrorKind::BrokenPipe, "nobody takes it any more"),
-            Err(_) => (ErrorKind::TimedOut, "who asked for it takes nothing of it"),
-        };
-        Err(io::Error::new(kind, why))
-    }
 }
 
 impl Write for PartWriter {
@@ -97,7 +75,8 @@ impl Write for PartWriter {
             return Ok(());
         }
         let bytes = std::mem::replace(&mut self.waiting, Vec::with_capacity(PART));
-        self.send(wire::BackupPart { bytes })
+        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "nobody takes it any more");
+        self.parts.blocking_send(wire::BackupPart { bytes }).map_err(gone)
     }
 }
 
@@ -142,39 +121,6 @@ mod tests {
     use tonic::Code;
 
     use super::*;
-
-    #[tokio::test]
-    async fn r6_10_a_backup_of_which_nothing_is_taken_is_broken_off() {
-        let (parts, mut taken) = mpsc::channel(WAITING);
-        let work = tokio::task::spawn_blocking(move || {
-            let mut out = PartWriter::new(parts, Duration::from_millis(50));
-            let written = out.write_all(&vec![7; 2 * WAITING * PART]);
-            written.map_err(|error| error.kind())
-        });
-        assert_eq!(work.await.unwrap(), Err(ErrorKind::TimedOut));
-        // What was handed on by then is whole.
-        let mut parts = 0;
-        while let Some(part) = taken.recv().await {
-            assert_eq!(part.bytes, [7; PART]);
-            parts += 1;
-        }
-        assert_eq!(parts, WAITING);
-    }
-
-    #[tokio::test]
-    async fn r6_10_a_backup_goes_on_as_long_as_its_reader_does() {
-        let (parts, mut taken) = mpsc::channel(WAITING);
-        let work = tokio::task::spawn_blocking(move || {
-            let mut out = PartWriter::new(parts, PATIENCE);
-            out.write_all(&vec![7; 3 * WAITING * PART + 1]).and_then(|()| out.flush())
-        });
-        let mut bytes = 0;
-        while let Some(part) = taken.recv().await {
-            bytes += part.bytes.len();
-        }
-        work.await.unwrap().unwrap();
-        assert_eq!(bytes, 3 * WAITING * PART + 1);
-    }
 
     #[tokio::test]
     async fn r6_10_half_of_a_backup_is_never_taken_for_one() {
